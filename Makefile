@@ -1,0 +1,56 @@
+# make run   start a broker in the foreground on config/server.properties
+# make test  everything a change must pass: lint, then all tests
+VENV   := .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+CONFIG ?= config/server.properties
+PACKAGES := broker controller odradek protocol runtime storage
+
+.PHONY: run test lint unit clients golden bench tools system-packages clean
+
+run: $(VENV)/.run
+	@exec $(BIN)/python -I -m odradek start $(CONFIG)
+
+test: lint tools
+	$(BIN)/python -m pytest -q
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m "not client and not judge"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/house
+
+golden: tools
+	$(BIN)/python -m tests.scripts.record_golden
+	$(BIN)/python -m tests.golden.record_configs
+	$(BIN)/python -m tests.odradek.topics_conversation
+
+# Needs gcc and librdkafka-dev besides; brings Apache Kafka's jars.
+bench: tools
+	$(BIN)/python -m bench
+
+# What the tests need besides Python: client libraries of other languages, Apache Kafka's own jars.
+tools: $(VENV)/.dev system-packages
+	$(BIN)/python -m tests.support.prepare
+
+system-packages:
+	@tests/support/system_packages.sh
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable .
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q $(PACKAGES)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable '.[lint,test,bench]'
+	@touch $@ $(VENV)/.run
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
