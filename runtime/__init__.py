@@ -1,0 +1,1 @@
+"""The doors to the outside: clock, randomness, files, timers, tasks, metrics, logging."""

@@ -1,0 +1,169 @@
+"""Logging as a program sets it up: plain lines, or one JSON object per line.
+
+Everything goes through the standard library's `logging`; cores never log.  A JSON line has `time`
+(UTC, ISO 8601, milliseconds), `level`, `logger`, `message`, `exception` where there is one, and
+every field that was given as `extra`.  A message stays on one line in both forms, so that text
+from the network cannot forge a line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Final, TextIO
+
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+FORMATS: Final = ("plain", "json")
+
+STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+}
+"""What every record has; the rest was given as `extra`."""
+
+RESERVED_KEYS: Final = ("time", "level", "logger", "message", "exception")
+
+LINE_BREAKS: Final = str.maketrans(
+    {character: repr(character)[1:-1] for character in "\n\r\v\f\x1b\x1c\x1d\x1e\x85\u2028\u2029"}
+)
+
+
+def timestamp(created_s: float) -> str:
+    """`2026-11-21T10:15:30.123Z`."""
+    seconds, milliseconds = divmod(int(created_s * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03d}Z"
+
+
+def extra_fields(record: logging.LogRecord) -> dict[str, object]:
+    """What was given as `extra`, in the order given."""
+    return {key: value for key, value in vars(record).items() if key not in STANDARD_FIELDS}
+
+
+class PlainFormatter(logging.Formatter):
+    """`time level logger: message key=value…`, and below it the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, or several with a traceback."""
+        fields = "".join(f" {key}={value}" for key, value in extra_fields(record).items())
+        line = f"{record.getMessage()}{fields}".translate(LINE_BREAKS)
+        text = f"{timestamp(record.created)} {record.levelname:<8} {record.name}: {line}"
+        trace = self.trace(record)
+        return f"{text}\n{trace}" if trace else text
+
+    def trace(self, record: logging.LogRecord) -> str:
+        """The traceback and the stack of a record, empty where it has neither."""
+        parts = []
+        if record.exc_info and record.exc_info[0] is not None:
+            parts.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            parts.append(self.formatStack(record.stack_info))
+        return "\n".join(parts)
+
+
+class JsonFormatter(PlainFormatter):
+    """One object per line; a value that JSON does not know is written as its text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        line: dict[str, object] = {
+            "time": timestamp(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        trace = self.trace(record)
+        if trace:
+            line["exception"] = trace
+        for key, value in extra_fields(record).items():
+            line[f"{key}_" if key in RESERVED_KEYS else key] = value
+        return json.dumps(line, default=str, ensure_ascii=False, separators=(",", ":")).translate(
+            JSON_LINE_BREAKS
+        )
+
+
+JSON_LINE_BREAKS: Final = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""Characters that JSON leaves as they are and some readers take for the end of a line."""
+
+
+def build_handler(log_format: str, stream: TextIO) -> logging.Handler:
+    """A handler that writes to `stream`; `log_format` is one of `FORMATS`."""
+    assert log_format in FORMATS, f"{log_format} is not one of {', '.join(FORMATS)}"
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
+    return handler
+
+
+def set_up_logging(
+    log_format: str = "plain", *, level: str = "INFO", stream: TextIO | None = None
+) -> None:
+    """Send all that is logged in this process to one stream, in place of what was set up before.
+
+    log_format  one of `FORMATS`
+    level       one of `LEVELS`; what is below it is dropped
+    stream      standard error when None
+    """
+    assert level in LEVELS, f"{level} is not one of {', '.join(LEVELS)}"
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    root.addHandler(build_handler(log_format, sys.stderr if stream is None else stream))
+    root.setLevel(level)
+
+
+def set_up_logging_from_file(path: str) -> None:
+    """Set up logging as a JSON file in the form of `logging.config.dictConfig` says.
+
+    `runtime.logging.PlainFormatter` and `.JsonFormatter` may be named in it.
+    raises  OSError, ValueError, whose text names what is wrong
+    """
+    # Imported here: it brings a server and threads along, which a start without a file saves.
+    from logging.config import dictConfig
+
+    with open(path, encoding="utf-8") as file:
+        dictConfig(json.load(file))
+
+
+KAFKA_LEVELS: Final = {
+    "FATAL": "CRITICAL",
+    "ERROR": "ERROR",
+    "WARN": "WARNING",
+    "INFO": "INFO",
+    "DEBUG": "DEBUG",
+    "TRACE": "DEBUG",
+}
+"""Levels of KIP-412 with the standard library's; both DEBUG and TRACE are the lowest."""
+
+ROOT_LOGGER: Final = "root"
+
+
+def logger_levels() -> dict[str, str]:
+    """Every logger with the level in force, in Kafka's words (KIP-412)."""
+    words = {own: kafka for kafka, own in reversed(KAFKA_LEVELS.items())}
+    names = sorted(
+        name
+        for name, logger in logging.Logger.manager.loggerDict.items()
+        if isinstance(logger, logging.Logger)
+    )
+    levels = {ROOT_LOGGER: logging.getLogger().level}
+    levels |= {name: logging.getLogger(name).getEffectiveLevel() for name in names}
+    return {name: words.get(logging.getLevelName(level), "INFO") for name, level in levels.items()}
+
+
+def set_logger_level(name: str, level: str | None) -> bool:
+    """Change a logger's level while running (KIP-412).
+
+    level    one of `KAFKA_LEVELS`; None: as the logger above it has
+    returns  False: there is no such logger, or the root's level was to be taken away
+    """
+    if name == ROOT_LOGGER:
+        if level is None:
+            return False
+        logging.getLogger().setLevel(KAFKA_LEVELS[level])
+        return True
+    if not isinstance(logging.Logger.manager.loggerDict.get(name), logging.Logger):
+        return False
+    logging.getLogger(name).setLevel(logging.NOTSET if level is None else KAFKA_LEVELS[level])
+    return True

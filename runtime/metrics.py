@@ -1,0 +1,27 @@
+"""Counters as plain attributes: a hot path adds to an int, an exporter reads it later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class BrokerMetrics:
+    """What one broker counts.  Bytes are wire bytes; all figures only grow, gauges aside."""
+
+    request_errors: int = 0
+    """Requests that ended in an exception of ours."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_bytes_in: int = 0
+    """Bytes of record batches appended by Produce."""
+    connections_opened: int = 0
+    connections_closed: int = 0
+    malformed_frames: int = 0
+    """Connections closed because a frame could not be read."""
+    delayed_requests: int = 0
+    """Gauge: requests that wait in a purgatory."""
+    storage_errors: int = 0
+    fetch_sessions: int = 0
+    """Gauge: incremental fetch sessions held."""
+    fetch_sessions_evicted: int = 0

@@ -1,0 +1,202 @@
+"""Files and folders of the host."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+
+from runtime.files import Bytes, File, FileLock
+
+_IOV_MAX = os.sysconf("SC_IOV_MAX")
+
+
+class SystemFile:
+    """A descriptor opened for reading and appending."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def size(self) -> int:
+        """Bytes in the file now; one fstat."""
+        return os.fstat(self._fd).st_size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; loops over short reads."""
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(self._fd, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def append(self, chunks: Sequence[Bytes]) -> int:
+        """One write or writev; continues after a short write so that the real error shows."""
+        if len(chunks) == 1:
+            total = len(chunks[0])
+            written = os.write(self._fd, chunks[0])
+        else:
+            total = sum(map(len, chunks))
+            written = os.writev(self._fd, chunks[:_IOV_MAX])
+        if written != total:
+            self._append_rest(chunks, written)
+        return total
+
+    def _append_rest(self, chunks: Sequence[Bytes], written: int) -> None:
+        for chunk in chunks:
+            if written >= len(chunk):
+                written -= len(chunk)
+                continue
+            rest = memoryview(chunk)[written:]
+            written = 0
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+
+    def write_at(self, position: int, data: Bytes) -> None:
+        """Overwrite; Linux appends on O_APPEND descriptors, so a second descriptor is used.
+
+        It is opened by number and not by path: the file may have been renamed or removed.
+        """
+        fd = os.open(f"/proc/self/fd/{self._fd}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            rest = memoryview(data)
+            while rest:
+                written = os.pwrite(fd, rest, position)
+                rest = rest[written:]
+                position += written
+        finally:
+            os.close(fd)
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size`."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """fdatasync: content and size, not times."""
+        os.fdatasync(self._fd)
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._fd
+
+    def close(self) -> None:
+        """Close once; later calls do nothing."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class SystemFileLock:
+    """flock on a descriptor of its own."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """Unlock by closing."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class SystemFileSystem:
+    """The host's file system."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and appending."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SystemFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        """Whether anything is at `path`."""
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a folder is at `path`."""
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        """Bytes of the file."""
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        """Time of last change in milliseconds."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Set access and change time."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def list(self, path: str) -> list[str]:
+        """Sorted names."""
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        """Make the folder and its parents."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic move."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Unlink."""
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove the folder and what is in it."""
+        shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        """fsync on the folder."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> FileLock:
+        """flock, not waiting."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return SystemFileLock(fd)
+
+    def read(self, path: str) -> bytes:
+        """The whole file."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write aside, sync, rename, sync the folder."""
+        aside = path + ".tmp"
+        try:
+            with open(aside, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+            raise
+        self.sync_directory(os.path.dirname(path))
+
+    def space(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes by statvfs."""
+        figures = os.statvfs(path)
+        return figures.f_frsize * figures.f_blocks, figures.f_frsize * figures.f_bavail

@@ -1,0 +1,74 @@
+"""Drives the timing wheel from an event loop: one pending wake-up for any number of timers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from runtime.clock import Clock
+from runtime.timers import Timer, TimingWheel
+
+logger = logging.getLogger("odradek.timers")
+
+
+class WheelDriver:
+    """A wheel that advances itself.  `add` has the wheel's signature, so it can stand in for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, wheel: TimingWheel) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._wheel = wheel
+        self._handle: asyncio.TimerHandle | None = None
+        self._wake_ms = 0
+        self.after_turn: Callable[[], None] = lambda: None
+        """Called after timers have fired, to run what they set off."""
+
+    def add(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
+        """A timer on the wheel; makes sure that the loop wakes in time for it."""
+        wheel = self._wheel
+        if self._handle is None:
+            wheel.advance(self._clock.monotonic_ms())
+        timer = wheel.add(deadline_ms, callback)
+        if not self._wakes_before(deadline_ms):
+            self._schedule(deadline_ms)
+        return timer
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
+        """Call again and again, the next time `interval_ms` after the last one returned."""
+
+        def run() -> None:
+            try:
+                callback()
+            finally:
+                self.add(self._clock.monotonic_ms() + interval_ms, run)
+
+        self.add(self._clock.monotonic_ms() + interval_ms, run)
+
+    def _schedule(self, wake_ms: int) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._wake_ms = wake_ms
+        wait_ms = max(0, wake_ms - self._clock.monotonic_ms())
+        self._handle = self._loop.call_later(wait_ms / 1000, self._turn)
+
+    def _turn(self) -> None:
+        self._handle = None
+        for callback in self._wheel.advance(self._clock.monotonic_ms()):
+            try:
+                callback()
+            except Exception:
+                logger.exception("a timer's callback failed")
+        self.after_turn()
+        opening_ms = self._wheel.next_opening_ms()
+        if opening_ms is not None and not self._wakes_before(opening_ms):
+            self._schedule(opening_ms)
+
+    def _wakes_before(self, deadline_ms: int) -> bool:
+        return self._handle is not None and self._wake_ms <= deadline_ms
+
+    def close(self) -> None:
+        """Stop; timers stay on the wheel and do not fire any more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

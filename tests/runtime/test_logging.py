@@ -1,0 +1,158 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.logging import (
+    JsonFormatter,
+    PlainFormatter,
+    logger_levels,
+    set_logger_level,
+    set_up_logging,
+    set_up_logging_from_file,
+)
+
+CONFIG = Path(__file__).parents[2] / "config"
+
+
+@pytest.fixture(autouse=True)
+def _root_logger_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def json_lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def record(message: str, **fields: object) -> logging.LogRecord:
+    made = logging.LogRecord("odradek.test", logging.INFO, "file.py", 1, message, (), None)
+    made.created = 1_700_000_000.0625
+    vars(made).update(fields)
+    return made
+
+
+def test_a_plain_line_has_time_level_logger_message_and_fields() -> None:
+    line = PlainFormatter().format(record("started", port=9092))
+    assert line == "2023-11-14T22:13:20.062Z INFO     odradek.test: started port=9092"
+
+
+def test_a_json_line_is_one_object_with_the_extra_fields() -> None:
+    line = JsonFormatter().format(record("started", port=9092, name_of_topic="t"))
+    assert json.loads(line) == {
+        "time": "2023-11-14T22:13:20.062Z",
+        "level": "INFO",
+        "logger": "odradek.test",
+        "message": "started",
+        "port": 9092,
+        "name_of_topic": "t",
+    }
+
+
+def test_a_field_cannot_take_the_place_of_a_key_of_the_line() -> None:
+    line = JsonFormatter().format(record("started", level="x", time=1))
+    assert json.loads(line)["level"] == "INFO"
+    assert json.loads(line)["level_"] == "x"
+    assert json.loads(line)["time_"] == 1
+
+
+def test_a_value_unknown_to_json_is_written_as_text() -> None:
+    line = JsonFormatter().format(record("x", path=Path("a/b"), data=b"\x00"))
+    assert json.loads(line)["path"] == "a/b"
+    assert json.loads(line)["data"] == "b'\\x00'"
+
+
+@given(st.text())
+def test_no_message_breaks_its_line(message: str) -> None:
+    assert len(PlainFormatter().format(record(message)).splitlines()) == 1
+    line = JsonFormatter().format(record(message))
+    assert len(line.splitlines()) == 1
+    assert json.loads(line)["message"] == message
+
+
+def test_an_exception_stays_in_its_json_line_and_follows_a_plain_one() -> None:
+    stream = io.StringIO()
+    set_up_logging("json", stream=stream)
+    logger = logging.getLogger("odradek.test")
+    try:
+        raise ValueError("no good")
+    except ValueError:
+        logger.exception("failed")
+    (line,) = json_lines(stream)
+    assert line["level"] == "ERROR"
+    assert line["exception"].endswith("ValueError: no good")
+
+    stream = io.StringIO()
+    set_up_logging("plain", stream=stream)
+    try:
+        raise ValueError("no good")
+    except ValueError:
+        logger.exception("failed", stack_info=True)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].endswith("odradek.test: failed")
+    assert lines[1].startswith("Traceback")
+    assert "ValueError: no good" in lines
+
+
+def test_setting_up_twice_writes_each_line_once_and_to_the_later_stream() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    set_up_logging("plain", stream=first)
+    set_up_logging("plain", stream=second)
+    logging.getLogger("odradek.test").info("once")
+    assert first.getvalue() == ""
+    assert second.getvalue().count("once") == 1
+
+
+def test_what_is_below_the_level_is_dropped() -> None:
+    stream = io.StringIO()
+    set_up_logging("json", level="WARNING", stream=stream)
+    logging.getLogger("odradek.test").info("quiet")
+    logging.getLogger("odradek.test").warning("loud")
+    assert [line["message"] for line in json_lines(stream)] == ["loud"]
+
+
+def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging()
+    logging.getLogger("odradek.test").info("here")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "odradek.test: here" in captured.err
+
+
+@pytest.mark.parametrize("name", ["logging.json", "logging-json-lines.json"])
+def test_the_sample_files_set_up_logging(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging_from_file(str(CONFIG / name))
+    logging.getLogger("odradek.sample").warning("from %s", name)
+    written = capsys.readouterr().err
+    if name == "logging.json":
+        assert f"WARNING  odradek.sample: from {name}" in written
+    else:
+        assert json.loads(written)["message"] == f"from {name}"
+
+
+def test_a_logger_is_listed_and_changed_while_running() -> None:
+    set_up_logging(level="INFO", stream=io.StringIO())
+    logging.getLogger("odradek.levels.one")
+    assert logger_levels()["root"] == "INFO"
+    assert logger_levels()["odradek.levels.one"] == "INFO"
+    assert set_logger_level("odradek.levels.one", "WARN")
+    assert logger_levels()["odradek.levels.one"] == "WARN"
+    assert set_logger_level("odradek.levels.one", "TRACE")
+    assert logger_levels()["odradek.levels.one"] == "DEBUG"
+    assert set_logger_level("odradek.levels.one", None)
+    assert set_logger_level("root", "ERROR")
+    assert logger_levels()["odradek.levels.one"] == "ERROR"
+
+
+def test_a_logger_that_is_not_there_cannot_be_changed_nor_the_root_left_without() -> None:
+    assert not set_logger_level("odradek.no.such.logger", "INFO")
+    assert not set_logger_level("root", None)

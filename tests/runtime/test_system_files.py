@@ -1,0 +1,292 @@
+"""What every file system must do, run against the host's and the one in memory; then the host's."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime.files import FileSystem
+from runtime.memory_files import MemoryFileSystem
+from runtime.system_files import SystemFileSystem
+
+MakeFileSystem = Callable[[], tuple[FileSystem, str]]
+
+
+@pytest.fixture(params=["system", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
+    """A file system and an empty folder in it."""
+    if request.param == "system":
+        return SystemFileSystem(), str(tmp_path)
+    return MemoryFileSystem(folders=("/data",)), "/data"
+
+
+def test_appends_are_read_back_at_any_position(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    file = files.open(f"{folder}/log", create=True)
+    assert file.append([b"abc"]) == 3
+    assert file.append([bytearray(b"de"), memoryview(b"fgh"), b""]) == 5
+    assert file.size() == 8 == files.size(f"{folder}/log")
+    assert file.read_at(2, 3) == b"cde"
+    assert file.read_at(6, 100) == b"gh"
+    assert file.read_at(8, 1) == b""
+    assert files.read(f"{folder}/log") == b"abcdefgh"
+    assert file.append([]) == 0
+    file.close()
+
+
+def test_more_chunks_than_one_system_call_takes_are_all_written(
+    place: tuple[FileSystem, str],
+) -> None:
+    files, folder = place
+    file = files.open(f"{folder}/log", create=True)
+    chunks = [bytes([number % 256]) * (number % 3) for number in range(5000)]
+    assert file.append(chunks) == sum(map(len, chunks))
+    assert files.read(f"{folder}/log") == b"".join(chunks)
+    file.close()
+
+
+def test_an_open_file_finds_what_was_there_and_appends_behind_it(
+    place: tuple[FileSystem, str],
+) -> None:
+    files, folder = place
+    first = files.open(f"{folder}/log", create=True)
+    first.append([b"one"])
+    second = files.open(f"{folder}/log")
+    second.append([b"two"])
+    assert first.size() == 6
+    assert first.read_at(0, 6) == b"onetwo"
+    assert first.path == f"{folder}/log"
+    first.close()
+    second.close()
+
+
+def test_write_at_overwrites_and_extends(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    file = files.open(f"{folder}/index", create=True)
+    file.append([b"aaaaaa"])
+    file.write_at(2, b"bb")
+    file.write_at(8, memoryview(b"cc"))
+    assert files.read(f"{folder}/index") == b"aabbaa\0\0cc"
+    file.append([b"d"])
+    assert files.read(f"{folder}/index") == b"aabbaa\0\0ccd"
+    file.close()
+
+
+def test_truncate_cuts_and_extends_with_zeros(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    file = files.open(f"{folder}/index", create=True)
+    file.append([b"abcdef"])
+    file.truncate(2)
+    file.append([b"x"])
+    file.truncate(5)
+    assert file.read_at(0, 10) == b"abx\0\0"
+    file.close()
+
+
+def test_an_open_file_outlives_its_name(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    file = files.open(f"{folder}/log", create=True)
+    file.append([b"before"])
+    files.rename(f"{folder}/log", f"{folder}/log.deleted")
+    file.write_at(0, b"B")
+    file.append([b" renamed"])
+    assert files.read(f"{folder}/log.deleted") == b"Before renamed"
+    files.remove(f"{folder}/log.deleted")
+    file.write_at(0, b"b")
+    file.append([b" removed"])
+    file.sync()
+    assert file.read_at(0, 100) == b"before renamed removed"
+    assert not files.exists(f"{folder}/log.deleted")
+    file.close()
+
+
+def test_write_at_after_a_rename_leaves_the_new_owner_of_the_name_alone(
+    place: tuple[FileSystem, str],
+) -> None:
+    files, folder = place
+    old = files.open(f"{folder}/log", create=True)
+    old.append([b"old"])
+    files.rename(f"{folder}/log", f"{folder}/log.deleted")
+    new = files.open(f"{folder}/log", create=True)
+    new.append([b"new"])
+    old.write_at(0, b"OLD")
+    assert files.read(f"{folder}/log") == b"new"
+    assert files.read(f"{folder}/log.deleted") == b"OLD"
+    old.close()
+    new.close()
+
+
+def test_closing_twice_is_allowed_and_using_a_closed_file_is_not(
+    place: tuple[FileSystem, str],
+) -> None:
+    files, folder = place
+    file = files.open(f"{folder}/log", create=True)
+    file.close()
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor") as caught:
+        file.append([b"late"])
+    assert caught.value.errno == errno.EBADF
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.size()
+
+
+def test_what_is_not_there_is_file_not_found(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    missing = f"{folder}/missing"
+    acts: list[Callable[[], object]] = [
+        lambda: files.open(missing),
+        lambda: files.open(f"{missing}/below", create=True),
+        lambda: files.size(missing),
+        lambda: files.modified_ms(missing),
+        lambda: files.set_modified_ms(missing, 5),
+        lambda: files.list(missing),
+        lambda: files.rename(missing, f"{folder}/other"),
+        lambda: files.remove(missing),
+        lambda: files.remove_tree(missing),
+        lambda: files.sync_directory(missing),
+        lambda: files.read(missing),
+        lambda: files.replace(f"{missing}/below", b""),
+    ]
+    for act in acts:
+        with pytest.raises(FileNotFoundError):
+            act()
+    assert not files.exists(missing)
+    assert not files.is_directory(missing)
+
+
+def test_folders_and_files_are_told_apart(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    files.make_directory(f"{folder}/topic-0/inner")
+    files.make_directory(f"{folder}/topic-0")
+    files.open(f"{folder}/file", create=True).close()
+    assert files.list(folder) == ["file", "topic-0"]
+    assert files.list(f"{folder}/topic-0") == ["inner"]
+    assert files.is_directory(f"{folder}/topic-0")
+    assert files.exists(f"{folder}/file")
+    assert not files.is_directory(f"{folder}/file")
+    with pytest.raises(IsADirectoryError):
+        files.open(f"{folder}/topic-0", create=True)
+    with pytest.raises(OSError, match="directory"):
+        files.remove(f"{folder}/topic-0")
+    with pytest.raises(NotADirectoryError):
+        files.list(f"{folder}/file")
+    with pytest.raises(NotADirectoryError):
+        files.sync_directory(f"{folder}/file")
+    with pytest.raises(NotADirectoryError):
+        files.remove_tree(f"{folder}/file")
+    with pytest.raises(FileExistsError):
+        files.make_directory(f"{folder}/file")
+
+
+def test_rename_replaces_a_file_and_moves_a_folder_with_its_content(
+    place: tuple[FileSystem, str],
+) -> None:
+    files, folder = place
+    for name in ("a", "b"):
+        with_name = files.open(f"{folder}/{name}", create=True)
+        with_name.append([name.encode()])
+        with_name.close()
+    files.rename(f"{folder}/a", f"{folder}/b")
+    assert files.list(folder) == ["b"]
+    assert files.read(f"{folder}/b") == b"a"
+    files.make_directory(f"{folder}/topic-0")
+    files.rename(f"{folder}/b", f"{folder}/topic-0/log")
+    files.rename(f"{folder}/topic-0", f"{folder}/topic-0.x-delete")
+    assert files.read(f"{folder}/topic-0.x-delete/log") == b"a"
+    files.make_directory(f"{folder}/full")
+    with pytest.raises(OSError, match="not empty"):
+        files.rename(f"{folder}/full", f"{folder}/topic-0.x-delete")
+    with pytest.raises(NotADirectoryError):
+        files.rename(f"{folder}/full", f"{folder}/topic-0.x-delete/log")
+    files.remove_tree(f"{folder}/topic-0.x-delete")
+    assert files.list(folder) == ["full"]
+
+
+def test_times_of_change_can_be_set(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    file = files.open(f"{folder}/log", create=True)
+    file.close()
+    files.set_modified_ms(f"{folder}/log", 1_234_567_890_123)
+    assert files.modified_ms(f"{folder}/log") == 1_234_567_890_123
+    file = files.open(f"{folder}/log")
+    file.append([b"x"])
+    file.close()
+    assert files.modified_ms(f"{folder}/log") != 1_234_567_890_123
+
+
+def test_a_lock_is_held_by_one(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    lock = files.lock(f"{folder}/.lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(f"{folder}/.lock")
+    lock.release()
+    lock.release()
+    files.lock(f"{folder}/.lock").release()
+    assert files.list(folder) == [".lock"]
+
+
+def test_replace_leaves_one_file_with_the_new_content(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    files.replace(f"{folder}/checkpoint", b"one")
+    stale = files.open(f"{folder}/checkpoint.tmp", create=True)
+    stale.append([b"what an earlier attempt left, longer than the next"])
+    stale.close()
+    files.replace(f"{folder}/checkpoint", b"two")
+    assert files.read(f"{folder}/checkpoint") == b"two"
+    assert files.list(folder) == ["checkpoint"]
+
+
+def test_space_tells_total_and_usable(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    total, usable = files.space(folder)
+    assert 0 < usable <= total
+
+
+def test_only_host_files_have_a_descriptor(place: tuple[FileSystem, str]) -> None:
+    files, folder = place
+    file = files.open(f"{folder}/log", create=True)
+    file.append([b"abc"])
+    if isinstance(files, SystemFileSystem):
+        assert os.pread(file.fileno(), 3, 0) == b"abc"
+    else:
+        assert file.fileno() == -1
+    file.close()
+
+
+def test_a_failed_replace_leaves_the_old_content_and_nothing_aside(tmp_path: Path) -> None:
+    files = SystemFileSystem()
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        files.replace(str(tmp_path / "checkpoint"), b"new")
+    assert files.list(str(tmp_path)) == ["checkpoint"]
+
+
+def test_a_short_write_goes_on_until_the_real_error_shows(tmp_path: Path) -> None:
+    """A child process, for the limit of a file's size cannot be raised again."""
+    code = (
+        "import resource, signal, sys\n"
+        "from runtime.system_files import SystemFileSystem\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "file = SystemFileSystem().open(sys.argv[1], create=True)\n"
+        "for chunks in ([b'a' * 600], [b'b' * 300, b'c' * 300]):\n"
+        "    try:\n"
+        "        file.append(chunks)\n"
+        "    except OSError as error:\n"
+        "        print(error.errno, file.size())\n"
+    )
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "log")],
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.split() == [str(errno.EFBIG), "1000"]

@@ -1,0 +1,79 @@
+"""The timing wheel on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from runtime.clock import SystemClock
+from runtime.timers import TimingWheel
+from runtime.wheel_driver import WheelDriver
+
+
+async def build() -> tuple[WheelDriver, SystemClock]:
+    clock = SystemClock()
+    wheel = TimingWheel(clock.monotonic_ms())
+    return WheelDriver(asyncio.get_running_loop(), clock, wheel), clock
+
+
+def test_timers_fire_in_the_order_of_their_deadlines_and_not_before() -> None:
+    async def run() -> list[tuple[str, bool]]:
+        driver, clock = await build()
+        fired: list[tuple[str, bool]] = []
+        done = asyncio.Event()
+        start_ms = clock.monotonic_ms()
+
+        def note(name: str, after_ms: int) -> None:
+            fired.append((name, clock.monotonic_ms() >= start_ms + after_ms))
+            if len(fired) == 3:
+                done.set()
+
+        driver.add(start_ms + 30, lambda: note("late", 30))
+        driver.add(start_ms + 5, lambda: note("early", 5))
+        cancelled = driver.add(start_ms + 6, lambda: note("never", 6))
+        driver.add(start_ms + 12, lambda: note("middle", 12))
+        cancelled.cancel()
+        await asyncio.wait_for(done.wait(), 10)
+        driver.close()
+        return fired
+
+    assert asyncio.run(run()) == [("early", True), ("middle", True), ("late", True)]
+
+
+def test_a_callback_that_fails_stops_no_other() -> None:
+    async def run() -> int:
+        driver, clock = await build()
+        done = asyncio.Event()
+        turns: list[None] = []
+        driver.after_turn = lambda: turns.append(None)
+
+        def fail() -> None:
+            raise ValueError("a timer of a test that fails on purpose")
+
+        now_ms = clock.monotonic_ms()
+        driver.add(now_ms + 2, fail)
+        driver.add(now_ms + 4, done.set)
+        await asyncio.wait_for(done.wait(), 10)
+        driver.close()
+        return len(turns)
+
+    assert asyncio.run(run()) >= 1
+
+
+def test_something_periodic_comes_again() -> None:
+    async def run() -> int:
+        driver, _ = await build()
+        done = asyncio.Event()
+        count = 0
+
+        def tick() -> None:
+            nonlocal count
+            count += 1
+            if count == 3:
+                done.set()
+
+        driver.every(2, tick)
+        await asyncio.wait_for(done.wait(), 10)
+        driver.close()
+        return count
+
+    assert asyncio.run(run()) >= 3
