@@ -1,0 +1,111 @@
+"""The codecs that the broker uses: one flat function for each class and version, made at first use.
+
+Making one takes half a millisecond, hence the cache, which holds as many functions as there are
+classes and versions.  Hot callers keep the function itself.  All code that is made at run time is
+made here, from declarations alone, never from data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+from protocol.decoder_source import DecoderSource
+from protocol.encoder_source import EncoderSource
+from protocol.schema import Required, fresh_maker, schema_of
+
+Message = TypeVar("Message")
+
+
+def decoder(cls: type[Message], version: int) -> Callable[[memoryview, int], tuple[Message, int]]:
+    """The function that reads a message: (buffer, position) -> (value, end position).
+
+    It raises DecodeError for bytes that are not such a message, and nothing else.  Bytes after the
+    message are the caller's concern.  RECORDS fields are slices of the buffer and keep it alive;
+    everything else is copied out of it.
+    """
+    return cached_decoder(cls, version)
+
+
+def encoder(cls: type[Message], version: int) -> Callable[[Message], bytes]:
+    """The function that writes a message; RECORDS must be bytes-like or None and are copied."""
+    return cached_encoder(cls, version)
+
+
+def parts_encoder(cls: type[Message], version: int) -> Callable[[Message], list[Any]]:
+    """The function that writes a message around the records that it carries.
+
+    The answer is a list of bytes with, unchanged in between, each RECORDS value that is neither
+    None nor bytes-like: a slice of a file, whose `len()` is written as its size.  No two chunks
+    of bytes stand side by side.
+    """
+    return cached_parts_encoder(cls, version)
+
+
+def compile_decoder(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+    """A new decoding function."""
+    check_version(cls, version)
+    writer = DecoderSource(cls, version)
+    return compile_function("decode", writer.source(), writer.namespace)
+
+
+def compile_encoder(cls: type, version: int) -> Callable[[Any], bytes]:
+    """A new encoding function for whole bytes."""
+    check_version(cls, version)
+    writer = EncoderSource(cls, version, in_parts=False)
+    return compile_function("encode", writer.source(), writer.namespace)
+
+
+def compile_parts_encoder(cls: type, version: int) -> Callable[[Any], list[Any]]:
+    """A new encoding function for bytes around slices of files."""
+    check_version(cls, version)
+    writer = EncoderSource(cls, version, in_parts=True)
+    return compile_function("encode", writer.source(), writer.namespace)
+
+
+cached_decoder: Callable[[type, int], Callable[[memoryview, int], tuple[Any, int]]]
+cached_decoder = cache(compile_decoder)
+cached_encoder: Callable[[type, int], Callable[[Any], bytes]] = cache(compile_encoder)
+cached_parts_encoder: Callable[[type, int], Callable[[Any], list[Any]]]
+cached_parts_encoder = cache(compile_parts_encoder)
+
+
+def check_version(cls: type, version: int) -> None:
+    """Raises ValueError for a version that is not declared: callers look at the range first."""
+    versions = schema_of(cls).versions
+    if version not in versions:
+        known = f"{versions.first} to {versions.last}"
+        raise ValueError(f"{cls.__name__} has versions {known}, not {version}")
+
+
+def compile_init(cls: type) -> Callable[..., None]:
+    """A keyword-only `__init__` with one assignment for each field."""
+    parameters: list[str] = []
+    body: list[str] = []
+    namespace: dict[str, Any] = {"Required": Required}
+    for each in schema_of(cls).fields:
+        name = each.name
+        if each.default is Required:
+            parameters.append(name)
+            body.append(f"self.{name} = {name}")
+        elif each.has_fresh_default:
+            namespace[f"fresh_{name}"] = fresh_maker(each)
+            parameters.append(f"{name}=Required")
+            body.append(f"self.{name} = fresh_{name}() if {name} is Required else {name}")
+        else:
+            namespace[f"default_{name}"] = each.default
+            parameters.append(f"{name}=default_{name}")
+            body.append(f"self.{name} = {name}")
+    star = ", *, " if parameters else ""
+    head = f"def __init__(self{star}{', '.join(parameters)}):"
+    init = compile_function("__init__", "\n ".join([head, *body, "pass"]), namespace)
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
+
+
+def compile_function(name: str, source: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """The function of that name in the source."""
+    exec(compile(source, f"<{name}>", "exec"), namespace)
+    made: Callable[..., Any] = namespace[name]
+    return made

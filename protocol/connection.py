@@ -1,0 +1,210 @@
+"""A client connection without its socket: bytes to frames, answers back into order.
+
+A frame is an int32 size and that many bytes.  Small frames are handled where they were received,
+in a scratch buffer that all connections of a node share; an incomplete small frame is carried over;
+a frame above `SMALL_FRAME_BYTES` gets pooled memory of its own and is received into it directly.
+No complete frame is ever copied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from mmap import mmap
+from struct import Struct
+from typing import Any, Final
+
+from protocol.decode_error import DecodeError
+
+SCRATCH_BYTES: Final = 256 * 1024
+SMALL_FRAME_BYTES: Final = 64 * 1024
+FIRST_LOOK_BYTES: Final = 4096
+"""How much is received at first where large frames are expected: enough for the size, little to
+copy."""
+
+_SIZE: Final = Struct(">i")
+
+
+class BufferPool:
+    """Memory for large frames, reused because fresh pages cost three times the copy itself.
+
+    Pages are taken from the host when they are first written, so what counts is what has arrived,
+    not what was promised.
+
+    free_bytes_max  how much is kept for later
+    """
+
+    def __init__(self, *, free_bytes_max: int) -> None:
+        self._free: dict[int, list[mmap]] = {}
+        self._free_bytes = 0
+        self._free_bytes_max = free_bytes_max
+        self.held_bytes = 0
+        """Received bytes of large frames that are not whole, or not handled, yet."""
+
+    def acquire(self, size: int) -> mmap:
+        """At least `size` bytes (the next power of two)."""
+        size = 1 << (size - 1).bit_length()
+        free = self._free.get(size)
+        if free:
+            self._free_bytes -= size
+            return free.pop()
+        return mmap(-1, size)
+
+    def release(self, buffer: mmap, filled: int) -> None:
+        """Give back; views into it must not be read any more.
+
+        filled  how much of it was counted as held
+        """
+        size = len(buffer)
+        self.held_bytes -= filled
+        if self._free_bytes + size <= self._free_bytes_max:
+            self._free_bytes += size
+            self._free.setdefault(size, []).append(buffer)
+
+
+class FrameReader:
+    """Splits what arrives into frames.
+
+    Call `target`, receive into it, then `received` with the count; the frames it returns are views
+    that are valid until `target` is called again.
+    """
+
+    __slots__ = (
+        "_carry",
+        "_expects_large",
+        "_frame_bytes_max",
+        "_large",
+        "_large_filled",
+        "_large_size",
+        "_pool",
+        "_scratch",
+    )
+
+    def __init__(self, scratch: memoryview, pool: BufferPool, frame_bytes_max: int) -> None:
+        self._scratch = scratch
+        self._pool = pool
+        self._frame_bytes_max = frame_bytes_max
+        self._carry = b""
+        self._expects_large = False
+        self._large: mmap | None = None
+        self._large_filled = 0
+        self._large_size = 0
+
+    def holds_memory(self) -> bool:
+        """Whether a large frame is on its way."""
+        return self._large is not None
+
+    def target(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        large = self._large
+        if large is not None:
+            if self._large_filled == self._large_size:
+                self._pool.release(large, self._large_filled)
+                self._large = None
+            else:
+                return memoryview(large)[self._large_filled : self._large_size]
+        carry = self._carry
+        if carry:
+            size = len(carry)
+            self._scratch[:size] = carry
+            return self._scratch[size:]
+        if self._expects_large:
+            return self._scratch[:FIRST_LOOK_BYTES]
+        return self._scratch
+
+    def received(self, count: int) -> list[memoryview]:
+        """The frames (without their size) that are complete after `count` more bytes.
+
+        raises  DecodeError for a size that is negative or above the maximum
+        """
+        large = self._large
+        if large is not None:
+            self._large_filled += count
+            self._pool.held_bytes += count
+            if self._large_filled < self._large_size:
+                return []
+            return [memoryview(large)[: self._large_size]]
+        scratch = self._scratch
+        end = len(self._carry) + count
+        position = 0
+        frames: list[memoryview] = []
+        while end - position >= 4:
+            (size,) = _SIZE.unpack_from(scratch, position)
+            if not 0 <= size <= self._frame_bytes_max:
+                raise DecodeError(f"a frame of {size} bytes")
+            start = position + 4
+            if start + size > end:
+                if size > SMALL_FRAME_BYTES:
+                    self._start_large(scratch[start:end], size)
+                    return frames
+                break
+            frames.append(scratch[start : start + size])
+            position = start + size
+        self._carry = bytes(scratch[position:end]) if position < end else b""
+        self._expects_large = False
+        return frames
+
+    def _start_large(self, head: memoryview, size: int) -> None:
+        self._expects_large = True
+        large = self._pool.acquire(size)
+        self._carry = b""
+        self._large = large
+        self._large_size = size
+        self._large_filled = len(head)
+        self._pool.held_bytes += len(head)
+        large[: len(head)] = bytes(head)
+
+    def settle(self) -> None:
+        """All frames have been handled: a finished large buffer goes back to the pool."""
+        large = self._large
+        if large is not None and self._large_filled == self._large_size:
+            self._pool.release(large, self._large_filled)
+            self._large = None
+
+    def close(self) -> None:
+        """Give pooled memory back."""
+        if self._large is not None:
+            self._pool.release(self._large, self._large_filled)
+            self._large = None
+        self._carry = b""
+
+
+class Slot:
+    """The place of one answer among those of its connection."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: list[Any] | None = None
+
+
+class AnswerQueue:
+    """Answers leave in the order of their requests, whatever order they become known in."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def reserve(self) -> Slot:
+        """The next place in line."""
+        slot = Slot()
+        self._slots.append(slot)
+        return slot
+
+    def fill(self, slot: Slot, parts: list[Any]) -> list[Any]:
+        """Put an answer in its place; returns the parts that may leave now, in order."""
+        slot.parts = parts
+        slots = self._slots
+        leaving: list[Any] = []
+        while slots and slots[0].parts is not None:
+            leaving.extend(slots.popleft().parts or ())
+        return leaving
+
+    def clear(self) -> list[Any]:
+        """Drop everything (the connection is gone); returns the parts that were held back."""
+        held = [part for slot in self._slots for part in slot.parts or ()]
+        self._slots.clear()
+        return held

@@ -1,0 +1,18 @@
+"""What Kafka says of an error when it says nothing more: clients show these sentences to people.
+
+Only the ones that answers of ours carry.  Source: Kafka's Errors.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import ErrorCode
+
+ERROR_TEXTS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the "
+        "message was sent to an incompatible broker. See the broker logs for more details."
+    ),
+}

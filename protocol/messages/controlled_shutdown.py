@@ -1,0 +1,35 @@
+"""ControlledShutdown (key 7): asks the controller to move leaders away from a broker that wants to
+stop.
+
+    0   has a request header without client id
+    2   broker epoch (KIP-380)
+    3   flexible encoding (KIP-482)
+
+Gone in Kafka 4, where BrokerHeartbeat says it.
+
+Source: kafka.apache.org/protocol, ControlledShutdown.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+
+
+@message(api_key=7, versions="0-3", flexible="3+")
+class ControlledShutdownRequest:
+    broker_id: int = field(INT32, "0+")
+    broker_epoch: int = field(INT64, "2+", default=-1)
+    """Rises with each registration of the broker; -1 if unknown (KIP-380)."""
+
+
+@nested
+class RemainingPartition:
+    topic_name: str = field(STRING, "0+")
+    partition_index: int = field(INT32, "0+")
+
+
+@message(api_key=7, versions="0-3", flexible="3+")
+class ControlledShutdownResponse:
+    error_code: int = field(INT16, "0+")
+    remaining_partitions: list[RemainingPartition] = field(ArrayOf(RemainingPartition), "0+")
+    """What the broker still leads."""

@@ -1,0 +1,29 @@
+"""DeleteGroups (key 42): deletes empty groups.
+
+    2   flexible encoding (KIP-482)
+
+Introduced by KIP-229.
+
+Source: kafka.apache.org/protocol, DeleteGroups.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
+
+
+@message(api_key=42, versions="0-2", flexible="2+")
+class DeleteGroupsRequest:
+    groups_names: list[str] = field(ArrayOf(STRING), "0+")
+
+
+@nested
+class DeletableGroupResult:
+    group_id: str = field(STRING, "0+")
+    error_code: int = field(INT16, "0+")
+
+
+@message(api_key=42, versions="0-2", flexible="2+")
+class DeleteGroupsResponse:
+    throttle_time_ms: int = field(INT32, "0+", default=0)
+    results: list[DeletableGroupResult] = field(ArrayOf(DeletableGroupResult), "0+")

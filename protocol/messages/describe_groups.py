@@ -1,0 +1,50 @@
+"""DescribeGroups (key 15): shows members and state of classic groups.
+
+    1   throttle time
+    3   authorized operations (KIP-430)
+    4   static members (KIP-345)
+    5   flexible encoding (KIP-482)
+    6   error message, and GROUP_ID_NOT_FOUND for groups that do not exist (KIP-1043)
+
+Source: kafka.apache.org/protocol, DescribeGroups.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import BOOL, BYTES, INT16, INT32, STRING, ArrayOf, field, message, nested
+
+
+@message(api_key=15, versions="0-6", flexible="5+")
+class DescribeGroupsRequest:
+    groups: list[str] = field(ArrayOf(STRING), "0+")
+    include_authorized_operations: bool = field(BOOL, "3+", default=False)
+
+
+@nested
+class DescribedGroupMember:
+    member_id: str = field(STRING, "0+")
+    group_instance_id: str | None = field(STRING, "4+", nullable="4+", default=None)
+    """Id of a static member, which survives restarts; None for a dynamic one (KIP-345)."""
+    client_id: str = field(STRING, "0+")
+    client_host: str = field(STRING, "0+")
+    member_metadata: bytes = field(BYTES, "0+")
+    member_assignment: bytes = field(BYTES, "0+")
+
+
+@nested
+class DescribedGroup:
+    error_code: int = field(INT16, "0+")
+    error_message: str | None = field(STRING, "6+", nullable="6+", default=None)
+    group_id: str = field(STRING, "0+")
+    group_state: str = field(STRING, "0+")
+    protocol_type: str = field(STRING, "0+")
+    protocol_data: str = field(STRING, "0+")
+    members: list[DescribedGroupMember] = field(ArrayOf(DescribedGroupMember), "0+")
+    authorized_operations: int = field(INT32, "3+", default=-2147483648)
+    """Bit set of 1 << AclOperation; -2147483648 when it was not asked for."""
+
+
+@message(api_key=15, versions="0-6", flexible="5+")
+class DescribeGroupsResponse:
+    throttle_time_ms: int = field(INT32, "1+", default=0)
+    groups: list[DescribedGroup] = field(ArrayOf(DescribedGroup), "0+")

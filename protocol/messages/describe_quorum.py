@@ -1,0 +1,99 @@
+"""DescribeQuorum (key 55): shows leader, voters and observers of the KRaft quorum.
+
+    1   when a replica fetched and caught up (KIP-836)
+    2   error messages, directory ids, endpoints (KIP-853)
+
+Introduced by KIP-595.
+
+Source: kafka.apache.org/protocol, DescribeQuorum.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID as Uuid
+
+from protocol.schema import (
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UINT16,
+    UUID,
+    ZERO_UUID,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
+
+
+@nested
+class DescribeQuorumRequestPartitionData:
+    partition_index: int = field(INT32, "0+")
+
+
+@nested
+class DescribeQuorumRequestTopicData:
+    topic_name: str = field(STRING, "0+")
+    partitions: list[DescribeQuorumRequestPartitionData] = field(
+        ArrayOf(DescribeQuorumRequestPartitionData), "0+"
+    )
+
+
+@message(api_key=55, versions="0-2", flexible="0+")
+class DescribeQuorumRequest:
+    topics: list[DescribeQuorumRequestTopicData] = field(
+        ArrayOf(DescribeQuorumRequestTopicData), "0+"
+    )
+
+
+@nested
+class ReplicaState:
+    replica_id: int = field(INT32, "0+")
+    replica_directory_id: Uuid = field(UUID, "2+", default=ZERO_UUID)
+    log_end_offset: int = field(INT64, "0+")
+    last_fetch_timestamp_ms: int = field(INT64, "1+", default=-1)
+    last_caught_up_timestamp_ms: int = field(INT64, "1+", default=-1)
+
+
+@nested
+class DescribeQuorumResponsePartitionData:
+    partition_index: int = field(INT32, "0+")
+    error_code: int = field(INT16, "0+")
+    error_message: str | None = field(STRING, "2+", nullable="2+", default=None)
+    leader_id: int = field(INT32, "0+")
+    leader_epoch: int = field(INT32, "0+")
+    high_watermark: int = field(INT64, "0+")
+    current_voters: list[ReplicaState] = field(ArrayOf(ReplicaState), "0+")
+    observers: list[ReplicaState] = field(ArrayOf(ReplicaState), "0+")
+
+
+@nested
+class DescribeQuorumResponseTopicData:
+    topic_name: str = field(STRING, "0+")
+    partitions: list[DescribeQuorumResponsePartitionData] = field(
+        ArrayOf(DescribeQuorumResponsePartitionData), "0+"
+    )
+
+
+@nested
+class Listener:
+    name: str = field(STRING, "0+")
+    host: str = field(STRING, "0+")
+    port: int = field(UINT16, "0+")
+
+
+@nested
+class Node:
+    node_id: int = field(INT32, "0+")
+    listeners: list[Listener] = field(ArrayOf(Listener), "0+")
+
+
+@message(api_key=55, versions="0-2", flexible="0+")
+class DescribeQuorumResponse:
+    error_code: int = field(INT16, "0+")
+    error_message: str | None = field(STRING, "2+", nullable="2+", default=None)
+    topics: list[DescribeQuorumResponseTopicData] = field(
+        ArrayOf(DescribeQuorumResponseTopicData), "0+"
+    )
+    nodes: list[Node] = field(ArrayOf(Node), "2+", default=[])

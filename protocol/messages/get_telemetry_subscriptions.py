@@ -1,0 +1,31 @@
+"""GetTelemetrySubscriptions (key 71): tells a client which of its metrics the cluster wants.
+
+Introduced by KIP-714.
+
+Source: kafka.apache.org/protocol, GetTelemetrySubscriptions.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID as Uuid
+
+from protocol.schema import BOOL, INT8, INT16, INT32, STRING, UUID, ArrayOf, field, message
+
+
+@message(api_key=71, versions="0", flexible="0+")
+class GetTelemetrySubscriptionsRequest:
+    client_instance_id: Uuid = field(UUID, "0+")
+    """Zero at the first request; the answer gives one."""
+
+
+@message(api_key=71, versions="0", flexible="0+")
+class GetTelemetrySubscriptionsResponse:
+    throttle_time_ms: int = field(INT32, "0+", default=0)
+    error_code: int = field(INT16, "0+")
+    client_instance_id: Uuid = field(UUID, "0+")
+    subscription_id: int = field(INT32, "0+")
+    accepted_compression_types: list[int] = field(ArrayOf(INT8), "0+")
+    push_interval_ms: int = field(INT32, "0+")
+    telemetry_max_bytes: int = field(INT32, "0+")
+    delta_temporality: bool = field(BOOL, "0+")
+    requested_metrics: list[str] = field(ArrayOf(STRING), "0+")

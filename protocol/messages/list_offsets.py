@@ -1,0 +1,75 @@
+"""ListOffsets (key 2): tells which offset belongs to a timestamp.
+
+    0   the offsets at which segments begin, several for each partition
+    1   one offset for each partition, with its timestamp (KIP-79)
+    2   isolation level (KIP-98)
+    4   current leader epoch (KIP-320)
+    5   the client understands OFFSET_NOT_AVAILABLE (KIP-207)
+    6   flexible encoding (KIP-482)
+    7   timestamp -3 (KIP-734)
+    8   timestamp -4 (KIP-405)
+    9   timestamp -5 (KIP-1005)
+    10  a timeout for look-ups in remote storage (KIP-1075)
+    11  timestamp -6 (KIP-1023)
+
+Source: kafka.apache.org/protocol, ListOffsets.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import INT8, INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+
+
+@nested
+class ListOffsetsPartition:
+    partition_index: int = field(INT32, "0+")
+    current_leader_epoch: int = field(INT32, "4+", default=-1)
+    """The epoch that the asker knows, or -1 to skip the comparison (KIP-320)."""
+    timestamp_ms: int = field(INT64, "0+")
+    """Milliseconds since 1970; or -1 latest, -2 earliest, -3 largest timestamp, -4 earliest local,
+    -5 latest in remote storage, -6 earliest not yet in remote storage."""
+    max_num_offsets: int = field(INT32, "0", default=1)
+
+
+@nested
+class ListOffsetsTopic:
+    name: str = field(STRING, "0+")
+    partitions: list[ListOffsetsPartition] = field(ArrayOf(ListOffsetsPartition), "0+")
+
+
+@message(api_key=2, versions="0-11", flexible="6+")
+class ListOffsetsRequest:
+    replica_id: int = field(INT32, "0+")
+    """The follower, or -1 for a consumer, -2 for a debugging one."""
+    isolation_level: int = field(INT8, "2+", default=0)
+    """0 read uncommitted, 1 read committed."""
+    topics: list[ListOffsetsTopic] = field(ArrayOf(ListOffsetsTopic), "0+")
+    timeout_ms: int = field(INT32, "10+", default=0)
+    """For look-ups in remote storage; 0 leaves it to the broker."""
+
+
+@nested
+class ListOffsetsPartitionResponse:
+    partition_index: int = field(INT32, "0+")
+    error_code: int = field(INT16, "0+")
+    old_style_offsets: list[int] = field(ArrayOf(INT64), "0", default=[])
+    timestamp_ms: int = field(INT64, "1+", default=-1)
+    """Of the record found, -1 if none or if a special timestamp was asked for."""
+    offset: int = field(INT64, "1+", default=-1)
+    """-1 if there is none."""
+    leader_epoch: int = field(INT32, "4+", default=-1)
+    """Of the record found, -1 if unknown."""
+
+
+@nested
+class ListOffsetsTopicResponse:
+    name: str = field(STRING, "0+")
+    partitions: list[ListOffsetsPartitionResponse] = field(
+        ArrayOf(ListOffsetsPartitionResponse), "0+"
+    )
+
+
+@message(api_key=2, versions="0-11", flexible="6+")
+class ListOffsetsResponse:
+    throttle_time_ms: int = field(INT32, "2+", default=0)
+    topics: list[ListOffsetsTopicResponse] = field(ArrayOf(ListOffsetsTopicResponse), "0+")

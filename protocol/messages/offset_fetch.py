@@ -1,0 +1,128 @@
+"""OffsetFetch (key 9): tells how far a group has consumed.
+
+    0   read from ZooKeeper
+    2   null topics ask for all; an error for the group
+    3   throttle time
+    5   leader epoch of the offset (KIP-320)
+    6   flexible encoding (KIP-482)
+    7   unstable offsets of open transactions may be refused (KIP-447)
+    8   several groups at once (KIP-709)
+    9   member id and epoch of the new groups (KIP-848)
+    10  topic ids in place of names (KIP-516)
+
+Source: kafka.apache.org/protocol, OffsetFetch.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID as Uuid
+
+from protocol.schema import (
+    BOOL,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    ZERO_UUID,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
+
+
+@nested
+class OffsetFetchRequestTopic:
+    name: str = field(STRING, "0+")
+    partition_indexes: list[int] = field(ArrayOf(INT32), "0+")
+
+
+@nested
+class OffsetFetchRequestTopics:
+    name: str = field(STRING, "0-9", default="")
+    topic_id: Uuid = field(UUID, "10+", default=ZERO_UUID)
+    partition_indexes: list[int] = field(ArrayOf(INT32), "0+")
+
+
+@nested
+class OffsetFetchRequestGroup:
+    group_id: str = field(STRING, "0+")
+    member_id: str | None = field(STRING, "9+", nullable="9+", default=None)
+    member_epoch: int = field(INT32, "9+", default=-1)
+    topics: list[OffsetFetchRequestTopics] | None = field(
+        ArrayOf(OffsetFetchRequestTopics), "0+", nullable="0+"
+    )
+    """None asks for all."""
+
+
+@message(api_key=9, versions="0-10", flexible="6+")
+class OffsetFetchRequest:
+    group_id: str = field(STRING, "0-7", default="")
+    topics: list[OffsetFetchRequestTopic] | None = field(
+        ArrayOf(OffsetFetchRequestTopic), "0-7", nullable="2-7", default=[]
+    )
+    """None asks for all."""
+    groups: list[OffsetFetchRequestGroup] = field(
+        ArrayOf(OffsetFetchRequestGroup), "8+", default=[]
+    )
+    require_stable: bool = field(BOOL, "7+", default=False)
+    """Answer UNSTABLE_OFFSET_COMMIT while a transaction is open."""
+
+
+@nested
+class OffsetFetchResponsePartition:
+    partition_index: int = field(INT32, "0+")
+    committed_offset: int = field(INT64, "0+")
+    """-1 if there is none."""
+    committed_leader_epoch: int = field(INT32, "5+", default=-1)
+    """Leader epoch of the last consumed record, -1 if unknown."""
+    metadata: str | None = field(STRING, "0+", nullable="0+")
+    error_code: int = field(INT16, "0+")
+
+
+@nested
+class OffsetFetchResponseTopic:
+    name: str = field(STRING, "0+")
+    partitions: list[OffsetFetchResponsePartition] = field(
+        ArrayOf(OffsetFetchResponsePartition), "0+"
+    )
+
+
+@nested
+class OffsetFetchResponsePartitions:
+    partition_index: int = field(INT32, "0+")
+    committed_offset: int = field(INT64, "0+")
+    """-1 if there is none."""
+    committed_leader_epoch: int = field(INT32, "0+", default=-1)
+    """Leader epoch of the last consumed record, -1 if unknown."""
+    metadata: str | None = field(STRING, "0+", nullable="0+")
+    error_code: int = field(INT16, "0+")
+
+
+@nested
+class OffsetFetchResponseTopics:
+    name: str = field(STRING, "0-9", default="")
+    topic_id: Uuid = field(UUID, "10+", default=ZERO_UUID)
+    partitions: list[OffsetFetchResponsePartitions] = field(
+        ArrayOf(OffsetFetchResponsePartitions), "0+"
+    )
+
+
+@nested
+class OffsetFetchResponseGroup:
+    group_id: str = field(STRING, "0+")
+    topics: list[OffsetFetchResponseTopics] = field(ArrayOf(OffsetFetchResponseTopics), "0+")
+    error_code: int = field(INT16, "0+", default=0)
+
+
+@message(api_key=9, versions="0-10", flexible="6+")
+class OffsetFetchResponse:
+    throttle_time_ms: int = field(INT32, "3+", default=0)
+    topics: list[OffsetFetchResponseTopic] = field(
+        ArrayOf(OffsetFetchResponseTopic), "0-7", default=[]
+    )
+    error_code: int = field(INT16, "2-7", default=0)
+    groups: list[OffsetFetchResponseGroup] = field(
+        ArrayOf(OffsetFetchResponseGroup), "8+", default=[]
+    )

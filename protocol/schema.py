@@ -1,0 +1,286 @@
+"""The language in which messages are declared: one class for all versions, ranges on the fields.
+
+A declaration is a plain class whose fields are made by `field`, decorated with `nested` (a
+structure inside messages) or `message` (a request, a response, or a record that is stored).  Both
+make a slotted class with a keyword-only `__init__`, `__eq__` and `__repr__`, as a dataclass has
+them; the `__init__` is compiled at its first call, which makes importing a declaration about ten
+times cheaper than a dataclass.  Type checkers see a dataclass.
+
+How wire types and Python types go together:
+
+    BOOL      bool                      STRING   str
+    INT8..64  int (UINT16, UINT32 too)  BYTES    bytes
+    FLOAT64   float                     UUID     uuid.UUID; ZERO_UUID where there is none
+    ArrayOf   list                      a class decorated with `nested`: an object of that class
+    RECORDS   decodes to a memoryview; encodes anything bytes-like or a file slice (see `compiler`)
+
+Null is None.  A version that lacks a field decodes to its default and does not encode it.  A
+*tagged* structure that is not nullable is None where its tag is absent, which is how the wire
+writes a structure whose fields all have their defaults: most partitions of an answer carry none of
+theirs, so they cost nothing.
+
+Source: KIP-482 (flexible versions, tagged fields), KIP-893 (nullable structures).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+from uuid import UUID as Uuid
+
+Class = TypeVar("Class", bound=type)
+
+ZERO_UUID: Final = Uuid(int=0)
+"""How the wire writes an absent id."""
+
+VERSION_MAX: Final = 32767
+
+
+class VersionRange(NamedTuple):
+    """Both ends belong to the range; an empty one has `first > last`."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+NO_VERSION: Final = VersionRange(1, 0)
+
+
+@cache
+def parse_versions(text: str) -> VersionRange:
+    """The range that "3", "0-4", "2+" or "none" means."""
+    if text == "none":
+        return NO_VERSION
+    if text.endswith("+"):
+        return VersionRange(int(text[:-1]), VERSION_MAX)
+    first, _, last = text.partition("-")
+    return VersionRange(int(first), int(last or first))
+
+
+class Primitive:
+    """A type without inner structure.
+
+    code         its letter for the struct module, empty where the size varies
+    size_bytes   0 where the size varies
+    """
+
+    __slots__ = ("code", "name", "size_bytes")
+
+    def __init__(self, name: str, code: str = "", size_bytes: int = 0) -> None:
+        self.name = name
+        self.code = code
+        self.size_bytes = size_bytes
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+BOOL: Final = Primitive("BOOL", "?", 1)
+INT8: Final = Primitive("INT8", "b", 1)
+INT16: Final = Primitive("INT16", "h", 2)
+UINT16: Final = Primitive("UINT16", "H", 2)
+INT32: Final = Primitive("INT32", "i", 4)
+UINT32: Final = Primitive("UINT32", "I", 4)
+INT64: Final = Primitive("INT64", "q", 8)
+FLOAT64: Final = Primitive("FLOAT64", "d", 8)
+UUID: Final = Primitive("UUID", "16s", 16)
+STRING: Final = Primitive("STRING")
+BYTES: Final = Primitive("BYTES")
+RECORDS: Final = Primitive("RECORDS")
+
+
+class ArrayOf:
+    """A counted list of primitives or structures."""
+
+    __slots__ = ("element",)
+
+    def __init__(self, element: Primitive | type) -> None:
+        self.element = element
+
+    def __repr__(self) -> str:
+        return f"ArrayOf({self.element!r})"
+
+
+FieldType = Primitive | ArrayOf | type
+
+
+class Required:
+    """The default of a field that has none."""
+
+
+class Field:
+    """One declared field.
+
+    tag            its number in the tagged section, None for an ordinary field
+    default        what a version without the field decodes to; lists and structures are made
+                   anew for each value
+    is_flexible    False for the string that keeps its old encoding for ever (the client id)
+    """
+
+    __slots__ = ("default", "is_flexible", "name", "nullable", "tag", "type", "versions")
+
+    def __init__(
+        self,
+        type_: FieldType,
+        versions: VersionRange,
+        nullable: VersionRange,
+        tag: int | None,
+        default: Any,
+        is_flexible: bool,
+    ) -> None:
+        self.name = ""
+        self.type = type_
+        self.versions = versions
+        self.nullable = nullable
+        self.tag = tag
+        self.default = default
+        self.is_flexible = is_flexible
+
+    @property
+    def has_fresh_default(self) -> bool:
+        """The default can be changed by whoever holds it, so each value needs its own."""
+        return isinstance(self.default, list) or hasattr(type(self.default), "__schema__")
+
+    def __repr__(self) -> str:
+        return f"Field({self.name!r}, {self.type!r}, {self.versions!r})"
+
+
+def field(
+    type: FieldType,
+    versions: str,
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    default: Any = Required,
+    flexible: bool = True,
+) -> Any:
+    """Declare a field.
+
+    versions   that carry it: "3+", "0-2", "4"
+    nullable   versions in which it may be None
+    tag        its number, for a field of the tagged section
+    default    mandatory where the message has a version without the field; `[]` or a structure
+               is made anew for each value
+    flexible   False keeps the old string encoding in flexible versions
+    """
+    return Field(type, parse_versions(versions), parse_versions(nullable), tag, default, flexible)
+
+
+class Schema:
+    """What a declaration says.
+
+    fields     in wire order, tagged ones included
+    api_key    None for structures and stored records
+    versions   known here; every version for a structure, which has those of the message around it
+    flexible   the versions with compact lengths and tagged fields
+    """
+
+    __slots__ = ("api_key", "fields", "flexible", "name", "versions")
+
+    def __init__(self, name: str, fields: tuple[Field, ...]) -> None:
+        self.name = name
+        self.fields = fields
+        self.api_key: int | None = None
+        self.versions = VersionRange(0, VERSION_MAX)
+        self.flexible = NO_VERSION
+
+    def plain_fields(self, version: int) -> list[Field]:
+        """The untagged fields of a version, in wire order."""
+        return [each for each in self.fields if each.tag is None and version in each.versions]
+
+    def tagged_fields(self, version: int) -> list[Field]:
+        """The tagged fields of a version, in the order of their tags."""
+        tagged = [each for each in self.fields if each.tag is not None and version in each.versions]
+        return sorted(tagged, key=lambda each: each.tag or 0)
+
+    def absent_fields(self, version: int) -> list[Field]:
+        """The fields that a version does not have."""
+        return [each for each in self.fields if version not in each.versions]
+
+
+def schema_of(cls: type) -> Schema:
+    """The schema of a declared class."""
+    schema: Schema = cls.__schema__  # type: ignore[attr-defined]
+    return schema
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def nested(cls: Class) -> Class:
+    """A structure that lies inside messages, or a part of one."""
+    return declare(cls)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def message(
+    *, versions: str, flexible: str = "none", api_key: int | None = None
+) -> Callable[[Class], Class]:
+    """A request, a response, or (without an api key) a record that is stored."""
+
+    def decorate(cls: Class) -> Class:
+        declared = declare(cls)
+        schema = schema_of(declared)
+        schema.api_key = api_key
+        schema.versions = parse_versions(versions)
+        schema.flexible = parse_versions(flexible)
+        return declared
+
+    return decorate
+
+
+def declare(cls: Class) -> Class:
+    """The slotted class that a declaration describes."""
+    fields: list[Field] = []
+    namespace: dict[str, Any] = {}
+    for name, value in cls.__dict__.items():
+        if isinstance(value, Field):
+            value.name = name
+            fields.append(value)
+        elif name not in ("__dict__", "__weakref__"):
+            namespace[name] = value
+    namespace["__slots__"] = tuple(each.name for each in fields)
+    namespace["__schema__"] = Schema(cls.__name__, tuple(fields))
+    namespace["__init__"] = compile_init_and_call
+    namespace["__eq__"] = is_equal
+    namespace["__hash__"] = None
+    namespace["__repr__"] = representation
+    return type(cls)(cls.__name__, cls.__bases__, namespace)
+
+
+def compile_init_and_call(self: object, **values: Any) -> None:
+    """The `__init__` of a class of which no object was made yet: puts the real one in its place."""
+    from protocol.compiler import compile_init  # it needs the declarations that need this module
+
+    cls = type(self)
+    init = compile_init(cls)
+    setattr(cls, "__init__", init)  # noqa: B010 - the checker forbids the plain assignment
+    init(self, **values)
+
+
+def fresh_maker(each: Field) -> Callable[[], Any]:
+    """Makes the default of a field whose default may be changed by its holder."""
+    return list if isinstance(each.default, list) else type(each.default)
+
+
+def default_value(each: Field) -> Any:
+    """The default of a field, a new one where it could be changed."""
+    assert each.default is not Required, f"{each.name} has no default"
+    return fresh_maker(each)() if each.has_fresh_default else each.default
+
+
+def is_equal(self: object, other: object) -> bool:
+    """Same class and equal fields."""
+    if type(self) is not type(other):
+        return False
+    names = [each.name for each in schema_of(type(self)).fields]
+    return all(getattr(self, name) == getattr(other, name) for name in names)
+
+
+def representation(self: object) -> str:
+    """The constructor call that makes an equal object."""
+    schema = schema_of(type(self))
+    values = (f"{each.name}={getattr(self, each.name)!r}" for each in schema.fields)
+    return f"{schema.name}({', '.join(values)})"

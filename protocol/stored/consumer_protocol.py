@@ -1,0 +1,37 @@
+"""What consumers of a classic group tell each other inside JoinGroup and SyncGroup.
+
+The bytes are an int16 version and then one of these; a reader takes the fields that it knows of a
+version that it does not.  Brokers look at nothing but the topics, to know which a group consumes.
+
+    1   partitions that a member holds (KIP-429)
+    2   generation to which they belong (KIP-792)
+    3   rack (KIP-881)
+
+Source: ConsumerProtocol of Kafka.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import BYTES, INT32, STRING, ArrayOf, field, message, nested
+
+
+@nested
+class TopicPartition:
+    topic: str = field(STRING, "0+")
+    partitions: list[int] = field(ArrayOf(INT32), "0+")
+
+
+@message(versions="0-3")
+class ConsumerProtocolSubscription:
+    topics: list[str] = field(ArrayOf(STRING), "0+")
+    user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)
+    owned_partitions: list[TopicPartition] = field(ArrayOf(TopicPartition), "1+", default=[])
+    generation_id: int = field(INT32, "2+", default=-1)
+    """-1 if unknown."""
+    rack_id: str | None = field(STRING, "3+", nullable="3+", default=None)
+
+
+@message(versions="0-3")
+class ConsumerProtocolAssignment:
+    assigned_partitions: list[TopicPartition] = field(ArrayOf(TopicPartition), "0+")
+    user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)

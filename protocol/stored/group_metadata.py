@@ -1,0 +1,48 @@
+"""A classic group, as it lies in `__consumer_offsets`.
+
+Key: int16 record type 2, then the group.  Value: int16 version, then the fields; no value at all
+deletes the group.
+
+    value 1   rebalance timeout (KIP-62)
+    value 2   when the group came into its state (KIP-211)
+    value 3   static members (KIP-345)
+    value 4   flexible encoding
+
+Source: GroupMetadataKey and GroupMetadataValue of Kafka's group coordinator.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import BYTES, INT32, INT64, STRING, ArrayOf, field, message, nested
+
+
+@message(versions="2")
+class GroupMetadataKey:
+    group: str = field(STRING, "0+")
+
+
+@nested
+class MemberMetadata:
+    member_id: str = field(STRING, "0+")
+    group_instance_id: str | None = field(STRING, "3+", nullable="3+", default=None)
+    """Id of a static member; None for a dynamic one (KIP-345)."""
+    client_id: str = field(STRING, "0+")
+    client_host: str = field(STRING, "0+")
+    rebalance_timeout_ms: int = field(INT32, "1+", default=-1)
+    """-1 takes the session timeout."""
+    session_timeout_ms: int = field(INT32, "0+")
+    subscription: bytes = field(BYTES, "0+")
+    assignment: bytes = field(BYTES, "0+")
+
+
+@message(versions="0-4", flexible="4+")
+class GroupMetadataValue:
+    protocol_type: str = field(STRING, "0+")
+    generation: int = field(INT32, "0+")
+    protocol: str | None = field(STRING, "0+", nullable="0+")
+    """None while there is no generation."""
+    leader: str | None = field(STRING, "0+", nullable="0+")
+    """None while there is no generation."""
+    current_state_timestamp_ms: int = field(INT64, "2+", default=-1)
+    """-1 if unknown."""
+    members: list[MemberMetadata] = field(ArrayOf(MemberMetadata), "0+")

@@ -1,0 +1,35 @@
+"""A committed offset, as it lies in `__consumer_offsets`.
+
+Key: int16 record type (the version of the key: 0 of old, 1 now), then the fields.  Value: int16
+version, then the fields; no value at all deletes the offset.
+
+    value 1   has a time of expiry, 2 has not (KIP-211)
+    value 3   leader epoch (KIP-320)
+    value 4   flexible encoding; Kafka 4 adds the topic id (KIP-848)
+
+Source: OffsetCommitKey and OffsetCommitValue of Kafka's group coordinator.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID as Uuid
+
+from protocol.schema import INT32, INT64, STRING, UUID, ZERO_UUID, field, message
+
+
+@message(versions="0-1")
+class OffsetCommitKey:
+    group: str = field(STRING, "0+")
+    topic: str = field(STRING, "0+")
+    partition: int = field(INT32, "0+")
+
+
+@message(versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    offset: int = field(INT64, "0+")
+    leader_epoch: int = field(INT32, "3+", default=-1)
+    metadata: str = field(STRING, "0+")
+    commit_timestamp_ms: int = field(INT64, "0+")
+    expire_timestamp_ms: int = field(INT64, "1", default=-1)
+    """-1 leaves it to the settings of the broker."""
+    topic_id: Uuid = field(UUID, "4+", tag=0, default=ZERO_UUID)

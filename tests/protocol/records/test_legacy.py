@@ -1,0 +1,207 @@
+"""Message sets of magic 0 and 1, written by kafka-python."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import BrokerError, ErrorCode
+from protocol.records.batch import has_valid_crc
+from protocol.records.compression import compress
+from protocol.records.legacy import convert_legacy_set, decode_legacy_records, iterate_entries
+from protocol.records.record import Record, decode_records
+from tests.support.record_batches import parsed
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas in a way that Python 3.11 and 3.12 call deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.record
+
+contents = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=20),
+        st.none() | st.binary(max_size=50),
+        st.integers(0, 2**41),
+    ),
+    min_size=1,
+    max_size=8,
+)
+# The library needs another one for lz4 with magic 0; that is tested with entries of our own.
+FORMATS = [(magic, codec) for magic in (0, 1) for codec in (0, 1, 2, 3) if (magic, codec) != (0, 3)]
+
+
+def message_set(
+    magic: int, codec: int, wanted: list[tuple[bytes | None, bytes | None, int]]
+) -> bytes:
+    builder = kafka.record.MemoryRecordsBuilder(
+        magic=magic, compression_type=codec, batch_size=1 << 20
+    )
+    for key, value, timestamp_ms in wanted:
+        builder.append(timestamp_ms, key, value)
+    builder.close()
+    data = bytearray(builder.buffer())
+    if codec and magic:
+        # What a broker does: the entry gets the offset of the last record in it.
+        struct.pack_into(">q", data, 0, len(wanted) - 1)
+    return bytes(data)
+
+
+def read(data: bytes, *, allow_partial: bool = False) -> list[Record]:
+    return list(decode_legacy_records(memoryview(data), allow_partial=allow_partial))
+
+
+@given(st.sampled_from(FORMATS), contents)
+def test_sets_of_another_library_are_read_and_converted(
+    form: tuple[int, int], wanted: list[tuple[bytes | None, bytes | None, int]]
+) -> None:
+    magic, codec = form
+    data = message_set(magic, codec, wanted)
+    expected = [
+        Record(key, value, timestamp_ms=timestamp_ms if magic else -1, offset=offset)
+        for offset, (key, value, timestamp_ms) in enumerate(wanted)
+    ]
+    assert read(data) == expected
+    for keeps_offsets in (True, False):
+        converted = convert_legacy_set(memoryview(data), keeps_offsets=keeps_offsets)
+        assert converted is not None
+        batch = parsed(converted)
+        assert has_valid_crc(batch)
+        assert batch.codec == codec
+        assert list(decode_records(batch)) == expected
+        if magic == 0:
+            assert (batch.base_timestamp_ms, batch.max_timestamp_ms) == (-1, -1)
+
+
+def entry(
+    offset: int,
+    value: bytes | None,
+    *,
+    magic: int = 1,
+    attributes: int = 0,
+    timestamp_ms: int = 5,
+    key: bytes | None = None,
+) -> bytes:
+    body = struct.pack(">bb", magic, attributes)
+    if magic:
+        body += struct.pack(">q", timestamp_ms)
+    for data in (key, value):
+        body += struct.pack(">i", -1 if data is None else len(data)) + (data or b"")
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def test_relative_offsets_of_a_compressed_entry_count_back_from_its_own() -> None:
+    inner = entry(0, b"a") + entry(1, b"b") + entry(4, b"c")
+    data = entry(104, bytes(compress(1, inner)), attributes=1)
+    assert [record.offset for record in read(data)] == [100, 101, 104]
+    converted = convert_legacy_set(memoryview(data), keeps_offsets=True)
+    assert converted is not None
+    assert parsed(converted).base_offset == 100
+    assert parsed(converted).last_offset == 104
+
+
+def test_absolute_offsets_of_a_compressed_entry_are_taken_as_they_are() -> None:
+    inner = entry(70, b"a", magic=0) + entry(72, b"b", magic=0)
+    data = entry(72, bytes(compress(2, inner)), magic=0, attributes=2)
+    assert [record.offset for record in read(data)] == [70, 72]
+
+
+def test_append_time_of_a_compressed_entry_is_that_of_its_records() -> None:
+    inner = entry(0, b"a", timestamp_ms=1) + entry(1, b"b", timestamp_ms=2)
+    data = entry(1, bytes(compress(3, inner)), attributes=3 | 8, timestamp_ms=99)
+    assert [record.timestamp_ms for record in read(data)] == [99, 99]
+
+
+def test_a_wrong_lz4_header_checksum_is_forgiven_only_with_magic_0() -> None:
+    compressed = bytearray(compress(3, entry(0, b"a", magic=0)))
+    compressed[6] ^= 0x55
+    assert len(read(entry(0, bytes(compressed), magic=0, attributes=3))) == 1
+    with pytest.raises(BrokerError) as caught:
+        read(entry(0, bytes(compressed), magic=1, attributes=3))
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_what_a_client_sends_may_have_any_offsets_and_what_lies_in_a_log_may_not() -> None:
+    inner = entry(0, b"a") + entry(1, b"b")
+    for data in (
+        entry(5, b"a") + entry(5, b"b"),
+        entry(7, b"a") + entry(3, b"b"),
+        entry(-4, b"a"),
+        entry(0, bytes(compress(1, inner)), attributes=1),
+    ):
+        converted = convert_legacy_set(memoryview(data), keeps_offsets=False)
+        assert converted is not None
+        offsets = [record.offset for record in decode_records(parsed(converted))]
+        assert offsets == list(range(len(offsets)))
+        with pytest.raises(BrokerError) as caught:
+            convert_legacy_set(memoryview(data), keeps_offsets=True)
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_an_empty_set_becomes_no_batch() -> None:
+    assert convert_legacy_set(memoryview(b""), keeps_offsets=False) is None
+    assert list(iterate_entries(memoryview(b""))) == []
+
+
+def test_a_cut_set_ends_silently_only_where_it_may() -> None:
+    first, second = entry(0, b"a"), entry(1, b"b")
+    for cut in range(1, len(second)):
+        data = first + second[:cut]
+        assert len(read(data, allow_partial=True)) == 1
+        with pytest.raises(BrokerError) as caught:
+            read(data)
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        entry(
+            0,
+            bytes(compress(1, entry(0, bytes(compress(1, entry(0, b"x"))), attributes=1))),
+            attributes=1,
+        ),
+        entry(0, bytes(compress(1, entry(0, b"x", magic=0))), attributes=1),
+        entry(0, bytes(compress(1, b"")), attributes=1),
+        entry(0, None, attributes=1),
+        entry(0, b"x", magic=2),
+        entry(0, b"x")[:12] + b"\0\0\0\0" + entry(0, b"x")[16:],
+    ],
+    ids=["nested", "other magic", "empty", "null", "magic 2", "checksum"],
+)
+def test_sets_that_cannot_be_are_corrupt(data: bytes) -> None:
+    with pytest.raises(BrokerError) as caught:
+        read(data)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+@given(st.sampled_from(FORMATS), contents, st.data())
+def test_flipped_bits_are_noticed(
+    form: tuple[int, int],
+    wanted: list[tuple[bytes | None, bytes | None, int]],
+    data: st.DataObject,
+) -> None:
+    damaged = bytearray(message_set(*form, wanted))
+    first_size = 12 + int.from_bytes(damaged[8:12], "big")
+    bit = data.draw(st.integers(8 * 8, first_size * 8 - 1))
+    damaged[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(BrokerError):
+        read(bytes(damaged))
+
+
+def test_a_bomb_is_refused() -> None:
+    data = entry(0, bytes(compress(1, bytes(3_000_000))), attributes=1)
+    with pytest.raises(BrokerError) as caught:
+        list(decode_legacy_records(memoryview(data), output_bytes_max=1_000_000))
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_many_entries_share_one_bound() -> None:
+    data = entry(0, bytes(600_000)) + entry(1, bytes(600_000))
+    with pytest.raises(BrokerError) as caught:
+        convert_legacy_set(memoryview(data), keeps_offsets=False, output_bytes_max=1_000_000)
+    assert caught.value.code == ErrorCode.INVALID_RECORD

@@ -1,0 +1,101 @@
+"""Frames out of a byte stream, answers back into order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.connection import (
+    SCRATCH_BYTES,
+    SMALL_FRAME_BYTES,
+    AnswerQueue,
+    BufferPool,
+    FrameReader,
+)
+from protocol.decode_error import DecodeError
+
+FRAME_BYTES_MAX = 1 << 20
+
+
+def build_reader() -> tuple[FrameReader, BufferPool]:
+    pool = BufferPool(free_bytes_max=1 << 22)
+    return FrameReader(memoryview(bytearray(SCRATCH_BYTES)), pool, FRAME_BYTES_MAX), pool
+
+
+def feed(reader: FrameReader, data: bytes) -> tuple[list[bytes], int]:
+    """Give the reader as much of `data` as it has room for; the frames and the count taken."""
+    target = reader.target()
+    count = min(len(target), len(data))
+    target[:count] = data[:count]
+    frames = [bytes(frame) for frame in reader.received(count)]
+    reader.settle()
+    return frames, count
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+@given(
+    sizes=st.lists(
+        st.one_of(st.integers(0, 300), st.sampled_from([65_535, 65_536, 65_537, 300_000])),
+        max_size=6,
+    ),
+    cuts=st.lists(st.one_of(st.integers(500, 400_000), st.just(3)), min_size=2, max_size=40),
+)
+def test_frames_come_out_as_they_went_in_however_they_are_cut(
+    sizes: list[int], cuts: list[int]
+) -> None:
+    reader, pool = build_reader()
+    bodies = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
+    stream = b"".join(map(framed, bodies))
+    seen: list[bytes] = []
+    turn = 0
+    cuts.append(100_000)
+    while stream:
+        piece = stream[: cuts[turn % len(cuts)]]
+        frames, count = feed(reader, piece)
+        seen += frames
+        stream = stream[count:]
+        turn += 1
+    assert seen == bodies
+    assert pool.held_bytes == 0
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
+def test_a_size_out_of_bounds_is_refused_before_memory_is_taken(size: int) -> None:
+    reader, pool = build_reader()
+    with pytest.raises(DecodeError):
+        feed(reader, size.to_bytes(4, "big", signed=True))
+    assert pool.held_bytes == 0
+
+
+def test_what_counts_is_what_arrived_and_not_what_was_promised() -> None:
+    first, pool = build_reader()
+    second = FrameReader(memoryview(bytearray(SCRATCH_BYTES)), pool, FRAME_BYTES_MAX)
+    body = b"x" * 1_000_000
+    feed(first, framed(body)[:1_004])
+    feed(second, framed(body)[:2_004])
+    assert first.holds_memory()
+    assert pool.held_bytes == 3_000
+    first.close()
+    assert pool.held_bytes == 2_000
+
+
+def test_small_frames_leave_the_pool_alone() -> None:
+    reader, pool = build_reader()
+    frames, _ = feed(reader, framed(b"a") + framed(b"b" * SMALL_FRAME_BYTES))
+    assert [len(frame) for frame in frames] == [1, SMALL_FRAME_BYTES]
+    assert pool.held_bytes == 0
+
+
+@given(st.permutations(range(6)))
+def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
+    queue = AnswerQueue()
+    slots = [queue.reserve() for _ in order]
+    left: list[int] = []
+    for index in order:
+        left += queue.fill(slots[index], [index])
+    assert left == sorted(order)
+    assert len(queue) == 0

@@ -1,0 +1,35 @@
+"""The table of error codes."""
+
+from __future__ import annotations
+
+from protocol.errors import BrokerError, ErrorCode
+
+
+def test_codes_have_no_hole() -> None:
+    assert [int(code) for code in ErrorCode] == list(range(-1, 137))
+
+
+def test_known_codes_have_their_numbers() -> None:
+    assert ErrorCode.UNKNOWN_SERVER_ERROR == -1
+    assert ErrorCode.NONE == 0
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER == 6
+    assert ErrorCode.UNSUPPORTED_VERSION == 35
+    assert ErrorCode.UNKNOWN_PRODUCER_ID == 59
+    assert ErrorCode.UNKNOWN_TOPIC_ID == 100
+    assert ErrorCode.VOTER_NOT_FOUND == 127
+    assert ErrorCode.CONTROLLER_ID_NOT_REGISTERED == 136
+
+
+def test_broker_error_prints_its_code_and_message() -> None:
+    assert str(BrokerError(ErrorCode.INVALID_CONFIG)) == "INVALID_CONFIG"
+    error = BrokerError(ErrorCode.INVALID_CONFIG, "no such key")
+    assert (error.code, error.message) == (40, "no such key")
+    assert str(error) == "INVALID_CONFIG: no such key"
+
+
+def test_codes_are_those_that_kio_knows() -> None:
+    from kio.schema.errors import ErrorCode as Theirs
+
+    ours = {code.name.lower(): int(code) for code in ErrorCode}
+    theirs = {code.name.lower(): int(code.value) for code in Theirs}
+    assert {name: ours.get(name) for name in theirs} == theirs
