@@ -1,0 +1,271 @@
+"""One directory of log.dirs: its lock, its identity, its checkpoints, its health.
+
+    .lock                             held while the broker runs
+    meta.properties                   whose data it is
+    recovery-point-offset-checkpoint  per partition: below it everything is on disk
+    replication-offset-checkpoint     per partition: high watermark
+    log-start-offset-checkpoint       per partition whose log starts behind its first segment's base
+    cleaner-offset-checkpoint         the cleaner's, not written here
+    .kafka_cleanshutdown              only while no broker runs
+    <topic>-<partition>/              one folder per log
+
+A directory is online or offline; once offline it stays so until the broker starts again.
+
+Source: Kafka's LogManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from runtime.files import FileLock, FileSystem
+from storage.checkpoint import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    TopicPartition,
+    encode_offsets,
+    read_offsets,
+)
+from storage.clean_shutdown import take_clean_shutdown_mark
+from storage.disk_jobs import WriteCheckpoint
+from storage.log import Log
+from storage.meta_properties import MetaProperties, read_meta_properties
+
+LOCK_FILE: Final = ".lock"
+
+_WRITTEN_HERE: Final = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE)
+
+
+class DirectoryInUse(Exception):
+    """Another process holds the lock of a directory; the broker must not start."""
+
+
+class LogDirectory:
+    """What is known of one directory; the manager alone changes it."""
+
+    __slots__ = (
+        "_files",
+        "_forgotten",
+        "_in_flight",
+        "_lock",
+        "_unsynced_folders",
+        "_wanted_again",
+        "_written",
+        "failure",
+        "future_logs",
+        "high_watermarks",
+        "is_loaded",
+        "log_start_offsets",
+        "logs",
+        "meta",
+        "path",
+        "recovery_points",
+        "topic_ids",
+    )
+
+    path: str
+    """As configured, without a slash at its end."""
+    failure: str | None
+    """Why it is offline, None while it is online."""
+    meta: MetaProperties | None
+    """What meta.properties says."""
+    is_loaded: bool
+    """Whether every log in it was opened; only then may a shutdown be called clean."""
+    logs: dict[TopicPartition, Log]
+    future_logs: dict[TopicPartition, Log]
+    """Copies on their way from another directory of this broker."""
+    topic_ids: dict[str, UUID]
+    """Per partition folder that has a partition.metadata."""
+    high_watermarks: dict[TopicPartition, int]
+    """Last known ones: of the checkpoint at start, then as handed over."""
+    recovery_points: dict[TopicPartition, int]
+    """Of the checkpoint at start."""
+    log_start_offsets: dict[TopicPartition, int]
+    """Of the checkpoint at start."""
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        """Nothing is touched yet."""
+        self._files = files
+        self.path = path
+        self.failure = None
+        self.meta = None
+        self.is_loaded = False
+        self.logs = {}
+        self.future_logs = {}
+        self.topic_ids = {}
+        self.high_watermarks = {}
+        self.recovery_points = {}
+        self.log_start_offsets = {}
+        self._lock: FileLock | None = None
+        self._unsynced_folders: dict[str, None] = {}
+        # Per checkpoint: the write under way, whether another one is due behind it, the bytes on
+        # disk, and the deleted partitions that those may still name.
+        self._in_flight: dict[str, WriteCheckpoint] = {}
+        self._wanted_again: dict[str, None] = {}
+        self._written: dict[str, bytes] = {}
+        self._forgotten: dict[str, dict[TopicPartition, None]] = {
+            name: {} for name in _WRITTEN_HERE
+        }
+
+    @property
+    def is_online(self) -> bool:
+        """Whether nothing has failed here yet."""
+        return self.failure is None
+
+    def file(self, name: str) -> str:
+        """Path of a file or folder right in the directory."""
+        return f"{self.path}/{name}"
+
+    def all_logs(self) -> list[Log]:
+        """Logs here, copies on their way included."""
+        return [*self.logs.values(), *self.future_logs.values()]
+
+    def partition_count(self) -> int:
+        """How many logs are here, copies on their way included."""
+        return len(self.logs) + len(self.future_logs)
+
+    # Start and end.
+
+    def open(self) -> None:
+        """Make the directory if it is new, lock it and read whose it is.
+
+        raises  DirectoryInUse; MetaPropertiesError; OSError
+        """
+        if not self._files.exists(self.path):
+            self._files.make_directory(self.path)
+            self._files.sync_directory(self.path.rpartition("/")[0] or "/")
+        try:
+            self._lock = self._files.lock(self.file(LOCK_FILE))
+        except BlockingIOError:
+            raise DirectoryInUse(f"{self.path} is in use by another broker process") from None
+        self.meta = read_meta_properties(self._files, self.path)
+
+    def read_checkpoints(self) -> bool:
+        """Take the clean-shutdown mark away, then read the offsets.
+
+        returns  whether the last shutdown was clean
+        raises   CorruptCheckpoint, OSError: the directory cannot be used
+        """
+        was_clean_shutdown = take_clean_shutdown_mark(self._files, self.path)
+        self.recovery_points = read_offsets(self._files, self.file(RECOVERY_POINT_FILE))
+        self.log_start_offsets = read_offsets(self._files, self.file(LOG_START_OFFSET_FILE))
+        self.high_watermarks = read_offsets(self._files, self.file(HIGH_WATERMARK_FILE))
+        return was_clean_shutdown
+
+    def on_loaded(self) -> None:
+        """Every log is open; lines of the checkpoints that no log belongs to are void."""
+        self.is_loaded = True
+        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
+            for key in list(offsets):
+                if key not in self.logs and key not in self.future_logs:
+                    self.forget(key)
+
+    def release(self) -> None:
+        """Give the lock back, if it is held."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    # Checkpoints.
+
+    def checkpoints(self) -> list[WriteCheckpoint]:
+        """Recovery points and log starts, as far as they are not on disk.
+
+        A file that is being written just now is left out; `on_written` then gives it again.
+        """
+        return [*self._checkpoint(RECOVERY_POINT_FILE), *self._checkpoint(LOG_START_OFFSET_FILE)]
+
+    def checkpoint_high_watermarks(
+        self, current: Mapping[TopicPartition, int]
+    ) -> list[WriteCheckpoint]:
+        """The high watermarks, unless they are on disk.
+
+        current  of the partitions that the broker runs by now; a log that it has not taken up yet
+                 keeps its former one, or a crash during the start would set it to 0 (KAFKA-1647)
+        """
+        former = self.high_watermarks
+        self.high_watermarks = {
+            key: current.get(key, former.get(key, log.log_start_offset))
+            for key, log in self.logs.items()
+        }
+        return self._checkpoint(HIGH_WATERMARK_FILE)
+
+    def checkpoints_naming(self, key: TopicPartition) -> list[WriteCheckpoint]:
+        """The checkpoints that may still hold a line of a deleted log of this name."""
+        names = [name for name in _WRITTEN_HERE if key in self._forgotten[name]]
+        return [job for name in names for job in self._checkpoint(name)]
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        if name == HIGH_WATERMARK_FILE:
+            return self.high_watermarks
+        if name == RECOVERY_POINT_FILE:
+            return {(log.topic, log.partition): log.recovery_point for log in self.all_logs()}
+        return {
+            (log.topic, log.partition): log.log_start_offset
+            for log in self.all_logs()
+            if log.log_start_offset > log.first_base_offset
+        }
+
+    def _checkpoint(self, name: str) -> list[WriteCheckpoint]:
+        """At most one job."""
+        if name in self._in_flight:
+            self._wanted_again[name] = None
+            return []
+        data = encode_offsets(self._offsets(name))
+        if self._written.get(name) == data:
+            self._forgotten[name].clear()
+            return []
+        folders: tuple[str, ...] = ()
+        if name == RECOVERY_POINT_FILE:
+            folders = tuple(self._unsynced_folders)
+            self._unsynced_folders.clear()
+        job = WriteCheckpoint(self.path, name, data, tuple(self._forgotten[name]), folders)
+        self._in_flight[name] = job
+        return [job]
+
+    def on_not_written(self, job: WriteCheckpoint) -> None:
+        """There was no room for a checkpoint; the former one is still there."""
+        name = next(name for name, waiting in self._in_flight.items() if waiting is job)
+        del self._in_flight[name]
+        self._wanted_again.pop(name, None)
+
+    def on_written(self, job: WriteCheckpoint) -> list[WriteCheckpoint]:
+        """A checkpoint is on disk.
+
+        returns  it once more, when it was asked for while it was being written
+        """
+        name = job.name
+        assert self._in_flight.get(name) is job, "one write per file at a time"
+        del self._in_flight[name]
+        self._written[name] = job.data
+        for key in job.forgotten:
+            self._forgotten[name].pop(key, None)
+        if name not in self._wanted_again:
+            return []
+        del self._wanted_again[name]
+        return self._checkpoint(name)
+
+    def write_now(self, jobs: list[WriteCheckpoint]) -> None:
+        """Write checkpoints within this call.
+
+        raises  OSError: the directory has to go offline
+        """
+        for job in jobs:
+            job.run(self._files)
+            again = self.on_written(job)
+            assert not again, "nothing asks for a checkpoint while it is written within a call"
+
+    def note_renamed_segments(self, log: Log) -> None:
+        """Retention took segments out of a log, which may have moved its recovery point."""
+        self._unsynced_folders[log.directory] = None
+
+    def forget(self, key: TopicPartition) -> None:
+        """A partition is gone from here; the checkpoints name it until they are rewritten."""
+        self.high_watermarks.pop(key, None)
+        self.recovery_points.pop(key, None)
+        self.log_start_offsets.pop(key, None)
+        for forgotten in self._forgotten.values():
+            forgotten[key] = None

@@ -1,0 +1,225 @@
+"""Reads that are not right at the end of a log: by offset, by time, and aborted transactions.
+
+Source: Kafka's LocalLog.read, LogSegment.read, LogSegment.findOffsetByTimestamp,
+UnifiedLog.fetchOffsetByTimestamp, TransactionIndex.collectAbortedTxns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from protocol.errors import BrokerError, ErrorCode
+from protocol.records.batch import RecordBatch
+from protocol.records.record import decode_records
+from protocol.records.timestamps import first_record_at_or_after
+from storage.batch_scan import (
+    MAGIC,
+    CorruptBatch,
+    FoundBatch,
+    iterate_headers,
+)
+from storage.segment import Segment
+from storage.slices import FileSlice
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+
+@contextmanager
+def _damage_told(log: Log) -> Iterator[None]:
+    try:
+        yield
+    except CorruptBatch as error:
+        where = f"{log.topic}-{log.partition}"
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
+
+
+def read(
+    log: Log, start_offset: int, max_bytes: int, up_to_offset: int, at_least_one: bool
+) -> FileSlice | None:
+    """`Log.read` without its shortcut."""
+    _check_range(log, start_offset)
+    if start_offset >= min(up_to_offset, log.end_offset):
+        return None
+    with _damage_told(log):
+        place = _find(log, start_offset)
+        if place is None:
+            return None
+        segment, position, first_bytes = place
+        end_position = _end_position(log, segment, up_to_offset)
+    if position >= end_position:
+        return None
+    size = min(max_bytes, end_position - position)
+    if size < first_bytes:
+        if not at_least_one:
+            return None
+        size = first_bytes
+    segment.handle.use()
+    return FileSlice(segment.handle, position, size)
+
+
+def bytes_between(log: Log, start_offset: int, end_offset: int, max_bytes: int) -> int:
+    """`Log.bytes_between`."""
+    _check_range(log, start_offset)
+    end_offset = min(end_offset, log.end_offset)
+    if start_offset >= end_offset:
+        return 0
+    with _damage_told(log):
+        place = _find(log, start_offset)
+        if place is None:
+            return 0
+        first, position, _ = place
+        total = -position
+        for segment in log.segments[log.segment_number(first.base_offset) :]:
+            end_position = _end_position(log, segment, end_offset)
+            total += end_position
+            if total >= max_bytes or end_position < segment.size:
+                break
+    return min(max(total, 0), max_bytes)
+
+
+def _check_range(log: Log, offset: int) -> None:
+    if not log.log_start_offset <= offset <= log.end_offset:
+        raise BrokerError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is not within {log.log_start_offset}..{log.end_offset}",
+        )
+
+
+def _find(log: Log, offset: int) -> tuple[Segment, int, int] | None:
+    """(segment, position, size) of the first batch that ends at or behind `offset`."""
+    # A compacted segment may end before the next one begins.
+    for segment in log.segments[log.segment_number(offset) :]:
+        place = _find_within(log, segment, offset)
+        if place is not None:
+            return segment, *place
+    return None
+
+
+def _find_within(log: Log, segment: Segment, offset: int) -> tuple[int, int] | None:
+    if segment is log.active:
+        place = log.tail.find(offset, segment.size)
+        if place is not None:
+            return place if place[1] else None
+    found = segment.find(offset)
+    return None if found is None else (found.position, found.size)
+
+
+def _end_position(log: Log, segment: Segment, up_to_offset: int) -> int:
+    """Where reading must end in a segment: at the first batch that ends at or behind the offset."""
+    number = log.segment_number(segment.base_offset)
+    is_last = number + 1 == len(log.segments)
+    end_offset = log.end_offset if is_last else log.base_offsets[number + 1]
+    if up_to_offset >= end_offset:
+        return segment.size
+    if up_to_offset <= segment.base_offset:
+        return 0
+    place = _find_within(log, segment, up_to_offset)
+    return segment.size if place is None else place[0]
+
+
+def offset_for_timestamp(
+    log: Log, timestamp_ms: int, up_to_offset: int
+) -> tuple[int, int, int] | None:
+    """`Log.offset_for_timestamp`."""
+    start_offset = log.log_start_offset
+    with _damage_told(log):
+        for segment in log.segments[log.segment_number(start_offset) :]:
+            if segment.base_offset >= up_to_offset:
+                break
+            if segment.largest_timestamp()[0] < timestamp_ms:
+                continue
+            found = _search(segment, timestamp_ms, start_offset)
+            if found is not None:
+                return found if found[0] < up_to_offset else None
+    return None
+
+
+def _search(segment: Segment, timestamp_ms: int, start_offset: int) -> tuple[int, int, int] | None:
+    _, offset = segment.time_index.lookup(timestamp_ms)
+    first = segment.find(max(offset, start_offset))
+    if first is None:
+        return None
+    file = segment.handle.use()
+    for header in iterate_headers(file, first.position, segment.size, chunk_bytes=1 << 16):
+        if header.max_timestamp_ms < timestamp_ms:
+            continue
+        batch = _whole(segment, header)
+        found = first_record_at_or_after(batch, timestamp_ms, from_offset=start_offset)
+        if found is not None:
+            return found.offset, found.timestamp_ms, header.leader_epoch
+    return None
+
+
+def _whole(segment: Segment, found: FoundBatch) -> RecordBatch:
+    if found.magic != MAGIC:
+        raise CorruptBatch(f"format version {found.magic} at position {found.position}")
+    data = segment.handle.use().read_at(found.position, found.size)
+    if len(data) != found.size:
+        raise CorruptBatch(f"the batch at position {found.position} is cut short")
+    return RecordBatch(memoryview(data))
+
+
+def max_timestamp(log: Log, up_to_offset: int | None) -> tuple[int, int, int] | None:
+    """`Log.max_timestamp`."""
+    with _damage_told(log):
+        greatest: tuple[int, int, int] | None = None
+        for segment in log.segments[log.segment_number(log.log_start_offset) :]:
+            if segment.base_offset < log.log_start_offset:
+                greatest = _greatest_from(segment, log.log_start_offset)
+                continue
+            timestamp_ms, offset = segment.largest_timestamp()
+            if timestamp_ms > (-1 if greatest is None else greatest[1]):
+                greatest = _greatest_of(segment, segment.find(offset), 0)
+    if greatest is None or (up_to_offset is not None and greatest[0] >= up_to_offset):
+        return None
+    return greatest
+
+
+def _greatest_from(segment: Segment, start_offset: int) -> tuple[int, int, int] | None:
+    """The record with the greatest timestamp behind the start of a log inside the segment.
+
+    Differs from Kafka: it answers with records that DeleteRecords has taken away.
+    """
+    first = segment.find(start_offset)
+    if first is None:
+        return None
+    greatest = _greatest_of(segment, first, start_offset)
+    youngest: FoundBatch | None = None
+    file = segment.handle.use()
+    for header in iterate_headers(
+        file, first.position + first.size, segment.size, chunk_bytes=1 << 16
+    ):
+        if header.max_timestamp_ms > (-1 if youngest is None else youngest.max_timestamp_ms):
+            youngest = header
+    if youngest is None or (greatest is not None and greatest[1] >= youngest.max_timestamp_ms):
+        return greatest
+    return _greatest_of(segment, youngest, 0)
+
+
+def _greatest_of(
+    segment: Segment, header: FoundBatch | None, start_offset: int
+) -> tuple[int, int, int] | None:
+    if header is None:
+        return None
+    greatest: tuple[int, int, int] | None = None
+    for record in decode_records(_whole(segment, header)):
+        if record.offset >= start_offset and record.timestamp_ms > (
+            -1 if greatest is None else greatest[1]
+        ):
+            greatest = record.offset, record.timestamp_ms, header.leader_epoch
+    return greatest
+
+
+def aborted_transactions(log: Log, start_offset: int, up_to_offset: int) -> list[tuple[int, int]]:
+    """`Log.aborted_transactions`."""
+    found: list[tuple[int, int]] = []
+    with _damage_told(log):
+        for segment in log.segments[log.segment_number(start_offset) :]:
+            more, is_all = segment.txn_index.overlapping(start_offset, up_to_offset)
+            found += more
+            if is_all:
+                break
+    return found

@@ -1,0 +1,204 @@
+"""`meta.properties`: whose data a directory of log.dirs holds.
+
+    #
+    #Tue Jul 01 12:00:00 UTC 2025
+    broker.id=1
+    version=0
+    cluster.id=kVSgfurUQFGGpHMTBqBPiw
+
+Java's properties format, version 0 (ZooKeeper mode).  Every directory of a broker carries the same
+broker id and cluster id; a directory of another broker or cluster is refused before a log is read.
+
+Source: Kafka's MetaProperties, MetaPropertiesEnsemble.verify; KIP-78.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime.files import FileSystem
+
+META_PROPERTIES_FILE = "meta.properties"
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN = {
+    "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f",
+    "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!",
+}  # fmt: skip
+_NUMBER = re.compile(r"-?[0-9]{1,10}\Z")
+
+
+class MetaPropertiesError(Exception):
+    """The file is unreadable or belongs to someone else; one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """What the file says; None stands for a line that is missing."""
+
+    broker_id: int | None
+    cluster_id: str | None
+    directory_id: str | None = None
+    """22 characters of base64; written only by brokers that migrate to KRaft, kept as it is."""
+
+
+def encode_meta_properties(properties: MetaProperties, *, date: str) -> bytes:
+    """The bytes of the file.
+
+    date  the comment line as Java writes it, such as "Tue Jul 01 12:00:00 UTC 2025"
+    """
+    assert "\n" not in date, "the date is one line"
+    lines = ["#", f"#{date}"]
+    if properties.broker_id is not None:
+        lines.append(f"broker.id={properties.broker_id}")
+    lines.append("version=0")
+    if properties.directory_id is not None:
+        lines.append(f"directory.id={_escape(properties.directory_id)}")
+    if properties.cluster_id is not None:
+        lines.append(f"cluster.id={_escape(properties.cluster_id)}")
+    return "\n".join((*lines, "")).encode("latin-1")
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    """What the bytes say.
+
+    raises  MetaPropertiesError: another version than 0, or an id that is no number
+    """
+    values = _decode_java_properties(data.decode("latin-1"))
+    version = values.get("version", "0")
+    if version.strip() != "0":
+        raise MetaPropertiesError(
+            f"version {version!r} is not 0: the directory was formatted for KRaft"
+        )
+    broker_id: int | None = None
+    if "broker.id" in values:
+        text = values["broker.id"].strip()
+        if _NUMBER.match(text) is None:
+            raise MetaPropertiesError(f"broker.id {text!r} is not a number")
+        broker_id = int(text)
+    return MetaProperties(broker_id, values.get("cluster.id"), values.get("directory.id"))
+
+
+def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | None:
+    """What meta.properties in `directory` says, None when there is none.
+
+    raises  MetaPropertiesError with the path in its message; OSError
+    """
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    if not files.exists(path):
+        return None
+    try:
+        return decode_meta_properties(files.read(path))
+    except MetaPropertiesError as error:
+        raise MetaPropertiesError(f"cannot use {path}: {error}") from None
+
+
+def write_meta_properties(
+    files: FileSystem, directory: str, properties: MetaProperties, *, date: str
+) -> None:
+    """Replace meta.properties in `directory` atomically and durably."""
+    files.replace(
+        f"{directory}/{META_PROPERTIES_FILE}", encode_meta_properties(properties, date=date)
+    )
+
+
+def check_meta_properties(
+    found: Mapping[str, MetaProperties], *, broker_id: int | None, cluster_id: str | None
+) -> None:
+    """Assure that all directories belong to this broker.
+
+    found       per directory that has a meta.properties
+    broker_id   as configured; None when it is to be taken from the directories (broker.id=-1)
+    cluster_id  of the cluster that the broker has joined; None when not known yet
+    raises      MetaPropertiesError, naming the file and both values
+    """
+    seen_directory_ids: dict[str, str] = {}
+    for directory, properties in found.items():
+        path = f"{directory}/{META_PROPERTIES_FILE}"
+        if properties.cluster_id is not None:
+            if cluster_id is None:
+                cluster_id = properties.cluster_id
+            elif properties.cluster_id != cluster_id:
+                raise MetaPropertiesError(
+                    f"{path} belongs to cluster {properties.cluster_id!r}, "
+                    f"this broker joins {cluster_id!r}; check zookeeper.connect and log.dirs"
+                )
+        if properties.broker_id is not None:
+            if broker_id is None:
+                broker_id = properties.broker_id
+            elif properties.broker_id != broker_id:
+                raise MetaPropertiesError(
+                    f"{path} belongs to broker {properties.broker_id}, this one is broker "
+                    f"{broker_id}; check broker.id and log.dirs"
+                )
+        if properties.directory_id is not None:
+            other = seen_directory_ids.setdefault(properties.directory_id, directory)
+            if other != directory:
+                raise MetaPropertiesError(f"{path} has the same directory.id as {other}")
+
+
+def stored_broker_id(found: Mapping[str, MetaProperties]) -> int | None:
+    """The broker id that the directories carry, None when none carries one."""
+    ids = (properties.broker_id for properties in found.values())
+    return next((broker_id for broker_id in ids if broker_id is not None), None)
+
+
+def stored_cluster_id(found: Mapping[str, MetaProperties]) -> str | None:
+    """The cluster id that the directories carry, None when none carries one."""
+    ids = (properties.cluster_id for properties in found.values())
+    return next((cluster_id for cluster_id in ids if cluster_id is not None), None)
+
+
+def _decode_java_properties(text: str) -> dict[str, str]:
+    return dict(map(_split_line, _logical_lines(text)))
+
+
+def _split_line(line: str) -> tuple[str, str]:
+    """Key and value: parted by the first unescaped `=`, `:` or blank."""
+    end = 0
+    while end < len(line) and line[end] not in "=: \t\f":
+        end += 2 if line[end] == "\\" else 1
+    value = line[end:].lstrip(" \t\f")
+    if value.startswith(("=", ":")):
+        value = value[1:].lstrip(" \t\f")
+    return _unescape(line[:end]), _unescape(value)
+
+
+def _logical_lines(text: str) -> list[str]:
+    """Lines without comments and blank ones, those ended by a backslash joined."""
+    lines: list[str] = []
+    pending: str | None = None
+    for raw in re.split(r"\r\n|\n|\r", text):
+        line = raw.lstrip(" \t\f")
+        if pending is None and (not line or line[0] in "#!"):
+            continue
+        line = line if pending is None else pending + line
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending = line[:-1]
+        else:
+            pending = None
+            lines.append(line)
+    if pending:
+        lines.append(pending)
+    return lines
+
+
+def _unescape(text: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        escape = match.group(1)
+        if len(escape) == 5:
+            return chr(int(escape[1:], 16))
+        return _ESCAPED.get(escape, escape)
+
+    return _ESCAPE.sub(character, text)
+
+
+def _escape(text: str) -> str:
+    written = "".join(
+        _WRITTEN.get(c, c) if " " <= c <= "~" or c in _WRITTEN else f"\\u{ord(c):04X}" for c in text
+    )
+    return f"\\{written}" if written.startswith(" ") else written

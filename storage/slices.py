@@ -1,0 +1,54 @@
+"""A range of a segment's file, handed out instead of its bytes."""
+
+from __future__ import annotations
+
+from storage.descriptors import Handle
+
+
+class FileSlice:
+    """Bytes of a file that somebody will send or read; its file stays open until `release`.
+
+    The range is read later than it was given: after a truncation in between it may be cut short or
+    hold other batches, which every reader notices by their checksums.
+    """
+
+    __slots__ = ("_handle", "_size", "position")
+
+    position: int
+    """Of the first byte in the file."""
+
+    def __init__(self, handle: Handle, position: int, size: int) -> None:
+        """Holds `handle`, whose file the caller has opened."""
+        assert handle.file is not None, "the file of a slice is open"
+        handle.holders += 1
+        self._handle: Handle | None = handle
+        self.position = position
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        path = self._handle.path if self._handle is not None else "released"
+        return f"FileSlice({path}, position={self.position}, size={self._size})"
+
+    def fileno(self) -> int:
+        """The descriptor for sendfile, or -1 where there is none."""
+        assert self._handle is not None, "the slice is released"
+        assert self._handle.file is not None, "a held file is open"
+        return self._handle.file.fileno()
+
+    def read(self) -> bytes:
+        """The bytes; fewer than `len` when the file was truncated meanwhile.
+
+        raises  OSError
+        """
+        assert self._handle is not None, "the slice is released"
+        assert self._handle.file is not None, "a held file is open"
+        return self._handle.file.read_at(self.position, self._size)
+
+    def release(self) -> None:
+        """Let the file go; releasing twice is allowed."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.release()

@@ -1,0 +1,77 @@
+"""Cutting logs, and what the next start must know of it.
+
+A cut may take the recovery point back.  That must be on disk before anything is appended again:
+after a crash everything below the former recovery point would count as checked.  So must the
+removal of segments: one that came back could fit behind what was appended since.
+
+Source: Kafka's LogManager.truncateTo, truncateFullyAndStartAt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from storage.batch_scan import CorruptBatch
+from storage.checkpoint import TopicPartition
+from storage.log_directory import LogDirectory
+from storage.manager import LogManager
+
+
+def truncate(manager: LogManager, offsets: Mapping[TopicPartition, int], *, now_ms: int) -> None:
+    """Drop what lies at or behind an offset, in several logs; those that are not here are left.
+
+    raises  NoDirectoryLeft; logs whose disk fails go offline
+    cost    one fsync per log that lost a segment, and one per directory where a recovery point
+            went back
+    """
+    touched: dict[str, LogDirectory] = {}
+    for key, offset in offsets.items():
+        log = manager.get(*key)
+        if log is None:
+            continue
+        directory = manager.directory_of(log)
+        former, segment_count = log.recovery_point, len(log.segments)
+        try:
+            log.truncate_to(offset, now_ms=now_ms)
+            if len(log.segments) != segment_count:
+                manager.files.sync_directory(log.directory)
+        except (OSError, CorruptBatch) as error:
+            manager.take_offline(directory, error)
+            continue
+        if log.recovery_point != former:
+            touched[directory.path] = directory
+    _checkpoint(manager, touched.values())
+
+
+def truncate_fully(
+    manager: LogManager,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    log_start_offset: int | None = None,
+    now_ms: int,
+) -> None:
+    """Drop everything in a log, which goes on at `offset`; the rest as `truncate`.
+
+    log_start_offset  as `Log.truncate_fully_and_start_at`
+    """
+    log = manager.get(topic, partition)
+    if log is None:
+        return
+    directory = manager.directory_of(log)
+    try:
+        log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset, now_ms=now_ms)
+        manager.files.sync_directory(log.directory)
+    except OSError as error:
+        manager.take_offline(directory, error)
+    _checkpoint(manager, [directory])
+
+
+def _checkpoint(manager: LogManager, directories: Iterable[LogDirectory]) -> None:
+    for directory in directories:
+        if directory.is_online:
+            try:
+                directory.write_now(directory.checkpoints())
+            except OSError as error:
+                manager.take_offline(directory, error)
