@@ -1,0 +1,204 @@
+"""Dynamic configs in `/config`: reading all of them, writing one, hearing of changes.
+
+Every broker reads everything once at its start and then follows `/config/changes`, whose entries
+only name what to read again.  A notification that was missed or purged is harmless therefore.
+Source: Kafka's ZkConfigManager, ZkNodeChangeNotificationListener, AdminZkClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from controller import znodes
+from controller.cluster_reading import Complain
+from controller.config_znodes import (
+    decode_config,
+    decode_config_change,
+    encode_config,
+    encode_config_change,
+)
+from controller.coordination.errors import (
+    CoordinationError,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+)
+from controller.coordination.session import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Session,
+    SetData,
+)
+from controller.fenced import ensure_path, read_all
+from protocol.errors import BrokerError, ErrorCode
+
+ATTEMPTS_MAX: Final = 10
+NOTIFICATION_AGE_MAX_MS: Final = 15 * 60 * 1000
+
+TOPICS: Final = "topics"
+BROKERS: Final = "brokers"
+USERS: Final = "users"
+ENTITY_TYPES: Final = (TOPICS, "clients", USERS, BROKERS, "ips")
+_REMOVED_WHEN_EMPTY: Final = ("clients", USERS, "ips")
+
+OnConfig = Callable[[str, str, Mapping[str, str]], None]
+"""(entity type, entity as in its path: sanitized, `<default>`, or `user/clients/client`, config).
+
+The config is the whole of the overrides; empty when there are none (any more).
+"""
+
+
+class ConfigChanges:
+    """What this broker has heard of."""
+
+    def __init__(self, session: Session, on_config: OnConfig, complain: Complain) -> None:
+        self._session = session
+        self._on_config = on_config
+        self._complain = complain
+        self._last_number = -1
+
+    async def load(self) -> None:
+        """Read every entity and tell each that has overrides; watches for changes.
+
+        Changes that are named now are read with the rest.
+        """
+        names = await self._session.children(znodes.CONFIG_CHANGES, watch=True)
+        for entity_type in ENTITY_TYPES:
+            entities = await self._session.children(f"/config/{entity_type}")
+            if entity_type == USERS:
+                entities = await self._with_clients(entities)
+            await self._read(entity_type, entities, is_first=True)
+        for name in names:
+            self._last_number = max(self._last_number, self._number(name))
+
+    async def on_changes(self, now_ms: int) -> None:
+        """There are notifications: read again what the new ones name, remove the old ones."""
+        names = await self._session.children(znodes.CONFIG_CHANGES, watch=True)
+        numbered = sorted((self._number(name), name) for name in names)
+        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for _, name in numbered]
+        aged: list[str] = []
+        last_number = self._last_number
+        changed: dict[str, dict[str, None]] = {}
+        for (number, _), path, found in zip(
+            numbered, paths, await read_all(self._session, paths), strict=True
+        ):
+            if found is None:
+                continue
+            if now_ms - found[1].ctime_ms > NOTIFICATION_AGE_MAX_MS:
+                aged.append(path)
+            if number <= self._last_number:
+                continue
+            last_number = number
+            try:
+                entity_type, entity = decode_config_change(found[0])
+            except znodes.BadZnode as error:
+                self._complain(f"{path}: {error}")
+                continue
+            changed.setdefault(entity_type, {})[entity] = None
+        for entity_type in changed:
+            await self._read(entity_type, list(changed[entity_type]))
+        # Only now: when a read fails, the same notifications are looked at again.
+        self._last_number = last_number
+        for path in aged:
+            try:
+                await self._session.delete(path)
+            except NoNode:
+                continue
+
+    async def _with_clients(self, users: list[str]) -> list[str]:
+        entities = list(users)
+        for user in users:
+            try:
+                clients = await self._session.children(f"/config/users/{user}/clients")
+            except NoNode:
+                continue
+            entities.extend(f"{user}/clients/{client}" for client in clients)
+        return entities
+
+    async def _read(self, entity_type: str, entities: list[str], *, is_first: bool = False) -> None:
+        paths = [znodes.config_path(entity_type, entity) for entity in entities]
+        found = await read_all(self._session, paths)
+        for entity, node in zip(entities, found, strict=True):
+            try:
+                config = decode_config(node[0]) if node is not None else {}
+            except znodes.BadZnode as error:
+                self._complain(f"config of {entity_type} {entity}: {error}")
+                continue
+            if config or not is_first:
+                self._on_config(entity_type, entity, config)
+
+    def _number(self, name: str) -> int:
+        try:
+            return znodes.sequence_number(name)
+        except znodes.BadZnode:
+            return -1
+
+
+async def read_topic_configs(
+    session: Session, topics: list[str], complain: Complain
+) -> dict[str, dict[str, str]]:
+    """Overrides of each topic; empty where there are none."""
+    configs: dict[str, dict[str, str]] = {}
+    paths = [znodes.config_path(TOPICS, topic) for topic in topics]
+    for topic, found in zip(topics, await read_all(session, paths), strict=True):
+        try:
+            configs[topic] = decode_config(found[0]) if found is not None else {}
+        except znodes.BadZnode as error:
+            complain(f"config of topic {topic}: {error}")
+            configs[topic] = {}
+    return configs
+
+
+async def write_config(
+    session: Session, entity_type: str, entity: str, config: Mapping[str, str]
+) -> None:
+    """Replace an entity's overrides and notify all brokers; the last writer wins.
+
+    entity  sanitized, as it stands in the path
+    raises  BrokerError UNKNOWN_SERVER_ERROR when there is no controller, or a KRaft one took over
+    """
+    try:
+        data, stat = await session.get(znodes.CONTROLLER)
+    except NoNode:
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "there is no controller") from None
+    if znodes.ControllerZnode.decode(data).kraft_controller_epoch > 0:
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "a KRaft controller has taken over")
+    check = Check(znodes.CONTROLLER, stat.version)
+    path = znodes.config_path(entity_type, entity)
+    change = encode_config_change(f"{entity_type}/{entity}")
+    # Differs from Kafka: the notification is in the same multi, so none is lost with its writer.
+    notify = Create(znodes.CONFIG_CHANGE_PREFIX, change, sequential=True)
+    encoded = encode_config(config)
+    write: Operation = SetData(path, encoded)
+    if not config and entity_type in _REMOVED_WHEN_EMPTY:
+        write = Delete(path)
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            await session.multi([check, write, notify])
+            return
+        except MultiFailed as failed:
+            if failed.index == 0:
+                raise BrokerError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has just changed"
+                ) from failed
+            write = await _other_write(session, write, encoded, failed.error)
+    raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the config kept changing")
+
+
+async def _other_write(
+    session: Session, write: Operation, encoded: bytes, error: CoordinationError
+) -> Operation:
+    match write, error:
+        case SetData(path), NoNode():
+            await ensure_path(session, path[: path.rindex("/")])
+            return Create(path, encoded)
+        case Delete(path), NoNode():
+            return Check(path[: path.rindex("/")], ANY_VERSION)
+        case Create(path), NodeExists():
+            return SetData(path, encoded)
+        case _:
+            raise error

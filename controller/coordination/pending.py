@@ -1,0 +1,168 @@
+"""A result that may not be there yet, and a way to wait for it that needs no event loop.
+
+`Pending` is what every call of a coordination session returns.  An embedded session returns it
+done; a session on a network completes it later, on the owner's thread.  Code that waits is written
+once, as an `async def` procedure that awaits pendings, and run by `Procedures`: awaiting a done
+pending never suspends, so on an embedded session a whole procedure runs inside the call that
+submitted it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, Generic, TypeVar
+
+from controller.coordination.errors import CoordinationError
+from protocol.errors import BrokerError
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """A value or an error, now or later; completed exactly once."""
+
+    __slots__ = ("_callbacks", "_error", "_value", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._callbacks: list[Callable[[Pending[T]], None]] = []
+
+    @classmethod
+    def of(cls, value: T) -> Pending[T]:
+        """A pending that is done."""
+        pending = cls()
+        pending.is_done = True
+        pending._value = value
+        return pending
+
+    @classmethod
+    def failed(cls, error: Exception) -> Pending[T]:
+        """A pending that is done and failed."""
+        pending = cls()
+        pending.is_done = True
+        pending._error = error
+        return pending
+
+    def resolve(self, value: T) -> None:
+        """Complete with a value; the callbacks run inside this call."""
+        assert not self.is_done, "a pending is completed once"
+        self._value = value
+        self._complete()
+
+    def fail(self, error: Exception) -> None:
+        """Complete with an error; the callbacks run inside this call."""
+        assert not self.is_done, "a pending is completed once"
+        self._error = error
+        self._complete()
+
+    def _complete(self) -> None:
+        self.is_done = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def on_done(self, callback: Callable[[Pending[T]], None]) -> None:
+        """Call `callback` once when done; at once when it is done already."""
+        if self.is_done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def result(self) -> T:
+        """The value.
+
+        raises  what it failed with (of a session: a CoordinationError)
+        """
+        assert self.is_done, "the result is asked for before it is there"
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def __await__(self) -> Generator[Pending[Any], None, T]:
+        if not self.is_done:
+            yield self
+        return self.result()
+
+
+def settled(pendings: Sequence[Pending[T]]) -> Pending[Sequence[Pending[T]]]:
+    """Done when all of them are, failed ones included; sends many requests before waiting."""
+    left = sum(1 for pending in pendings if not pending.is_done)
+    if not left:
+        return Pending.of(pendings)
+    everything: Pending[Sequence[Pending[T]]] = Pending()
+
+    def count(_: Pending[T]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            everything.resolve(pendings)
+
+    for pending in pendings:
+        if not pending.is_done:
+            pending.on_done(count)
+    return everything
+
+
+Procedure = Callable[[], Coroutine[Pending[Any], None, T]]
+
+
+class Procedures:
+    """Runs procedures one at a time, in order: the controller's event thread without a thread.
+
+    Since no two interleave, what a procedure has read stays true in memory until it ends; what
+    other nodes may change meanwhile is guarded by versions.  A CoordinationError or a BrokerError
+    ends the procedure and fails its pending; any other exception is a bug and goes to the caller.
+
+    The queue is bounded by what feeds it: one-shot watches enter one event each, and the broker
+    bounds the requests that it admits.
+    """
+
+    __slots__ = ("_is_running", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Callable[[], Coroutine[Any, Any, Any]], Pending[Any]]] = deque()
+        self._is_running = False
+
+    def submit(self, procedure: Procedure[T], *, is_urgent: bool = False) -> Pending[T]:
+        """Run after what waits already, or before it when urgent (never within a running one)."""
+        pending: Pending[T] = Pending()
+        if is_urgent:
+            self._waiting.appendleft((procedure, pending))
+        else:
+            self._waiting.append((procedure, pending))
+        if not self._is_running:
+            self._run()
+        return pending
+
+    def _run(self) -> None:
+        while self._waiting and not self._is_running:
+            procedure, pending = self._waiting.popleft()
+            self._is_running = True
+            self._step(procedure(), pending)
+
+    def _step(self, coroutine: Coroutine[Pending[Any], None, T], pending: Pending[T]) -> None:
+        suspended = False
+        try:
+            waits_for = coroutine.send(None)
+            suspended = True
+        except StopIteration as stop:
+            value = stop.value
+        except (CoordinationError, BrokerError) as error:
+            self._is_running = False
+            pending.fail(error)
+            return
+        finally:
+            if not suspended:
+                self._is_running = False
+        if not suspended:
+            pending.resolve(value)
+            return
+
+        def resume(_: Pending[Any]) -> None:
+            self._step(coroutine, pending)
+            self._run()
+
+        waits_for.on_done(resume)

@@ -1,0 +1,1 @@
+"""The controller's decisions: (image, command or event) -> data.  Pure."""

@@ -1,0 +1,164 @@
+"""Who leads a partition next.  Pure.
+
+| election | leader | in-sync replicas | recovery state |
+|--|--|--|--|
+| first | first live replica | all live replicas | recovered |
+| offline | first replica that is live and in sync | those that are live | kept |
+| offline, nobody in sync lives, unclean allowed | first live replica | the leader | recovering |
+| reassign | first target that is live and in sync | kept | kept |
+| preferred | the first replica, if live and in sync | kept | kept |
+| controlled shutdown | first in sync that is not shutting down | without those | kept |
+| replica offline | kept, or none when it led | without it; one alone stays | kept |
+
+Every election but the first raises the leader epoch by one.
+Source: Kafka's Election, PartitionStateMachine, ReplicaStateMachine; KIP-704.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from controller.image import NO_LEADER, RECOVERING, Image, PartitionImage, PartitionState
+
+
+class Strategy(Enum):
+    """Why a leader is elected."""
+
+    OFFLINE = "offline"
+    REASSIGN = "reassign"
+    PREFERRED = "preferred"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """An outcome; to be told only after the state znode took it (with the version it was read)."""
+
+    state: PartitionState
+    recipients: tuple[int, ...]
+    """Brokers that LeaderAndIsr must reach."""
+
+
+def decide_first_leader(image: Image, topic: str, partition: PartitionImage) -> Election | None:
+    """State of a partition that never had one; None while no replica lives."""
+    live = _live(image, topic, partition, partition.replicas)
+    if not live:
+        return None
+    state = PartitionState(
+        leader=live[0],
+        leader_epoch=0,
+        isr=live,
+        partition_epoch=0,
+        controller_epoch=image.controller_epoch,
+    )
+    return Election(state, live)
+
+
+def decide_election(
+    image: Image,
+    topic: str,
+    partition: PartitionImage,
+    strategy: Strategy,
+    *,
+    is_unclean_allowed: bool = False,
+) -> Election | None:
+    """The next state, or None when nobody can be elected.
+
+    partition   with the state just read; its partition epoch is what the write must expect
+    """
+    state = partition.state
+    assert state is not None, "a partition without a state has its first election"
+    match strategy:
+        case Strategy.OFFLINE:
+            return _offline(image, topic, partition, state, is_unclean_allowed)
+        case Strategy.REASSIGN:
+            target = tuple(one for one in partition.replicas if one not in partition.removing)
+            live = _live(image, topic, partition, target)
+            leader = next((one for one in target if one in live and one in state.isr), None)
+            return _elected(image, state, leader, state.isr, target)
+        case Strategy.PREFERRED:
+            live = _live(image, topic, partition, partition.replicas[:1])
+            leader = next((one for one in live if one in state.isr), None)
+            return _elected(image, state, leader, state.isr, partition.replicas)
+        case Strategy.CONTROLLED_SHUTDOWN:
+            live = _live(image, topic, partition, partition.replicas, or_shutting_down=True)
+            isr = tuple(one for one in state.isr if one not in image.shutting_down)
+            leader = next((one for one in live if one in isr), None)
+            return _elected(image, state, leader, isr, live)
+
+
+def decide_replica_offline(image: Image, state: PartitionState, broker: int) -> PartitionState:
+    """The state without a replica that went away; the very same one when it was not in sync."""
+    if broker not in state.isr:
+        return state
+    isr = state.isr if len(state.isr) == 1 else tuple(one for one in state.isr if one != broker)
+    leader = NO_LEADER if state.leader == broker else state.leader
+    return replace(
+        state,
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        isr=isr,
+        controller_epoch=image.controller_epoch,
+    )
+
+
+def needs_leader(image: Image, topic: str, partition: PartitionImage) -> bool:
+    """Whether nobody leads it, or a replica that cannot."""
+    state = partition.state
+    return state is None or not image.is_online(state.leader, topic, partition.partition)
+
+
+def _live(
+    image: Image,
+    topic: str,
+    partition: PartitionImage,
+    brokers: Sequence[int],
+    *,
+    or_shutting_down: bool = False,
+) -> tuple[int, ...]:
+    return tuple(
+        one
+        for one in brokers
+        if image.is_online(one, topic, partition.partition, or_shutting_down=or_shutting_down)
+    )
+
+
+def _offline(
+    image: Image,
+    topic: str,
+    partition: PartitionImage,
+    state: PartitionState,
+    is_unclean_allowed: bool,
+) -> Election | None:
+    live = _live(image, topic, partition, partition.replicas)
+    live_isr = _live(image, topic, partition, state.isr)
+    leader = next((one for one in live if one in state.isr), None)
+    if leader is not None:
+        return _elected(image, state, leader, live_isr, live)
+    if not is_unclean_allowed or live_isr or not live:
+        return None
+    return _elected(
+        image, replace(state, leader_recovery_state=RECOVERING), live[0], (live[0],), live
+    )
+
+
+def _elected(
+    image: Image,
+    state: PartitionState,
+    leader: int | None,
+    isr: tuple[int, ...],
+    recipients: tuple[int, ...],
+) -> Election | None:
+    if leader is None:
+        return None
+    assert leader in isr, "a leader is in sync"
+    elected = replace(
+        state,
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        isr=isr,
+        controller_epoch=image.controller_epoch,
+    )
+    return Election(elected, recipients)

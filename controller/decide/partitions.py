@@ -1,0 +1,114 @@
+"""Whether a topic may get more partitions, and where they go.  Pure.
+
+Source: Kafka's ZkAdminManager.createPartitions, AdminZkClient.createNewPartitionsAssignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.decide.placement import Placement, place, racks_of
+from controller.image import BrokerImage, TopicImage
+from protocol.errors import BrokerError, ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """The wish that a topic have `count` partitions."""
+
+    topic: str
+    count: int
+    assignments: Sequence[tuple[int, ...]] | None = None
+    """Replicas of each new partition, in order; None: placed by the broker."""
+
+
+def decide_create_partitions(
+    brokers: Sequence[BrokerImage], topic: TopicImage | None, wish: CreatePartitions
+) -> Placement:
+    """Replicas of the new partitions only.
+
+    topic   as its znode says now; None when there is none
+    raises  BrokerError UNKNOWN_TOPIC_OR_PARTITION, REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS,
+            INVALID_REPLICA_ASSIGNMENT, BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (some of the
+            brokers without a rack, or no partition 0)
+    """
+    racks_of(brokers)
+    if topic is None or not topic.partitions:
+        raise BrokerError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.topic}' does not exist."
+        )
+    if any(one.adding or one.removing for one in topic.partitions.values()):
+        raise BrokerError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"A partition reassignment is in progress for the topic '{wish.topic}'.",
+        )
+    old = len(topic.partitions)
+    increment = wish.count - old
+    if increment < 0:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic currently has {old} partitions, which is higher than the requested "
+            f"{wish.count}.",
+        )
+    if increment == 0:
+        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {old} partitions.")
+    ids = sorted(broker.broker_id for broker in brokers)
+    if wish.assignments is not None:
+        _check_brokers_and_count(ids, wish.assignments, increment)
+    first = topic.partitions.get(0)
+    if first is None:
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if wish.assignments is not None:
+        given = {old + index: tuple(found) for index, found in enumerate(wish.assignments)}
+        _check_replicas(given, len(first.replicas))
+        return given
+    start = next((at for at, one in enumerate(ids) if one >= first.replicas[0]), 0)
+    return place(
+        brokers,
+        partitions=increment,
+        replication_factor=len(first.replicas),
+        start=start,
+        shift=start,
+        first_partition=old,
+    )
+
+
+def _check_brokers_and_count(
+    ids: Sequence[int], assignments: Sequence[tuple[int, ...]], increment: int
+) -> None:
+    unknown = {one: None for found in assignments for one in found if one not in ids}
+    if unknown:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.",
+        )
+    if len(assignments) != increment:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Increasing the number of partitions by {increment} "
+            f"but {len(assignments)} assignments provided.",
+        )
+
+
+def _check_replicas(given: Placement, replication_factor: int) -> None:
+    for partition, replicas in given.items():
+        if not replicas:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Cannot have replication factor of 0 for partition id {partition}.",
+            )
+        if len(set(replicas)) != len(replicas):
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "Duplicate brokers not allowed in replica assignment: "
+                f"{', '.join(map(str, replicas))} for partition id {partition}.",
+            )
+    bad = [one for one in sorted(given) if len(given[one]) != replication_factor]
+    if bad:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Inconsistent replication factor between partitions, partition 0 has "
+            f"{replication_factor} while partitions [{', '.join(map(str, bad))}] have replication "
+            f"factors [{', '.join(str(len(given[one])) for one in bad)}], respectively.",
+        )

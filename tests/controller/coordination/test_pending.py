@@ -1,0 +1,123 @@
+"""Pendings and procedures: one at a time, in order, whether results come at once or later."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.coordination.errors import NoNode
+from controller.coordination.pending import Pending, Procedures, settled
+
+
+def test_awaiting_what_is_done_never_suspends() -> None:
+    async def run() -> int:
+        return await Pending.of(1) + await Pending.of(2)
+
+    done = Procedures().submit(run)
+    assert done.is_done
+    assert done.result() == 3
+
+
+def test_a_procedure_waits_and_the_next_one_waits_for_it() -> None:
+    procedures = Procedures()
+    first: Pending[int] = Pending()
+    trace: list[str] = []
+
+    async def slow() -> int:
+        trace.append("slow begins")
+        value = await first
+        trace.append("slow ends")
+        return value
+
+    async def quick() -> None:
+        trace.append("quick")
+
+    one = procedures.submit(slow)
+    two = procedures.submit(quick)
+    assert trace == ["slow begins"]
+    first.resolve(7)
+    assert one.result() == 7
+    assert two.is_done
+    assert trace == ["slow begins", "slow ends", "quick"]
+
+
+def test_an_urgent_procedure_overtakes_what_waits_but_not_what_runs() -> None:
+    procedures = Procedures()
+    gate: Pending[None] = Pending()
+    trace: list[str] = []
+
+    async def running() -> None:
+        await gate
+        trace.append("running")
+
+    async def note(name: str) -> None:
+        trace.append(name)
+
+    procedures.submit(running)
+    procedures.submit(lambda: note("waiting"))
+    procedures.submit(lambda: note("urgent"), is_urgent=True)
+    gate.resolve(None)
+    assert trace == ["running", "urgent", "waiting"]
+
+
+def test_a_procedure_submitted_by_a_running_one_comes_later() -> None:
+    procedures = Procedures()
+    trace: list[str] = []
+
+    async def inner() -> None:
+        trace.append("inner")
+
+    async def outer() -> None:
+        procedures.submit(inner)
+        trace.append("outer")
+
+    procedures.submit(outer)
+    assert trace == ["outer", "inner"]
+
+
+def test_a_coordination_error_fails_the_pending_and_the_queue_goes_on() -> None:
+    procedures = Procedures()
+    gate: Pending[None] = Pending()
+
+    async def failing() -> None:
+        await gate
+
+    async def fine() -> int:
+        return 1
+
+    one = procedures.submit(failing)
+    two = procedures.submit(fine)
+    gate.fail(NoNode("/a"))
+    with pytest.raises(NoNode):
+        one.result()
+    assert two.result() == 1
+
+
+def test_a_bug_goes_to_the_caller_and_does_not_block_the_queue() -> None:
+    procedures = Procedures()
+
+    async def wrong() -> None:
+        raise ZeroDivisionError
+
+    async def fine() -> int:
+        return 1
+
+    with pytest.raises(ZeroDivisionError):
+        procedures.submit(wrong)
+    assert procedures.submit(fine).result() == 1
+
+
+def test_settled_waits_for_all_and_keeps_their_order() -> None:
+    one: Pending[int] = Pending()
+    two: Pending[int] = Pending()
+    everything = settled([one, Pending.of(0), two])
+    two.fail(NoNode("/b"))
+    assert not everything.is_done
+    one.resolve(1)
+    first, middle, last = everything.result()
+    assert (first.result(), middle.result()) == (1, 0)
+    with pytest.raises(NoNode):
+        last.result()
+
+
+def test_settled_of_nothing_is_done() -> None:
+    assert settled([]).is_done

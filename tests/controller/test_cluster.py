@@ -1,0 +1,352 @@
+"""Several brokers on one tree: one controller at a time, and everybody learns the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.control import ControlResponse, LeaderAndIsr, UpdateMetadata
+from controller.coordination.session import SetData
+from controller.decide.isr import AlterIsr
+from controller.decide.topics import CreateTopic
+from controller.fenced import ControllerMoved, FencedWrites
+from controller.image import PartitionState
+from controller.leadership import ControllerSettings
+from protocol.errors import BrokerError, ErrorCode
+from tests.support.cluster import Cluster, Node
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster(settings=ControllerSettings(partitions=3, replication_factor=3))
+    for broker_id in (1, 2, 3):
+        made.add(broker_id)
+    return made
+
+
+def create(cluster: Cluster, name: str, **counts: tuple[int, ...]) -> None:
+    assignments = {int(key[1:]): replicas for key, replicas in counts.items()}
+    wish = CreateTopic(name, assignments=assignments)
+    (result,) = cluster.active.controller.create_topics([wish]).result()
+    assert result.error is ErrorCode.NONE
+    cluster.settle()
+
+
+def state_of(node: Node, topic: str, partition: int = 0) -> PartitionState:
+    found = node.controller.image.partition(topic, partition)
+    assert found is not None
+    assert found.state is not None
+    return found.state
+
+
+def check_agreement(cluster: Cluster) -> None:
+    """All pictures are the same, and the same as the znodes."""
+    pictures = [
+        (
+            node.controller.image.topics,
+            node.controller.image.brokers,
+            node.controller.image.controller_id,
+        )
+        for node in cluster.nodes.values()
+    ]
+    assert all(one == pictures[0] for one in pictures)
+    for node in cluster.nodes.values():
+        assert node.problems == []
+        assert node.controller.controller_id == cluster.active.broker_id
+
+
+def test_the_first_is_the_controller_and_all_know_all(cluster: Cluster) -> None:
+    assert cluster.active.broker_id == 1
+    assert list(cluster.nodes[3].controller.image.brokers) == [1, 2, 3]
+    check_agreement(cluster)
+
+
+def test_a_topic_is_told_to_its_replicas_and_to_everybody(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(2, 3))
+    check_agreement(cluster)
+    assert state_of(cluster.nodes[1], "t").isr == (2, 3)
+    assert cluster.nodes[1].leadership() == []
+    for broker_id in (2, 3):
+        (told,) = cluster.nodes[broker_id].leadership()
+        assert told.partitions[0].is_new
+        assert [one.broker_id for one in told.leaders] == [2]
+
+
+def test_only_the_controller_takes_wishes_but_any_broker_creates_on_first_use(
+    cluster: Cluster,
+) -> None:
+    other = cluster.nodes[2].controller
+    (refused,) = other.create_topics([CreateTopic("t")]).result()
+    assert refused.error is ErrorCode.NOT_CONTROLLER
+    assert other.delete_topics(["t"]).result()[0].error is ErrorCode.NOT_CONTROLLER
+    with pytest.raises(BrokerError):
+        other.allocate_producer_ids().result()
+    assert other.auto_create_topic(CreateTopic("t")).result().error is ErrorCode.NONE
+    cluster.settle()
+    assert other.image.has_leaders(["t"])
+    check_agreement(cluster)
+
+
+def test_when_the_controller_dies_another_takes_over_with_a_higher_epoch(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "t", p0=(1, 2, 3), p1=(2, 1, 3))
+    cluster.kill(1)
+    assert cluster.active.broker_id in (2, 3)
+    assert cluster.data("/controller_epoch") == b"2"
+    check_agreement(cluster)
+    node = cluster.active
+    assert node.controller.image.controller_epoch == 2
+    # The take-over takes the dead leader out of the in-sync replicas before it elects.
+    assert state_of(node, "t") == PartitionState(2, 2, (2, 3), 2, 2)
+    assert state_of(node, "t", 1).leader == 2
+    assert cluster.data("/brokers/topics/t/partitions/0/state") == (
+        b'{"controller_epoch":2,"leader":2,"version":1,"leader_epoch":2,"isr":[2,3]}'
+    )
+
+
+def test_when_a_broker_dies_its_partitions_are_led_by_others(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(3, 2, 1), p1=(1, 2, 3))
+    cluster.kill(3)
+    check_agreement(cluster)
+    node = cluster.nodes[1]
+    assert state_of(node, "t") == PartitionState(2, 1, (2, 1), 1, 1)
+    assert state_of(node, "t", 1) == PartitionState(1, 1, (1, 2), 1, 1)
+    partition = node.controller.image.partition("t", 0)
+    assert partition is not None
+    assert partition.offline_replicas == (3,)
+
+
+def test_the_last_in_sync_replica_is_waited_for(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(3, 2))
+    cluster.kill(2)
+    cluster.kill(3)
+    node = cluster.nodes[1]
+    assert state_of(node, "t").leader == -1
+    assert state_of(node, "t").isr == (3,)
+    cluster.add(2)
+    assert state_of(node, "t").leader == -1
+    cluster.add(3)
+    assert state_of(node, "t").leader == 3
+    check_agreement(cluster)
+
+
+def test_an_unclean_election_is_made_where_the_topic_allows_it(cluster: Cluster) -> None:
+    config = {"unclean.leader.election.enable": "true"}
+    wish = CreateTopic("t", assignments={0: (3, 2)}, config=config)
+    cluster.active.controller.create_topics([wish]).result()
+    cluster.settle()
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.add(2)
+    state = state_of(cluster.nodes[1], "t")
+    assert (state.leader, state.isr, state.leader_recovery_state) == (2, (2,), 1)
+
+
+def test_a_broker_that_came_back_unseen_is_handled_as_one_that_left_and_came(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "t", p0=(3, 2, 1))
+    node = cluster.nodes[3]
+    assert node.session is not None
+    node.told.clear()
+    epoch = node.controller.broker_epoch
+    cluster.tree.expire(node.session.session_id)
+    cluster.settle()
+    assert node.controller.broker_epoch > epoch
+    assert state_of(cluster.nodes[1], "t").leader == 2
+    told = node.leadership()
+    assert told[-1].broker_epoch == node.controller.broker_epoch
+    assert told[-1].partitions[-1].state.leader == 2
+    check_agreement(cluster)
+
+
+def test_a_request_for_an_earlier_life_of_a_broker_is_refused(cluster: Cluster) -> None:
+    node = cluster.nodes[2]
+    answers: list[ControlResponse] = []
+    stale = LeaderAndIsr(1, 1, node.controller.broker_epoch - 1, (), ())
+    node.told.clear()
+    node.controller.receive(stale, answers.append)
+    old = UpdateMetadata(3, 0, node.controller.broker_epoch, (), ())
+    node.controller.receive(old, answers.append)
+    assert [one.error for one in answers] == [
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.STALE_CONTROLLER_EPOCH,
+    ]
+    assert node.told == []
+    assert node.controller.image.controller_id == 1
+
+
+def test_writes_of_an_old_controller_are_refused(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(1, 2))
+    old = cluster.nodes[1]
+    assert old.session is not None
+    session = old.session
+    # The old controller does not hear that its node went and that another was elected.
+    old.controller._is_closed = True
+    session.delete("/controller").result()
+    cluster.settle()
+    (new,) = [one for one in cluster.nodes.values() if one.controller.is_active and one is not old]
+    assert cluster.data("/controller_epoch") == b"2"
+    old.controller._is_closed = False
+    fence = FencedWrites(session, 1)
+
+    async def write() -> None:
+        await fence.write(SetData("/brokers/topics/t/partitions/0/state", b"{}"))
+
+    pending = old.controller._procedures.submit(write)
+    with pytest.raises(ControllerMoved):
+        pending.result()
+    wish = AlterIsr(0, 0, (1,), 0)
+    epoch = old.controller.broker_epoch
+    with pytest.raises(BrokerError) as refusal:
+        old.controller.alter_isr(1, epoch, [("t", wish)]).result()
+    assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+    assert not old.controller.is_active
+    assert old.controller.controller_id == new.broker_id
+    cluster.settle()
+    check_agreement(cluster)
+
+
+def test_a_leader_changes_its_in_sync_replicas(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(2, 3, 1))
+    controller = cluster.active.controller
+    epoch = cluster.nodes[2].controller.broker_epoch
+    shrink = AlterIsr(0, 0, (2, 3), 0)
+    (state,) = controller.alter_isr(2, epoch, [("t", shrink)]).result()
+    assert state == PartitionState(2, 0, (2, 3), 1, 1)
+    (again,) = controller.alter_isr(2, epoch, [("t", AlterIsr(0, 0, (2,), 0))]).result()
+    assert again is ErrorCode.INVALID_UPDATE_VERSION
+    (unknown,) = controller.alter_isr(2, epoch, [("u", shrink)]).result()
+    assert unknown is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(BrokerError) as refusal:
+        controller.alter_isr(2, epoch - 1, [("t", shrink)]).result()
+    assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
+    cluster.settle()
+    assert state_of(cluster.nodes[3], "t").isr == (2, 3)
+    check_agreement(cluster)
+
+
+def test_a_state_that_changed_underneath_is_read_again(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(3, 2, 1))
+    session = cluster.nodes[2].session
+    assert session is not None
+    other = b'{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":0,"isr":[3,1]}'
+    session.set("/brokers/topics/t/partitions/0/state", other).result()
+    cluster.kill(3)
+    assert state_of(cluster.nodes[1], "t") == PartitionState(1, 1, (1,), 2, 1)
+
+
+def test_a_broker_hands_over_before_it_leaves(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(3, 2), p1=(1, 3))
+    create(cluster, "alone", p0=(3,))
+    node = cluster.nodes[3]
+    controller = cluster.active.controller
+    left = controller.shut_down_broker(3, node.controller.broker_epoch).result()
+    cluster.settle()
+    assert left == [("alone", 0)]
+    assert state_of(node, "t") == PartitionState(2, 1, (2,), 1, 1)
+    assert state_of(node, "t", 1) == PartitionState(1, 1, (1,), 1, 1)
+    assert [(one.topic, one.partition) for stop in node.stops() for one in stop.partitions] == [
+        ("t", 1)
+    ]
+    for broker_id, epoch, code in (
+        (9, 1, ErrorCode.BROKER_NOT_AVAILABLE),
+        (3, 1, ErrorCode.STALE_BROKER_EPOCH),
+    ):
+        with pytest.raises(BrokerError) as refusal:
+            controller.shut_down_broker(broker_id, epoch).result()
+        assert refusal.value.code is code
+
+
+def test_preferred_leaders_are_put_back(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(3, 2, 1))
+    cluster.kill(3)
+    cluster.add(3)
+    controller = cluster.active.controller
+    assert controller.elect_preferred([("t", 0)]).result() == {}
+    current = state_of(cluster.nodes[1], "t")
+    wish = AlterIsr(0, current.leader_epoch, (2, 1, 3), current.partition_epoch)
+    controller.alter_isr(2, cluster.nodes[2].controller.broker_epoch, [("t", wish)]).result()
+    assert list(controller.elect_preferred([("t", 0)]).result()) == [("t", 0)]
+    cluster.settle()
+    assert state_of(cluster.nodes[2], "t").leader == 3
+
+
+def test_a_replica_on_a_failed_directory_gives_up_its_leadership(cluster: Cluster) -> None:
+    cluster.nodes[3].answer = lambda request: (
+        ControlResponse(partition_errors={("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
+        if isinstance(request, LeaderAndIsr)
+        else ControlResponse()
+    )
+    create(cluster, "t", p0=(3, 2, 1))
+    state = state_of(cluster.nodes[1], "t")
+    assert (state.leader, state.isr) == (2, (2, 1))
+    partition = cluster.nodes[1].controller.image.partition("t", 0)
+    assert partition is not None
+    assert partition.offline_replicas == (3,)
+
+
+def test_deletion_waits_for_a_dead_replica(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(3, 2))
+    cluster.kill(3)
+    cluster.active.controller.delete_topics(["t"]).result()
+    cluster.settle()
+    assert "/brokers/topics/t" in cluster.tree.tree.nodes
+    assert "t" not in cluster.nodes[1].controller.image.topics
+    node = cluster.add(3)
+    assert "/brokers/topics/t" not in cluster.tree.tree.nodes
+    assert "/admin/delete_topics/t" not in cluster.tree.tree.nodes
+    assert any(one.is_deleted for stop in node.stops() for one in stop.partitions)
+
+
+def test_a_new_controller_goes_on_with_a_deletion(cluster: Cluster) -> None:
+    create(cluster, "t", p0=(3, 2))
+    cluster.kill(3)
+    cluster.active.controller.delete_topics(["t"]).result()
+    cluster.settle()
+    cluster.kill(1)
+    assert cluster.active.broker_id == 2
+    assert "/brokers/topics/t" in cluster.tree.tree.nodes
+    cluster.add(3)
+    assert "/brokers/topics/t" not in cluster.tree.tree.nodes
+
+
+def test_placement_heeds_racks() -> None:
+    cluster = Cluster(settings=ControllerSettings(partitions=6, replication_factor=2))
+    for broker_id, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
+        cluster.add(broker_id, rack=rack)
+    (result,) = cluster.active.controller.create_topics([CreateTopic("t")]).result()
+    assert all(
+        sorted(one > 2 for one in found) == [False, True] for found in result.replicas.values()
+    )
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 1)])
+def test_brokers_may_die_and_return_in_any_order(cluster: Cluster, order: tuple[int, ...]) -> None:
+    create(cluster, "t", p0=(1, 2, 3), p1=(2, 3, 1), p2=(3, 1, 2))
+    for broker_id in order:
+        cluster.kill(broker_id)
+        cluster.add(broker_id)
+        check_agreement(cluster)
+    assert cluster.active.controller.image.has_leaders(["t"])
+    for partition in range(3):
+        path = f"/brokers/topics/t/partitions/{partition}/state"
+        assert cluster.tree.tree.nodes[path].data is not None
+
+
+def test_a_broker_that_was_away_forgets_what_was_deleted_meanwhile(cluster: Cluster) -> None:
+    create(cluster, "goes", p0=(1, 2))
+    create(cluster, "stays", p0=(1, 2))
+    node = cluster.nodes[3]
+    assert node.session is not None
+    node.controller._procedures._is_running = True
+    cluster.tree.expire(node.session.session_id)
+    cluster.settle()
+    cluster.active.controller.delete_topics(["goes"]).result()
+    cluster.settle()
+    assert "goes" in node.controller.image.topics
+    node.controller._procedures._is_running = False
+    node.controller._procedures._run()
+    cluster.settle()
+    assert list(node.controller.image.topics) == ["stays"]
+    check_agreement(cluster)

@@ -1,0 +1,432 @@
+"""One broker alone: it registers, elects itself, and does all that a cluster's controller does."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from controller import znodes
+from controller.config_znodes import encode_config_change
+from controller.control import ControlResponse, LeaderAndIsr, StopReplica, UpdateMetadata
+from controller.coordination.errors import StorageFailed
+from controller.coordination.session import Create, SetData
+from controller.decide.partitions import CreatePartitions
+from controller.decide.topics import CreateTopic
+from controller.driver import Identity
+from controller.image import PartitionState
+from controller.leadership import ControllerSettings
+from controller.registration import RegistrationRefused
+from protocol.errors import BrokerError, ErrorCode
+from runtime.memory_files import MemoryFileSystem
+from tests.support.cluster import FOLDER, Cluster, Node
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Node:
+    return cluster.add(1)
+
+
+def create(node: Node, *names: str, partitions: int = 1) -> None:
+    wishes = [CreateTopic(name, partitions, 1) for name in names]
+    results = node.controller.create_topics(wishes).result()
+    assert [one.error for one in results] == [ErrorCode.NONE] * len(names)
+
+
+def test_a_node_alone_is_the_controller_when_start_returns(cluster: Cluster, node: Node) -> None:
+    assert node.controller.is_active
+    assert node.controller.controller_id == 1
+    stat = cluster.tree.tree.nodes["/brokers/ids/1"].stat()
+    assert node.controller.broker_epoch == stat.czxid
+    assert cluster.data("/controller_epoch") == b"1"
+    assert cluster.data("/feature") == b'{"features":{},"version":2,"status":1}'
+    assert node.controller.image.controller_id == 1
+    assert list(node.controller.image.brokers) == [1]
+    assert node.problems == []
+
+
+def test_all_roots_are_made(cluster: Cluster, node: Node) -> None:
+    del node
+    assert all(path in cluster.tree.tree.nodes for path in znodes.PERSISTENT_ROOTS)
+
+
+def test_a_topic_serves_when_its_creation_returns(cluster: Cluster, node: Node) -> None:
+    (result,) = node.controller.create_topics([CreateTopic("t", 2, 1)]).result()
+    assert result.error is ErrorCode.NONE
+    assert result.replicas == {0: (1,), 1: (1,)}
+    image = node.controller.image
+    assert image.has_leaders(["t"])
+    assert image.topics["t"].topic_id == result.topic_id
+    told = node.leadership()[-1]
+    assert [(one.topic, one.partition, one.is_new) for one in told.partitions] == [
+        ("t", 0, True),
+        ("t", 1, True),
+    ]
+    assert told.partitions[0].topic_id == result.topic_id
+    assert told.partitions[0].state == PartitionState(1, 0, (1,), 0, 1)
+    assert told.broker_epoch == node.controller.broker_epoch
+    assert cluster.data("/brokers/topics/t/partitions/1/state") == (
+        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    )
+    assert cluster.data("/config/topics/t") == b'{"version":1,"config":{}}'
+
+
+def test_leadership_is_told_before_metadata(node: Node) -> None:
+    node.told.clear()
+    create(node, "t")
+    assert [type(one) for one in node.told] == [LeaderAndIsr, UpdateMetadata]
+
+
+def test_a_topics_config_is_known_before_its_log_is_made(node: Node) -> None:
+    seen: list[object] = []
+
+    def look(request: object) -> ControlResponse:
+        if isinstance(request, LeaderAndIsr):
+            seen.append(dict(node.controller.image.topic_config("t")))
+        return ControlResponse()
+
+    node.answer = look
+    node.controller.create_topics([CreateTopic("t", config={"retention.ms": "9"})]).result()
+    assert seen == [{"retention.ms": "9"}]
+
+
+def test_creating_only_to_validate_writes_nothing(cluster: Cluster, node: Node) -> None:
+    zxid = cluster.tree.tree.zxid
+    (result,) = node.controller.create_topics([CreateTopic("t", 3, 1)], validate_only=True).result()
+    assert result.error is ErrorCode.NONE
+    assert len(result.replicas) == 3
+    assert cluster.tree.tree.zxid == zxid
+
+
+def test_each_topic_has_its_own_answer(node: Node) -> None:
+    create(node, "there", "a.b")
+    wishes = [
+        CreateTopic("there"),
+        CreateTopic("twice"),
+        CreateTopic("twice"),
+        CreateTopic("new"),
+        CreateTopic("a_b"),
+        CreateTopic("too/bad"),
+        CreateTopic("big", 1, 2),
+    ]
+    results = node.controller.create_topics(wishes).result()
+    assert [one.error for one in results] == [
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+    ]
+    assert sorted(node.controller.image.topics) == ["a.b", "new", "there"]
+
+
+def test_a_topic_on_an_absent_broker_is_written_and_waits(cluster: Cluster, node: Node) -> None:
+    wish = CreateTopic("t", assignments={0: (9,)})
+    (result,) = node.controller.create_topics([wish]).result()
+    assert result.error is ErrorCode.NONE
+    assert not node.controller.image.has_leaders(["t"])
+    assert "/brokers/topics/t" in cluster.tree.tree.nodes
+    cluster.add(9)
+    assert node.controller.image.has_leaders(["t"])
+
+
+def test_a_config_that_outlived_its_topic_is_replaced(cluster: Cluster, node: Node) -> None:
+    assert node.session is not None
+    node.session.create("/config/topics/t", b'{"version":1,"config":{"old":"1"}}').result()
+    node.controller.create_topics([CreateTopic("t", config={"new": "2"})]).result()
+    assert cluster.data("/config/topics/t") == b'{"version":1,"config":{"new":"2"}}'
+    assert node.controller.image.topic_config("t") == {"new": "2"}
+
+
+def test_more_partitions_serve_when_the_call_returns(cluster: Cluster, node: Node) -> None:
+    create(node, "t")
+    before = cluster.tree.tree.nodes["/brokers/topics/t"].version
+    (result,) = node.controller.create_partitions([CreatePartitions("t", 3)]).result()
+    assert result.error is ErrorCode.NONE
+    assert list(result.replicas) == [1, 2]
+    assert node.controller.image.has_leaders(["t"])
+    assert list(node.controller.image.topics["t"].partitions) == [0, 1, 2]
+    assert [one.partition for one in node.leadership()[-1].partitions] == [1, 2]
+    assert cluster.tree.tree.nodes["/brokers/topics/t"].version == before + 1
+    wishes = [CreatePartitions("t", 3), CreatePartitions("no", 3), CreatePartitions("a/b", 2)]
+    refused = node.controller.create_partitions(wishes).result()
+    assert [one.error for one in refused] == [
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+def test_a_deleted_topic_is_gone_everywhere(cluster: Cluster, node: Node) -> None:
+    create(node, "t", "stays", partitions=2)
+    node.told.clear()
+    results = node.controller.delete_topics(["t", "unknown", "stays/partitions"]).result()
+    assert [one.error for one in results] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert list(node.controller.image.topics) == ["stays"]
+    (stop,) = node.stops()
+    assert [(one.partition, one.is_deleted, one.leader_epoch) for one in stop.partitions] == [
+        (0, True, -2),
+        (1, True, -2),
+    ]
+    paths = list(cluster.tree.tree.nodes)
+    assert not [path for path in paths if path.endswith("/t") or "/t/" in path]
+    create(node, "t")
+    assert node.controller.image.has_leaders(["t"])
+
+
+def test_a_topic_is_created_anew_with_another_id_and_config(node: Node) -> None:
+    node.controller.create_topics([CreateTopic("t", config={"a": "1"})]).result()
+    first = node.controller.image.topics["t"].topic_id
+    node.controller.delete_topics(["t"]).result()
+    create(node, "t")
+    assert node.controller.image.topics["t"].topic_id != first
+    assert node.controller.image.topic_config("t") == {}
+
+
+def test_a_replica_that_cannot_be_deleted_halts_the_deletion(cluster: Cluster, node: Node) -> None:
+    create(node, "t")
+    node.answer = lambda request: (
+        ControlResponse(partition_errors={("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
+        if isinstance(request, StopReplica)
+        else ControlResponse()
+    )
+    node.controller.delete_topics(["t"]).result()
+    assert "t" not in node.controller.image.topics
+    assert "/admin/delete_topics/t" in cluster.tree.tree.nodes
+    (result,) = node.controller.create_topics([CreateTopic("t")]).result()
+    assert result.message == "Topic 't' is marked for deletion."
+
+
+def test_deletion_may_be_forbidden() -> None:
+    cluster = Cluster(settings=ControllerSettings(is_deletion_enabled=False))
+    node = cluster.add(1)
+    create(node, "t")
+    (result,) = node.controller.delete_topics(["t"]).result()
+    assert result.error is ErrorCode.TOPIC_DELETION_DISABLED
+    assert node.session is not None
+    node.session.create("/admin/delete_topics/t", None).result()
+    assert "/admin/delete_topics/t" not in cluster.tree.tree.nodes
+    assert "t" in node.controller.image.topics
+
+
+def test_configs_are_written_and_everybody_hears_of_them(cluster: Cluster, node: Node) -> None:
+    create(node, "t")
+    node.controller.alter_config("topics", "t", {"retention.ms": "5"}).result()
+    node.controller.alter_config("brokers", "<default>", {"log.cleaner.threads": "2"}).result()
+    assert node.configs == [
+        ("topics", "t", {"retention.ms": "5"}),
+        ("brokers", "<default>", {"log.cleaner.threads": "2"}),
+    ]
+    assert node.controller.image.topic_config("t") == {"retention.ms": "5"}
+    assert node.controller.image.broker_configs == {"<default>": {"log.cleaner.threads": "2"}}
+    assert cluster.data("/config/changes/config_change_0000000000") == encode_config_change(
+        "topics/t"
+    )
+    node.controller.alter_config("topics", "t", {}).result()
+    assert cluster.data("/config/topics/t") == b'{"version":1,"config":{}}'
+    assert node.controller.image.topic_config("t") == {}
+
+
+def test_old_notifications_are_removed(cluster: Cluster, node: Node) -> None:
+    node.controller.alter_config("brokers", "1", {"a": "1"}).result()
+    cluster.clock.advance(15 * 60 * 1000 + 1)
+    node.controller.alter_config("brokers", "1", {"a": "2"}).result()
+    assert list(cluster.tree.tree.nodes["/config/changes"].children) == ["config_change_0000000001"]
+
+
+def test_garbage_among_notifications_is_passed_over(node: Node) -> None:
+    assert node.session is not None
+    node.session.create("/config/changes/config_change_", b"?", sequential=True).result()
+    node.controller.alter_config("brokers", "1", {"a": "2"}).result()
+    assert node.configs == [("brokers", "1", {"a": "2"})]
+    assert len(node.problems) == 1
+
+
+def test_configs_are_not_altered_once_kraft_has_taken_over(node: Node) -> None:
+    assert node.session is not None
+    taken = znodes.ControllerZnode(1, 5, kraft_controller_epoch=3)
+    node.session.set("/controller", taken.encode()).result()
+    with pytest.raises(BrokerError):
+        node.controller.alter_config("topics", "t", {"a": "b"}).result()
+
+
+def test_producer_ids_are_given_out_once() -> None:
+    files = MemoryFileSystem(folders=[FOLDER])
+    blocks = []
+    for _ in range(3):
+        node = Cluster(files).add(1)
+        blocks.append(node.controller.allocate_producer_ids().result())
+    assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
+
+
+def test_everything_is_there_after_a_restart() -> None:
+    files = MemoryFileSystem(folders=[FOLDER])
+    first = Cluster(files)
+    node = first.add(1)
+    create(node, "a", "b", partitions=2)
+    node.controller.alter_config("topics", "a", {"x": "y"}).result()
+    before = node.controller.image
+    second = Cluster(files)
+    again = second.add(1)
+    after = again.controller.image
+    assert again.controller.is_active
+    assert after.cluster_id == before.cluster_id
+    assert after.topics == before.topics
+    assert after.topic_config("a") == {"x": "y"}
+    assert after.controller_epoch == 2
+    assert again.controller.broker_epoch > node.controller.broker_epoch
+    told = again.leadership()
+    assert sum(len(one.partitions) for one in told) == 4
+    assert not any(partition.is_new for one in told for partition in one.partitions)
+    assert again.configs == [("topics", "a", {"x": "y"})]
+
+
+def test_configs_are_known_before_the_broker_registers() -> None:
+    files = MemoryFileSystem(folders=[FOLDER])
+    node = Cluster(files).add(1)
+    node.controller.create_topics([CreateTopic("t", config={"x": "y"})]).result()
+    second = Cluster(files)
+    again = second.add(1, is_started=False)
+    cluster_id = again.controller.prepare().result()
+    assert cluster_id == node.controller.image.cluster_id
+    assert again.controller.image.topic_config("t") == {"x": "y"}
+    assert "/brokers/ids/1" not in second.tree.tree.nodes
+
+
+def test_a_topic_made_by_hand_gets_an_id_and_a_leader(cluster: Cluster, node: Node) -> None:
+    assert node.session is not None
+    node.session.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}').result()
+    assert node.controller.image.has_leaders(["t"])
+    assignment = znodes.TopicAssignmentZnode.decode(cluster.data("/brokers/topics/t"))
+    assert assignment.topic_id == node.controller.image.topics["t"].topic_id
+
+
+def test_a_topic_of_garbage_is_left_out(node: Node) -> None:
+    assert node.session is not None
+    node.session.multi(
+        [
+            Create("/brokers/topics/bad", b"?"),
+            Create("/brokers/topics/good", b'{"version":1,"partitions":{"0":[1]}}'),
+        ]
+    ).result()
+    assert list(node.controller.image.topics) == ["good"]
+    assert len(node.problems) == 1
+
+
+def test_the_end_of_the_session_takes_the_registration_and_the_office(
+    cluster: Cluster, node: Node
+) -> None:
+    node.controller.shutdown().result()
+    assert not node.controller.is_active
+    assert "/brokers/ids/1" not in cluster.tree.tree.nodes
+    assert "/controller" not in cluster.tree.tree.nodes
+
+
+def test_an_expired_session_is_replaced_and_the_broker_comes_back(
+    cluster: Cluster, node: Node
+) -> None:
+    create(node, "t")
+    for round_number in range(1, 6):
+        assert node.session is not None
+        epoch = node.controller.broker_epoch
+        cluster.tree.expire(node.session.session_id)
+        assert node.controller.is_active
+        assert node.controller.broker_epoch > epoch
+        assert cluster.data("/controller_epoch") == str(1 + round_number).encode()
+        create(node, f"t{round_number}")
+    assert node.controller.image.has_leaders(["t", "t5"])
+    assert node.problems == []
+
+
+def test_a_controller_whose_node_was_removed_runs_again(cluster: Cluster, node: Node) -> None:
+    assert node.session is not None
+    node.session.delete("/controller").result()
+    assert node.controller.is_active
+    assert cluster.data("/controller_epoch") == b"2"
+    create(node, "t")
+
+
+def test_a_controller_that_was_outvoted_writes_nothing(cluster: Cluster, node: Node) -> None:
+    create(node, "t")
+    assert node.session is not None
+    node.session.multi([SetData("/controller_epoch", b"7")]).result()
+    node.session.create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1]}}').result()
+    assert not node.controller.is_active
+    assert "/brokers/topics/u/partitions" not in cluster.tree.tree.nodes
+    node.session.delete("/controller").result()
+    assert cluster.data("/controller_epoch") == b"8"
+    assert node.controller.image.has_leaders(["t", "u"])
+
+
+def test_a_full_disk_is_told_and_made_up_for_later() -> None:
+    files = MemoryFileSystem(folders=[FOLDER])
+    cluster = Cluster(files)
+    node = cluster.add(1)
+    for failing in range(1, 8):
+        name = f"t{failing}"
+        files.fail_operation(failing, OSError(errno.ENOSPC, "full"))
+        pending = node.controller.create_topics([CreateTopic(name)])
+        if "/brokers/topics/" + name in cluster.tree.tree.nodes:
+            node.controller.tick()
+            assert node.controller.image.has_leaders([name])
+        else:
+            with pytest.raises(StorageFailed):
+                pending.result()
+            create(node, name)
+    node.controller.tick()
+    assert node.controller.image.has_leaders([f"t{one}" for one in range(1, 8)])
+
+
+def test_an_address_in_use_is_refused(cluster: Cluster, node: Node) -> None:
+    endpoints = node.controller.image.brokers[1].endpoints
+    other = cluster.add(2, is_started=False)
+    other.controller.prepare().result()
+    with pytest.raises(RegistrationRefused, match=r"localhost:9093 is in use by broker 1"):
+        other.controller.start(Identity(2, endpoints)).result()
+
+
+def test_an_id_in_use_is_refused(cluster: Cluster, node: Node) -> None:
+    del node
+    other = cluster.add(1, is_started=False)
+    other.controller.prepare().result()
+    with pytest.raises(RegistrationRefused, match="broker id 1 is in use"):
+        other.controller.start(Identity(1, ())).result()
+
+
+def test_a_user_without_overrides_has_no_node(cluster: Cluster, node: Node) -> None:
+    node.controller.alter_config("users", "alice/clients/app", {"producer_byte_rate": "5"}).result()
+    assert cluster.data("/config/users/alice") is None
+    assert node.configs[-1] == ("users", "alice/clients/app", {"producer_byte_rate": "5"})
+    node.controller.alter_config("users", "alice/clients/app", {}).result()
+    assert "/config/users/alice/clients/app" not in cluster.tree.tree.nodes
+    assert node.configs[-1] == ("users", "alice/clients/app", {})
+    node.controller.alter_config("users", "nobody", {}).result()
+    assert node.configs[-1] == ("users", "nobody", {})
+
+
+def test_configs_of_all_kinds_are_told_at_the_start() -> None:
+    files = MemoryFileSystem(folders=[FOLDER])
+    node = Cluster(files).add(1)
+    node.controller.alter_config("users", "bob", {"a": "1"}).result()
+    node.controller.alter_config("users", "bob/clients/app", {"b": "2"}).result()
+    node.controller.alter_config("clients", "app", {"c": "3"}).result()
+    node.controller.alter_config("ips", "127.0.0.1", {"d": "4"}).result()
+    again = Cluster(files).add(1, is_started=False)
+    again.controller.prepare().result()
+    assert sorted(again.configs) == [
+        ("clients", "app", {"c": "3"}),
+        ("ips", "127.0.0.1", {"d": "4"}),
+        ("users", "bob", {"a": "1"}),
+        ("users", "bob/clients/app", {"b": "2"}),
+    ]

@@ -1,0 +1,191 @@
+"""Three brokers, answers late and in any order, brokers that pause, die and lose their sessions.
+
+Whatever happens, states only move forward, and when it ends there is one controller and agreement.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.config_znodes import decode_config
+from controller.decide.isr import AlterIsr
+from controller.decide.partitions import CreatePartitions
+from controller.decide.topics import CreateTopic
+from controller.leadership import ControllerSettings
+from controller.znodes import BROKER_TOPICS, PartitionStateZnode
+from tests.support.slow_cluster import SlowCluster
+
+SETTINGS = ControllerSettings(partitions=2, replication_factor=2)
+BROKERS = (1, 2, 3)
+
+
+class Auditor:
+    """Looks at the tree after each step."""
+
+    def __init__(self, cluster: SlowCluster) -> None:
+        self._cluster = cluster
+        self._zxid = 0
+        self._epoch = 0
+        self._states: dict[tuple[str, int], PartitionStateZnode] = {}
+
+    def check(self) -> None:
+        """States move forward and make sense; the epoch never falls."""
+        tree = self._cluster.tree.tree
+        if tree.zxid == self._zxid:
+            return
+        self._zxid = tree.zxid
+        epoch = tree.nodes.get("/controller_epoch")
+        if epoch is not None and epoch.data is not None:
+            assert int(epoch.data) >= self._epoch
+            self._epoch = int(epoch.data)
+        for path, node in tree.nodes.items():
+            if path.startswith(BROKER_TOPICS) and path.endswith("/state"):
+                self._check_state(path, node.czxid, node.data)
+
+    def _check_state(self, path: str, czxid: int, data: bytes | None) -> None:
+        state = PartitionStateZnode.decode(data)
+        assert state.leader == -1 or state.leader in state.isr
+        assert state.isr
+        assert state.controller_epoch <= self._epoch
+        before = self._states.get((path, czxid))
+        if before is not None and before != state:
+            is_isr_change = state.leader == before.leader and state.isr != before.isr
+            assert state.leader_epoch > before.leader_epoch or is_isr_change
+            assert state.leader_epoch >= before.leader_epoch
+            assert state.controller_epoch >= before.controller_epoch
+        self._states[path, czxid] = state
+
+
+def disturb(cluster: SlowCluster, number: int) -> None:
+    """Something happens to the cluster, or somebody wants something of it."""
+    rng = cluster.rng
+    alive = list(cluster.nodes)
+    if not alive:
+        cluster.add(BROKERS[0], is_started=False).start()
+        return
+    victim = alive[rng.below(len(alive))]
+    session = cluster.session_of(victim)
+    match rng.below(17):
+        case 0 if len(alive) > 1:
+            cluster.kill(victim)
+        case 1:
+            absent = [one for one in BROKERS if one not in cluster.nodes]
+            if absent:
+                cluster.add(absent[0], is_started=False).start()
+        case 2:
+            cluster.expire(victim)
+        case 3:
+            session.is_paused = True
+        case 4:
+            session.is_paused = False
+        case 5:
+            session.is_paused = True
+            cluster.expire(victim)
+        case 6:
+            wish = CreatePartitions(f"t{rng.below(number + 1)}", 3)
+            cluster.nodes[victim].controller.create_partitions([wish])
+        case 7:
+            for node in cluster.nodes.values():
+                node.controller.delete_topics([f"t{rng.below(number + 1)}"])
+        case 8:
+            config = {"retention.ms": str(number)}
+            topic = f"t{rng.below(number + 1)}"
+            if f"{BROKER_TOPICS}/{topic}" in cluster.tree.tree.nodes:
+                cluster.nodes[victim].controller.alter_config("topics", topic, config)
+        case 9:
+            session.is_losing = True
+            cluster.run(rng.below(20))
+            session.is_losing = False
+        case 10 | 11:
+            somebody = cluster.tree.connect(lambda _: None)
+            somebody.delete("/controller")
+            somebody.close().result()
+        case 12:
+            ask_for_another_isr(cluster, victim)
+        case _:
+            cluster.nodes[victim].controller.auto_create_topic(CreateTopic(f"t{number}"))
+
+
+def ask_for_another_isr(cluster: SlowCluster, broker_id: int) -> None:
+    """A leader, as it knows itself, asks whom it takes for the controller."""
+    node = cluster.nodes[broker_id].controller
+    controller = cluster.nodes.get(node.image.controller_id)
+    if controller is None:
+        return
+    for topic, partition in node.image.partitions():
+        state = partition.state
+        if state is not None and state.leader == broker_id:
+            isr = partition.replicas if len(state.isr) == 1 else (broker_id,)
+            wish = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
+            controller.controller.alter_isr(broker_id, node.broker_epoch, [(topic, wish)])
+
+
+def heal(cluster: SlowCluster) -> None:
+    for broker_id in cluster.nodes:
+        cluster.session_of(broker_id).is_paused = False
+    cluster.settle()
+    for broker_id in BROKERS:
+        if broker_id not in cluster.nodes:
+            cluster.add(broker_id, is_started=False).start()
+    cluster.settle()
+
+
+def check_the_end(cluster: SlowCluster) -> None:
+    active = [one for one in cluster.nodes.values() if one.controller.is_active]
+    assert len(active) == 1
+    for node in cluster.nodes.values():
+        assert node.controller.controller_id == active[0].broker_id
+        assert node.controller.image.controller_id == active[0].broker_id
+    images = [cluster.nodes[broker_id].controller.image for broker_id in BROKERS]
+    assert images[0].topics == images[1].topics == images[2].topics
+    assert images[0].brokers == images[1].brokers == images[2].brokers
+    assert sorted(images[0].brokers) == list(BROKERS)
+    nodes = cluster.tree.tree.nodes
+    assert list(images[0].topics) or len(nodes[BROKER_TOPICS].children) == 0
+    assert images[0].has_leaders(nodes[BROKER_TOPICS].children)
+    for topic, partition in images[0].partitions():
+        node = nodes[f"{BROKER_TOPICS}/{topic}/partitions/{partition.partition}/state"]
+        state = PartitionStateZnode.decode(node.data)
+        assert partition.state is not None
+        assert (state.leader, state.leader_epoch, state.isr, node.version) == (
+            partition.state.leader,
+            partition.state.leader_epoch,
+            partition.state.isr,
+            partition.state.partition_epoch,
+        )
+    for node_path in nodes[BROKER_TOPICS].children:
+        config = decode_config(nodes[f"/config/topics/{node_path}"].data)
+        assert all(image.topic_config(node_path) == config for image in images)
+    assert not nodes["/admin/delete_topics"].children
+    for broker_id in BROKERS:
+        epoch = nodes[f"/brokers/ids/{broker_id}"].czxid
+        assert cluster.nodes[broker_id].controller.broker_epoch == epoch
+    cluster.tree.tree.check()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_late_answers_and_deaths_end_in_agreement(seed: int) -> None:
+    cluster = SlowCluster(seed, SETTINGS)
+    cluster.checks.append(Auditor(cluster).check)
+    for broker_id in BROKERS:
+        cluster.add(broker_id, is_started=False).start()
+        cluster.run(cluster.rng.below(150))
+    for number in range(12):
+        cluster.run(cluster.rng.below(250))
+        disturb(cluster, number)
+    heal(cluster)
+    check_the_end(cluster)
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    def history(seed: int) -> list[str]:
+        cluster = SlowCluster(seed, SETTINGS)
+        for broker_id in BROKERS:
+            cluster.add(broker_id, is_started=False).start()
+        for number in range(6):
+            cluster.run(cluster.rng.below(250))
+            disturb(cluster, number)
+        heal(cluster)
+        return [f"{path} {node.czxid} {node.data!r}" for path, node in cluster.tree.tree.walk()]
+
+    assert history(5) == history(5)
