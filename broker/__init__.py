@@ -1,0 +1,1 @@
+"""What a node does: server edge, handlers, replication, settings, composition root."""

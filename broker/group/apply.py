@@ -1,0 +1,182 @@
+"""From the records of `__consumer_offsets` to groups: what a coordinator reads when it begins.
+
+Pure.  Records are applied in the order of the log, so the last one of a key counts; offsets of a
+transaction wait for its marker.  Records of kinds that only newer coordinators know are passed over
+and counted.
+
+Source: Kafka's GroupMetadataManager.loadGroupsAndOffsets, GroupMetadataRecordSerde.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final
+
+from broker.group.limits import Memory, Now
+from broker.group.records import GROUP_KEY, OFFSET_KEY
+from broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
+from protocol.compiler import decoder
+from protocol.decode_error import DecodeError
+from protocol.records.record import Record
+from protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+from protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+VERSION: Final = Struct(">h")
+OLD_OFFSET_KEY: Final = 0
+GROUP_VALUE_NEWEST: Final = 4
+OFFSET_VALUE_NEWEST: Final = 4
+
+Decoder = Callable[[memoryview, int], tuple[Any, int]]
+OpenOffsets = dict[tuple[str, TopicPartition], CommittedOffset | None]
+
+
+class Loading:
+    """The groups of a partition while its log is read."""
+
+    __slots__ = ("_decoders", "_memory", "_open", "groups", "unknown_records")
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.groups: dict[str, Group] = {}
+        self._memory = memory or Memory()
+        self.unknown_records = 0
+        """Records that were passed over."""
+        self._open: dict[int, OpenOffsets] = {}
+        self._decoders: dict[tuple[type, int], Decoder] = {}
+
+    def apply(self, record: Record, producer_id: int | None = None) -> None:
+        """One record.
+
+        producer_id  of the transaction that it belongs to
+        raises       DecodeError for one that cannot be read
+        """
+        if record.key is None or len(record.key) < VERSION.size:
+            self.unknown_records += 1
+            return
+        (kind,) = VERSION.unpack_from(record.key)
+        if kind in (OLD_OFFSET_KEY, OFFSET_KEY):
+            self._apply_offset(record.key, kind, record, producer_id)
+        elif kind == GROUP_KEY:
+            key = self._read(GroupMetadataKey, kind, record.key)
+            self._apply_group(key.group, record.value)
+        else:
+            self.unknown_records += 1
+
+    def _read(self, kind: type, version: int, data: bytes) -> Any:
+        decode = self._decoders.get((kind, version))
+        if decode is None:
+            decode = self._decoders[kind, version] = decoder(kind, version)
+        return decode(memoryview(data), VERSION.size)[0]
+
+    def _read_value(self, kind: type, newest: int, data: bytes) -> tuple[Any, int]:
+        if len(data) < VERSION.size:
+            raise DecodeError("a value without a version")
+        (version,) = VERSION.unpack_from(data)
+        if not 0 <= version <= newest:
+            raise DecodeError(f"{kind.__name__} of version {version}")
+        return self._read(kind, version, data), version
+
+    def _group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._memory)
+        return group
+
+    # Offsets.
+
+    def _apply_offset(
+        self, data: bytes, version: int, record: Record, producer_id: int | None
+    ) -> None:
+        key: OffsetCommitKey = self._read(OffsetCommitKey, version, data)
+        place = (key.topic, key.partition)
+        committed = None
+        if record.value is not None:
+            value: OffsetCommitValue
+            value, _ = self._read_value(OffsetCommitValue, OFFSET_VALUE_NEWEST, record.value)
+            committed = CommittedOffset(
+                value.offset,
+                value.leader_epoch,
+                value.metadata,
+                value.commit_timestamp_ms,
+                value.expire_timestamp_ms,
+                record.offset,
+            )
+        if producer_id is None:
+            self._put(key.group, place, committed)
+        else:
+            self._open.setdefault(producer_id, {})[key.group, place] = committed
+
+    def _put(self, group_id: str, place: TopicPartition, committed: CommittedOffset | None) -> None:
+        if committed is None:
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.offsets.pop(place, None)
+            return
+        group = self._group(group_id)
+        known = group.offsets.get(place)
+        if known is None or known.log_offset < committed.log_offset:
+            group.offsets[place] = committed
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker: the producer's offsets count from now on, or never."""
+        for (group_id, place), committed in self._open.pop(producer_id, {}).items():
+            if is_commit:
+                self._put(group_id, place, committed)
+
+    # Groups.
+
+    def _apply_group(self, group_id: str, data: bytes | None) -> None:
+        known = self.groups.pop(group_id, None)
+        group = Group(group_id, self._memory)
+        if known is not None:
+            known.forget()
+            group.offsets = known.offsets
+        if data is not None:
+            value: GroupMetadataValue
+            value, _ = self._read_value(GroupMetadataValue, GROUP_VALUE_NEWEST, data)
+            restore(group, value)
+        self.groups[group_id] = group
+
+    def finish(self, now: Now) -> dict[str, Group]:
+        """The groups, once the log is read; their members' sessions begin now."""
+        for producer_id, opened in self._open.items():
+            for (group_id, place), committed in opened.items():
+                if committed is not None:
+                    group = self._group(group_id)
+                    group.open_offsets.setdefault(producer_id, {})[place] = committed
+        for group in self.groups.values():
+            for member in group.members.values():
+                group.touch(member, now)
+        # A deleted group, or one whose offsets are all deleted, has nothing to be kept for.
+        return {
+            group_id: group
+            for group_id, group in self.groups.items()
+            if group.generation or not group.is_idle()
+        }
+
+
+def restore(group: Group, value: GroupMetadataValue) -> None:
+    """Make a new group what its record says; its members are those of a stable generation."""
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol = value.protocol
+    group.state_changed_ms = value.current_state_timestamp_ms
+    for stored in value.members:
+        timeout_ms = stored.session_timeout_ms
+        group.add(
+            Member(
+                stored.member_id,
+                instance_id=stored.group_instance_id,
+                client_id=stored.client_id,
+                client_host=stored.client_host,
+                rebalance_timeout_ms=timeout_ms
+                if stored.rebalance_timeout_ms < 0
+                else stored.rebalance_timeout_ms,
+                session_timeout_ms=timeout_ms,
+                protocols=((value.protocol or "", stored.subscription),),
+                assignment=stored.assignment,
+            )
+        )
+    if value.leader in group.members:
+        group.leader = value.leader
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY

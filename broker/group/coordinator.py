@@ -1,0 +1,105 @@
+"""The groups that this broker coordinates: which partition of `__consumer_offsets` a group is in.
+
+A group belongs to the partition that the hash of its id names, and whoever leads that partition is
+its coordinator.  Source: Kafka's GroupCoordinator, GroupMetadataManager.partitionFor.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from broker.group.doors import Doors
+from broker.topics import Topics, java_string_hash
+from protocol.errors import BrokerError, ErrorCode
+from runtime.rng import Rng
+
+if TYPE_CHECKING:
+    from broker.group.shard import Shard
+    from broker.replication.partition import Partition
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+def abs_java(number: int) -> int:
+    """Kafka's Utils.abs: the least int32 counts as 0."""
+    return 0 if number == -(2**31) else abs(number)
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` that a group belongs to."""
+    return abs_java(java_string_hash(group_id)) % partition_count
+
+
+class GroupCoordinator:
+    """All shards of this broker.
+
+    partition_count  of the topic while it does not exist
+    """
+
+    def __init__(
+        self, doors: Doors, topics: Topics, rng: Rng, *, partition_count: int, retention_ms: int
+    ) -> None:
+        self.shards: dict[int, Shard] = {}
+        self.limits = doors.limits
+        self._doors = doors
+        self._topics = topics
+        self._rng = rng
+        self._default_count = partition_count
+        self._count: int | None = None
+        self._retention_ms = retention_ms
+        self._tickets = count(1)
+
+    def lead(self, partition: Partition) -> None:
+        """This broker leads a partition in a new leader epoch: read it, then coordinate."""
+        # Imported at the first use: most nodes are ready before anybody has a group.
+        from broker.group.shard import Shard
+
+        self.resign(partition.index)
+        self.shards[partition.index] = Shard(partition, self._doors)
+
+    def resign(self, index: int) -> None:
+        """Another broker leads a partition, or it is gone."""
+        self._count = None
+        shard = self.shards.pop(index, None)
+        if shard is not None:
+            shard.close()
+
+    def shard_of(self, group_id: str) -> Shard:
+        """Where a group lives.
+
+        raises  BrokerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
+        """
+        partition_count = self._count
+        if partition_count is None:
+            partition_count = self._count = self._partition_count()
+        shard = self.shards.get(partition_for(group_id, partition_count))
+        if shard is None:
+            raise BrokerError(ErrorCode.NOT_COORDINATOR)
+        shard.check_ready()
+        return shard
+
+    def _partition_count(self) -> int:
+        view = self._topics.view(OFFSETS_TOPIC)
+        return self._default_count if view is None else len(view.partitions)
+
+    def ticket(self) -> int:
+        """A name for a request that waits."""
+        return next(self._tickets)
+
+    def new_member_id(self, prefix: str) -> str:
+        """An id for a member: its client id or instance id, and something unique."""
+        return f"{prefix}-{self._rng.uuid()}"
+
+    def expire(self) -> None:
+        """Forget old offsets in all groups."""
+        for shard in list(self.shards.values()):
+            shard.expire(self._retention_ms)
+
+    def on_partition_deleted(self, topic: str, index: int) -> None:
+        """Nobody can consume a deleted partition: groups forget their offsets of it."""
+        place = (topic, index)
+        for shard in list(self.shards.values()):
+            for group in list(shard.groups.values()):
+                if place in group.offsets:
+                    shard.delete_offsets(group, [place])

@@ -1,0 +1,405 @@
+"""One partition of `__consumer_offsets` that this broker leads: its groups, made durable.
+
+The edge between the pure core and the node: it reads the partition when leadership begins, appends
+records and waits until they are replicated, answers who waits, and keeps one timer per group.
+
+Invariant: what a client is told of a commit, an assignment or a deletion is replicated before.
+Source: Kafka's GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from broker.group import classic, offsets
+from broker.group.apply import Loading
+from broker.group.doors import Doors
+from broker.group.events import (
+    Effect,
+    Join,
+    JoinAnswer,
+    Joined,
+    Leaving,
+    StoreGroup,
+    Sync,
+    SyncAnswer,
+    Synced,
+    Ticket,
+)
+from broker.group.loading import load_steps
+from broker.group.rebalance import drop
+from broker.group.records import group_record, offset_record
+from broker.group.state import NEVER, CommittedOffset, Group, GroupState, TopicPartition
+from broker.handlers.handler import Delayed
+from broker.replication.partition import Partition
+from controller.coordination.pending import Pending
+from protocol.decode_error import DecodeError
+from protocol.errors import BrokerError, ErrorCode
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import build_batch
+from protocol.records.record import Record
+from runtime.timers import Timer
+
+LOAD_SLICE_MS: Final = 2
+"""How long loading may keep the loop from its clients."""
+TOMBSTONES_AT_ONCE: Final = 2_000
+"""Records of one batch of deletions: far below max.message.bytes."""
+
+logger = logging.getLogger("odradek.groups")
+
+WhenStored = Callable[[ErrorCode, int], None]
+"""Told the outcome of an append, and the offset of its first record."""
+
+
+class Shard:
+    """The groups of one partition while this broker leads it."""
+
+    def __init__(self, partition: Partition, doors: Doors) -> None:
+        self.partition = partition
+        self.groups: dict[str, Group] = {}
+        self.is_loading = True
+        self.has_failed = False
+        """The log could not be read."""
+        self.is_closed = False
+        self._doors = doors
+        self._leader = partition.leader
+        self._timers: dict[str, Timer] = {}
+        self._joins: dict[Ticket, Pending[JoinAnswer]] = {}
+        self._syncs: dict[Ticket, Pending[SyncAnswer]] = {}
+        loading = Loading(doors.memory)
+        steps = load_steps(partition.log, loading, partition.log.end_offset)
+        if partition.log.log_start_offset == partition.log.end_offset:
+            self._loaded(loading)
+        else:
+            doors.wheel.add(doors.clock.monotonic_ms(), lambda: self._load(steps, loading))
+
+    def waiting(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._joins) + len(self._syncs)
+
+    # Loading.
+
+    def _load(self, steps: Iterator[None], loading: Loading) -> None:
+        clock = self._doors.clock
+        end_ms = clock.monotonic_ms() + LOAD_SLICE_MS
+        try:
+            while not self.is_closed:
+                if next(steps, steps) is steps:
+                    self._loaded(loading)
+                    return
+                if clock.monotonic_ms() >= end_ms:
+                    self._doors.wheel.add(clock.monotonic_ms(), lambda: self._load(steps, loading))
+                    return
+        except (BrokerError, DecodeError, OSError) as error:
+            self.has_failed = True
+            logger.error("%s cannot be read, its groups have no coordinator: %s", self, error)
+
+    def _loaded(self, loading: Loading) -> None:
+        now = self._doors.now()
+        self.groups = loading.finish(now)
+        self.is_loading = False
+        if loading.unknown_records:
+            logger.warning("%s: %d records of unknown kinds", self, loading.unknown_records)
+        for group in self.groups.values():
+            self._arm(group)
+
+    def __repr__(self) -> str:
+        return f"{self.partition.topic}-{self.partition.index}"
+
+    def close(self) -> None:
+        """This broker does not lead any more; whoever waits is sent to the new coordinator."""
+        self.is_closed = True
+        now = self._doors.now()
+        for group in self.groups.values():
+            self._perform(group, classic.close(group, now))
+            group.forget()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self.groups.clear()
+
+    def check_ready(self) -> None:
+        """Whether requests can be answered.
+
+        raises  BrokerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
+        """
+        if self.is_closed or self.partition.leader is not self._leader:
+            raise BrokerError(ErrorCode.NOT_COORDINATOR)
+        if self.has_failed:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self.is_loading:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    # Members.
+
+    def join(self, group_id: str, event: Join) -> Pending[JoinAnswer]:
+        """A JoinGroup; its group is made when the member is new."""
+        answer: Pending[JoinAnswer] = Pending()
+        self._joins[event.ticket] = answer
+        group = self.groups.get(group_id)
+        if group is None:
+            if event.member_id:
+                refused: list[Effect] = []
+                classic.refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID, refused)
+                self._answer(refused[0])
+                return answer
+            group = self.groups[group_id] = Group(group_id, self._doors.memory)
+        effects = classic.join(group, event, self._doors.limits, self._doors.now())
+        self._after(group, effects)
+        if event.new_member_id in group.pending:
+            self._doors.given_ids.add(self, group, event.new_member_id)
+        return answer
+
+    def withdraw(self, group: Group, member_id: str) -> None:
+        """An id that was given out is not waited for any more."""
+        if member_id in group.pending and self.groups.get(group.group_id) is group:
+            effects: list[Effect] = []
+            drop(group, member_id, self._doors.limits, self._doors.now(), effects)
+            self._after(group, effects)
+
+    def sync(self, group_id: str, event: Sync) -> Pending[SyncAnswer]:
+        """A SyncGroup."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Pending.of(SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+        answer: Pending[SyncAnswer] = Pending()
+        self._syncs[event.ticket] = answer
+        self._after(group, classic.sync(group, event, self._doors.now()))
+        return answer
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """A Heartbeat."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        now = self._doors.now()
+        error = classic.heartbeat(group, member_id, instance_id, generation, now)
+        self._arm(group)
+        return error
+
+    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+        """A LeaveGroup; an error for each that goes."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        doors = self._doors
+        errors, effects = classic.leave(group, leaving, doors.limits, doors.now())
+        self._after(group, effects)
+        return errors
+
+    def _after(self, group: Group, effects: list[Effect]) -> None:
+        self._perform(group, effects)
+        if group.generation == 0 and not group.members and group.is_idle():
+            self._forget(group)
+        else:
+            self._arm(group)
+
+    def _forget(self, group: Group) -> None:
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+        timer = self._timers.pop(group.group_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _perform(self, group: Group, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, StoreGroup):
+                self._store_group(group, effect)
+            else:
+                self._answer(effect)
+
+    def _answer(self, effect: Effect) -> None:
+        if isinstance(effect, Joined):
+            self._joins.pop(effect.ticket).resolve(effect.answer)
+        elif isinstance(effect, Synced):
+            self._syncs.pop(effect.ticket).resolve(effect.answer)
+
+    def _store_group(self, group: Group, effect: StoreGroup) -> None:
+        doors = self._doors
+
+        def stored(error: ErrorCode, _: int) -> None:
+            if error:
+                logger.warning("%s: group %s is not stored: %s", self, group.group_id, error.name)
+            self._perform(group, classic.stored(group, effect, error, doors.limits, doors.now()))
+            self._arm(group)
+
+        self.append([group_record(group.group_id, effect.value, doors.clock.now_ms())], stored)
+
+    # Time.
+
+    def _arm(self, group: Group) -> None:
+        """One timer per group; heartbeats only move deadlines away, and leave it where it is."""
+        wake_ms = group.wake_ms
+        if wake_ms == NEVER or self.is_closed:
+            return
+        timer = self._timers.get(group.group_id)
+        if timer is not None and timer.is_pending():
+            if timer.deadline_ms <= wake_ms:
+                return
+            timer.cancel()
+        self._timers[group.group_id] = self._doors.wheel.add(wake_ms, lambda: self._on_time(group))
+
+    def _on_time(self, group: Group) -> None:
+        if self.groups.get(group.group_id) is not group:
+            return
+        effects = classic.on_time(group, self._doors.limits, self._doors.now())
+        self._timers.pop(group.group_id, None)
+        self._after(group, effects)
+
+    # Records.
+
+    def append(self, records: Sequence[Record], when_stored: WhenStored) -> None:
+        """Append one batch, and tell when it is replicated or why it is not."""
+        partition = self.partition
+        leader = partition.leader
+        if leader is None or leader is not self._leader:
+            when_stored(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            return
+        if leader.in_sync_count() < partition.log.config.min_insync_replicas:
+            when_stored(ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+            return
+        batch = build_batch(records, codec=self._doors.codec)
+        if len(batch) > partition.log.config.max_message_bytes:
+            when_stored(ErrorCode.MESSAGE_TOO_LARGE, -1)
+            return
+        wall_ms = self._doors.clock.now_ms()
+        (result,) = partition.append([RecordBatch(memoryview(batch))], wall_ms)
+        self._doors.purgatory.notify(partition)
+        if isinstance(result, BrokerError):
+            when_stored(result.code, -1)
+        elif leader.high_watermark > result.last_offset:
+            when_stored(ErrorCode.NONE, result.base_offset)
+        else:
+            self._await_replicas(result.base_offset, result.last_offset, when_stored)
+
+    def _await_replicas(self, base_offset: int, last_offset: int, when_stored: WhenStored) -> None:
+        partition = self.partition
+
+        def attempt() -> ErrorCode | None:
+            leader = partition.leader
+            if leader is None or leader is not self._leader:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if leader.high_watermark <= last_offset:
+                return None
+            if leader.in_sync_count() < partition.log.config.min_insync_replicas:
+                return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            return ErrorCode.NONE
+
+        delayed = Delayed(
+            (partition,),
+            self._doors.commit_timeout_ms,
+            attempt,
+            lambda: ErrorCode.REQUEST_TIMED_OUT,
+        )
+        self._doors.purgatory.park(
+            delayed,
+            self._doors.clock.monotonic_ms(),
+            lambda error: when_stored(error, base_offset),
+        )
+
+    # Offsets.
+
+    def commit(
+        self,
+        group_id: str,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        commits: dict[TopicPartition, CommittedOffset],
+    ) -> Pending[ErrorCode]:
+        """Offsets of a member, or of a client that is none and names no generation."""
+        doors = self._doors
+        now = doors.now()
+        group = self.groups.get(group_id)
+        if group is None:
+            if generation >= 0:
+                return Pending.of(ErrorCode.ILLEGAL_GENERATION)
+            group = Group(group_id, doors.memory)
+        error = offsets.check_commit(
+            group, member_id=member_id, instance_id=instance_id, generation=generation, now=now
+        )
+        self._arm(group)
+        if error or not commits:
+            return Pending.of(error)
+        self.groups[group_id] = group
+        answer: Pending[ErrorCode] = Pending()
+        group.writes += 1
+
+        def stored(failure: ErrorCode, base_offset: int) -> None:
+            group.writes -= 1
+            if not failure:
+                for number, (place, committed) in enumerate(commits.items()):
+                    placed = committed._replace(log_offset=base_offset + number)
+                    offsets.store(group, place, placed)
+            elif group.generation == 0 and not group.members and group.is_idle():
+                self._forget(group)
+            answer.resolve(offsets.COMMIT_ERRORS.get(failure, failure))
+
+        records = [
+            offset_record(group_id, place, committed, now.wall_ms)
+            for place, committed in commits.items()
+        ]
+        self.append(records, stored)
+        return answer
+
+    def delete_offsets(self, group: Group, places: Sequence[TopicPartition]) -> Pending[ErrorCode]:
+        """Forget committed offsets; an empty group without any is deleted too."""
+        known = [place for place in places if place in group.offsets]
+        wall_ms = self._doors.clock.now_ms()
+        records = [offset_record(group.group_id, place, None, wall_ms) for place in known]
+        is_gone = (
+            group.state is GroupState.EMPTY
+            and len(known) == len(group.offsets)
+            and not group.open_offsets
+            and not group.pending
+            and not group.writes
+        )
+        if is_gone and group.generation:
+            records.append(group_record(group.group_id, None, wall_ms))
+        for place in known:
+            del group.offsets[place]
+        if is_gone:
+            group.move_to(GroupState.DEAD, self._doors.now())
+            self._forget(group)
+        return self._append_all(records)
+
+    def delete_group(self, group: Group) -> Pending[ErrorCode]:
+        """Delete an empty group with all that it has committed."""
+        assert group.state is GroupState.EMPTY, "a group with members is not deleted"
+        group.pending.clear()
+        return self.delete_offsets(group, list(group.offsets))
+
+    def _append_all(self, records: list[Record]) -> Pending[ErrorCode]:
+        """Append batch by batch; the first error ends it."""
+        answer: Pending[ErrorCode] = Pending()
+
+        def next_batch(start: int) -> None:
+            if start >= len(records):
+                answer.resolve(ErrorCode.NONE)
+                return
+
+            def stored(error: ErrorCode, _: int) -> None:
+                if error:
+                    answer.resolve(offsets.COMMIT_ERRORS.get(error, error))
+                else:
+                    next_batch(start + TOMBSTONES_AT_ONCE)
+
+            self.append(records[start : start + TOMBSTONES_AT_ONCE], stored)
+
+        next_batch(0)
+        return answer
+
+    def expire(self, retention_ms: int) -> None:
+        """Forget what nobody will ask for (KIP-211)."""
+        if self.is_loading or self.is_closed:
+            return
+        wall_ms = self._doors.clock.now_ms()
+        for group in list(self.groups.values()):
+            old = offsets.expired(group, wall_ms=wall_ms, retention_ms=retention_ms)
+            if old or group.is_idle():
+                self.delete_offsets(group, old)

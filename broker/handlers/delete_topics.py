@@ -1,0 +1,114 @@
+"""DeleteTopics (key 20): topics with all that is in them.
+
+Served: 1-6, by the controller.  The answer comes when the topics have left the metadata.
+Topic errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED (before v3
+    INVALID_REQUEST), INVALID_REQUEST (a name and an id together), NOT_CONTROLLER,
+    REQUEST_TIMED_OUT.
+Source: KIP-4, KIP-516; Kafka's KafkaApis.handleDeleteTopicsRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from broker.handlers.handler import Context, Delayed
+from broker.handlers.waiting import when_done
+from broker.replication.leadership import topic_key
+from controller.admin import TopicResult
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+ZERO_ID: Final = UUID(int=0)
+STATES_FROM: Final = 6
+DISABLED_FROM: Final = 3
+
+
+def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
+    """Write the wishes, then wait until the topics are gone."""
+    services = context.services
+    asked = _asked(context.version, request)
+    answered = [_resolve(context, state) for state in asked]
+    names = [one.name for one in answered if not one.error_code and one.name is not None]
+    pending = services.controller.delete_topics(list(dict.fromkeys(names)))
+
+    def respond(results: Sequence[TopicResult], *, is_late: bool) -> DeleteTopicsResponse:
+        by_name = {result.topic: result for result in results}
+        for one in answered:
+            result = by_name.get(one.name or "")
+            if result is None or one.error_code:
+                continue
+            one.error_code, one.error_message = _code(context.version, result.error), result.message
+            if is_late and not one.error_code and _is_there(context, result.topic):
+                one.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return DeleteTopicsResponse(responses=answered)
+
+    def answer(results: Sequence[TopicResult]) -> DeleteTopicsResponse | None:
+        accepted = [result.topic for result in results if result.error is ErrorCode.NONE]
+        if any(_is_there(context, topic) for topic in accepted):
+            return None
+        return respond(results, is_late=False)
+
+    def late() -> DeleteTopicsResponse:
+        if not pending.is_done:
+            return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
+        return respond(pending.result(), is_late=True)
+
+    watch = tuple(topic_key(name) for name in dict.fromkeys(names))
+    return when_done(context, pending, request.timeout_ms, answer=answer, late=late, watch=watch)
+
+
+def failed(
+    request: DeleteTopicsRequest, code: ErrorCode, message: str | None
+) -> DeleteTopicsResponse:
+    """The same error for every topic."""
+    asked = request.topics or [
+        DeleteTopicState(name=name, topic_id=ZERO_ID) for name in request.topic_names
+    ]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=state.name, topic_id=state.topic_id, error_code=code, error_message=message
+            )
+            for state in asked
+        ]
+    )
+
+
+def _asked(version: int, request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    if version >= STATES_FROM:
+        return list(request.topics)
+    return [DeleteTopicState(name=name, topic_id=ZERO_ID) for name in request.topic_names]
+
+
+def _resolve(context: Context, state: DeleteTopicState) -> DeletableTopicResult:
+    topics = context.services.topics
+    name, topic_id = state.name, state.topic_id
+    error = ErrorCode.NONE
+    if name is not None and topic_id != ZERO_ID:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    elif name is None:
+        name = topics.name_of(topic_id)
+        if name is None:
+            # Naming nothing at all is, to Kafka, a topic that nobody may delete.
+            is_nothing = topic_id == ZERO_ID
+            error = (
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_nothing else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error)
+
+
+def _code(version: int, code: ErrorCode) -> ErrorCode:
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < DISABLED_FROM:
+        return ErrorCode.INVALID_REQUEST
+    return code
+
+
+def _is_there(context: Context, topic: str) -> bool:
+    return context.services.topics.view(topic) is not None

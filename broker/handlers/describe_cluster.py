@@ -1,0 +1,61 @@
+"""DescribeCluster (key 60): the brokers and the controller.
+
+Served: 0-2.
+Errors: MISMATCHED_ENDPOINT_TYPE (controllers are asked for: there are none beside the brokers),
+    UNSUPPORTED_ENDPOINT_TYPE.
+Source: KIP-700, KIP-919, KIP-1073.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.handlers.handler import Context, Reply
+from broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def run(context: Context, request: DescribeClusterRequest) -> Reply:
+    """From the newest picture of the cluster."""
+    if request.endpoint_type == CONTROLLERS:
+        raise BrokerError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+            "CONTROLLER",
+        )
+    if request.endpoint_type != BROKERS:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    topics = context.services.topics
+    wants_operations = request.include_cluster_authorized_operations
+    return Reply(
+        DescribeClusterResponse(
+            error_code=ErrorCode.NONE,
+            cluster_id=topics.cluster_id,
+            controller_id=topics.controller_id,
+            brokers=[
+                DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack)
+                for node_id, host, port, rack in topics.brokers(context.listener_name)
+            ],
+            cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else NOT_ASKED,
+        )
+    )
+
+
+def failed(
+    request: DescribeClusterRequest, code: ErrorCode, message: str | None
+) -> DescribeClusterResponse:
+    """A top-level error."""
+    return DescribeClusterResponse(
+        error_code=code, error_message=message, cluster_id="", brokers=[]
+    )

@@ -1,0 +1,176 @@
+"""DescribeConfigs (key 32): what is set for topics, brokers and loggers, and where it comes from.
+
+Served: 0-4.  Version 0 leaves is_default false, as Apache Kafka 3.9 does.
+Errors per resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another
+    broker, client metrics).  A resource type that nobody knows fails the whole request with
+    INVALID_REQUEST.
+Source: KIP-133, KIP-226, KIP-412, KIP-569; Kafka's ConfigHelper.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from broker.handlers.handler import Context, Reply
+from broker.settings.alter import DEFAULT_ENTITY, ResourceType
+from broker.settings.broker_settings import BrokerSettings, with_dynamic
+from broker.settings.describe import (
+    Entry,
+    describe_broker,
+    describe_default,
+    describe_loggers,
+    describe_topic,
+)
+from broker.settings.dynamic import DynamicSettings
+from broker.topics import is_valid_topic_name
+from protocol.error_texts import ERROR_TEXTS
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from runtime.logging import logger_levels
+
+INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+TOPIC_NAME_LENGTH_MAX: Final = 249
+
+
+def run(context: Context, request: DescribeConfigsRequest) -> Reply:
+    """Each resource on its own; nothing is read but what this broker has in memory."""
+    types = tuple(ResourceType)
+    for resource in request.resources:
+        if resource.resource_type not in types or resource.resource_type == ResourceType.GROUP:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
+    results = [_result(context, request, resource) for resource in request.resources]
+    return Reply(DescribeConfigsResponse(results=results))
+
+
+def failed(
+    request: DescribeConfigsRequest, code: ErrorCode, message: str | None
+) -> DescribeConfigsResponse:
+    """The same error for every resource."""
+    return DescribeConfigsResponse(
+        results=[_refused(resource, code, message) for resource in request.resources]
+    )
+
+
+def settings_in_force(context: Context) -> BrokerSettings:
+    """This broker's settings with everything that it was told of laid over."""
+    services = context.services
+    stored = services.controller.image.broker_configs
+    dynamic = DynamicSettings(
+        stored.get(DEFAULT_ENTITY, {}), stored.get(str(services.controller.broker_id), {})
+    )
+    if dynamic == services.settings.dynamic:
+        return services.settings
+    return with_dynamic(services.settings, dynamic)
+
+
+def _refused(
+    resource: DescribeConfigsResource, code: ErrorCode, message: str | None
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+
+
+def _result(
+    context: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        entries = _entries(context, resource)
+    except BrokerError as error:
+        return _refused(resource, error.code, error.message)
+    return DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_answered(entry, request) for entry in entries],
+    )
+
+
+def _answered(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in synonyms
+        ],
+        config_type=entry.config_type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+def _entries(context: Context, resource: DescribeConfigsResource) -> list[Entry]:
+    name, wanted = resource.resource_name, resource.configuration_keys
+    broker_id = context.services.controller.broker_id
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_entries(context, name, wanted)
+        case ResourceType.BROKER:
+            if not name:
+                return describe_default(settings_in_force(context), wanted)
+            _check_broker_name(name, broker_id, f"{broker_id} or empty string,")
+            return describe_broker(settings_in_force(context), wanted)
+        case ResourceType.BROKER_LOGGER:
+            if not name:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            _check_broker_name(name, broker_id, str(broker_id))
+            return describe_loggers(logger_levels(), wanted)
+        case _:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                "Config type client-metrics is only supported on KRaft clusters"
+                if name
+                else "Client metrics subscription name must not be empty",
+            )
+
+
+def _topic_entries(context: Context, name: str, wanted: list[str] | None) -> list[Entry]:
+    if not is_valid_topic_name(name):
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, _why_invalid(name))
+    image = context.services.controller.image
+    if name not in image.topics:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    overrides = image.topic_configs.get(name, {})
+    return describe_topic(settings_in_force(context), overrides, wanted)
+
+
+def _why_invalid(name: str) -> str:
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = "'.' or '..' is not allowed"
+    elif len(name) > TOPIC_NAME_LENGTH_MAX:
+        length = TOPIC_NAME_LENGTH_MAX
+        reason = f"the length of '{name}' is longer than the max allowed length {length}"
+    else:
+        reason = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
+    return f"Topic name is invalid: {reason}"
+
+
+def _check_broker_name(name: str, broker_id: int, expected: str) -> None:
+    if not INTEGER.fullmatch(name):
+        message = f"Broker id must be an integer, but it is: {name}"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, message)
+    if int(name) != broker_id:
+        message = f"Unexpected broker id, expected {expected} but received {name}"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, message)

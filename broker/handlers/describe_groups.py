@@ -1,0 +1,89 @@
+"""DescribeGroups (key 15): members and state of groups.
+
+Served: 0-5.  Authorized operations (v3): all, since there are no ACLs yet.
+Group errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.  A group
+    that does not exist is told as Dead, without an error.
+Source: KIP-345, KIP-430; Kafka's GroupCoordinator.handleDescribeGroup.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.group.state import Group, GroupState
+from broker.handlers.handler import Context, Reply
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
+"""READ, DELETE and DESCRIBE: what may be done to a group."""
+NOT_ASKED: Final = -(2**31)
+
+
+def run(context: Context, request: DescribeGroupsRequest) -> Reply:
+    """Each group by itself."""
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    return Reply(
+        DescribeGroupsResponse(
+            groups=[_describe(context, name, operations) for name in request.groups]
+        )
+    )
+
+
+def failed(
+    request: DescribeGroupsRequest, code: ErrorCode, message: str | None
+) -> DescribeGroupsResponse:
+    """The same error for every group."""
+    return DescribeGroupsResponse(groups=[_blank(name, code) for name in request.groups])
+
+
+def _blank(group_id: str, code: ErrorCode, state: str = "") -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+
+
+def _describe(context: Context, group_id: str, operations: int) -> DescribedGroup:
+    try:
+        group = context.services.groups.shard_of(group_id).groups.get(group_id)
+    except BrokerError as error:
+        return _blank(group_id, error.code)
+    if group is None:
+        described = _blank(group_id, ErrorCode.NONE, GroupState.DEAD.value)
+    else:
+        described = _known(group)
+    described.authorized_operations = operations
+    return described
+
+
+def _known(group: Group) -> DescribedGroup:
+    """Protocol, metadata and assignments are those of a stable generation, else left out."""
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

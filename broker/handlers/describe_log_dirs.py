@@ -1,0 +1,74 @@
+"""DescribeLogDirs (key 35): where the logs lie and how large they are.
+
+Served: 1-4.
+Per-directory errors: KAFKA_STORAGE_ERROR (offline).
+Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.handler import Context, Reply
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from storage.directory_usage import DirectoryUsage, usage_of
+from storage.log import Log
+
+
+def run(context: Context, request: DescribeLogDirsRequest) -> Reply:
+    """All partitions when none are named; a directory without any of those asked for is listed."""
+    wanted: dict[tuple[str, int], None] | None = None
+    if request.topics is not None:
+        wanted = {
+            (topic.topic, partition): None
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+    services = context.services
+
+    def is_wanted(log: Log) -> bool:
+        return wanted is None or (log.topic, log.partition) in wanted
+
+    def high_watermark(log: Log) -> int:
+        partition = services.partitions.get(log.topic, log.partition)
+        return log.end_offset if partition is None else partition.high_watermark
+
+    usages = usage_of(services.logs, services.files, high_watermark, is_wanted=is_wanted)
+    return Reply(
+        DescribeLogDirsResponse(
+            error_code=ErrorCode.NONE, results=[_describe(usage) for usage in usages]
+        )
+    )
+
+
+def failed(
+    request: DescribeLogDirsRequest, code: ErrorCode, message: str | None
+) -> DescribeLogDirsResponse:
+    """A top-level error."""
+    return DescribeLogDirsResponse(error_code=code, results=[])
+
+
+def _describe(usage: DirectoryUsage) -> DescribeLogDirsResult:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for log in usage.logs:
+        topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic, partitions=[]))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=log.partition,
+                partition_size_bytes=log.size_bytes,
+                offset_lag=log.offset_lag,
+                is_future_key=log.is_future,
+            )
+        )
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE if usage.is_online else ErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=usage.path,
+        topics=list(topics.values()),
+        total_bytes=usage.total_bytes,
+        usable_bytes=usage.usable_bytes,
+    )

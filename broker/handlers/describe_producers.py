@@ -1,0 +1,79 @@
+"""DescribeProducers (key 61): the idempotent producers that a partition remembers.
+
+Served: 0.
+Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+Source: KIP-664; Kafka's ReplicaManager.activeProducerState.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.handler import Context, Reply
+from protocol.error_texts import ERROR_TEXTS
+from protocol.errors import ErrorCode
+from protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def run(context: Context, request: DescribeProducersRequest) -> Reply:
+    """From this broker's own state, whether or not it leads."""
+    topics = []
+    for topic in request.topics:
+        partitions = [_describe(context, topic.name, index) for index in topic.partition_indexes]
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return Reply(DescribeProducersResponse(topics=topics))
+
+
+def failed(
+    request: DescribeProducersRequest, code: ErrorCode, message: str | None
+) -> DescribeProducersResponse:
+    """The same error for every partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(
+                        partition_index=index,
+                        error_code=code,
+                        error_message=message,
+                        active_producers=[],
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+    partition = context.services.partitions.get(topic, index)
+    if partition is None:
+        topics = context.services.topics
+        code = topics.absence(topic, index)
+        return PartitionResponse(
+            partition_index=index,
+            error_code=code,
+            error_message=ERROR_TEXTS.get(code) if topics.view(topic) is None else None,
+            active_producers=[],
+        )
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp_ms=entry.last_timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.current_txn_first_offset,
+            )
+            for entry in partition.log.producer_states.active_producers()
+        ],
+    )

@@ -1,0 +1,112 @@
+"""DescribeTopicPartitions (key 75): topics page by page.
+
+Served: 0.  A 3.9 broker in ZooKeeper mode does not list this API; newer admin clients use it where
+it is there.  Eligible leader replicas (KIP-966) are not tracked: both lists are empty.
+Topic errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+Errors: INVALID_REQUEST (a partition limit below 1, a cursor that names no partition).
+Source: KIP-966; Kafka's DescribeTopicPartitionsRequestHandler.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.handler import Context, Reply
+from broker.handlers.metadata import TOPIC_OPERATIONS, ZERO_ID
+from broker.topics import PartitionView, TopicView, is_valid_topic_name
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def run(context: Context, request: DescribeTopicPartitionsRequest) -> Reply:
+    """Topics in the order of their names, from the cursor on, up to the limit of partitions."""
+    if request.response_partition_limit < 1:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    topics = context.services.topics
+    names = sorted({topic.name for topic in request.topics} or topics.names())
+    first = 0
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    left = min(
+        request.response_partition_limit, context.services.settings.max_request_partition_size_limit
+    )
+    answered: list[DescribeTopicPartitionsResponseTopic] = []
+    next_cursor: Cursor | None = None
+    for name in names:
+        view = topics.view(name)
+        if view is None:
+            answered.append(_absent(name))
+            continue
+        if left == 0:
+            next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        shown = view.partitions[first : first + left]
+        answered.append(_topic(context, view, shown, request))
+        left -= len(shown)
+        if first + len(shown) < len(view.partitions):
+            next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
+            break
+        first = 0
+    return Reply(DescribeTopicPartitionsResponse(topics=answered, next_cursor=next_cursor))
+
+
+def failed(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode, message: str | None
+) -> DescribeTopicPartitionsResponse:
+    """The same error for every topic named."""
+    return DescribeTopicPartitionsResponse(
+        topics=[_refused(topic.name, code) for topic in request.topics], next_cursor=None
+    )
+
+
+def _absent(name: str) -> DescribeTopicPartitionsResponseTopic:
+    if is_valid_topic_name(name):
+        return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_id=ZERO_ID, is_internal=False, partitions=[]
+    )
+
+
+def _topic(
+    context: Context,
+    view: TopicView,
+    shown: tuple[PartitionView, ...],
+    request: DescribeTopicPartitionsRequest,
+) -> DescribeTopicPartitionsResponseTopic:
+    live = {node_id for node_id, *_ in context.services.topics.brokers(context.listener_name)}
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=view.name,
+        topic_id=view.topic_id,
+        is_internal=view.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE
+                if part.leader in live
+                else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=part.index,
+                leader_id=part.leader if part.leader in live else -1,
+                leader_epoch=part.leader_epoch,
+                replica_nodes=list(part.replicas),
+                isr_nodes=list(part.isr),
+                # Null is allowed by the schema, but the Java admin client cannot read it.
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[node for node in part.replicas if node not in live],
+            )
+            for part in shown
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

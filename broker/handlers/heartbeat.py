@@ -1,0 +1,35 @@
+"""Heartbeat (key 12): a member lives; the answer tells it to join again when it should.
+
+Served: 0-4.
+Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID (v3), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.  None while the groups are
+    loaded: nothing is known against the member.
+Source: KIP-345; Kafka's GroupCoordinator.handleHeartbeat.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.handler import Context, Reply
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def run(context: Context, request: HeartbeatRequest) -> Reply:
+    """Prolong the member's session."""
+    try:
+        shard = context.services.groups.shard_of(request.group_id)
+    except BrokerError as error:
+        if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return Reply(HeartbeatResponse(error_code=ErrorCode.NONE))
+        raise
+    if not request.group_id:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+    error_code = shard.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return Reply(HeartbeatResponse(error_code=error_code))
+
+
+def failed(request: HeartbeatRequest, code: ErrorCode, message: str | None) -> HeartbeatResponse:
+    """A top-level error."""
+    return HeartbeatResponse(error_code=code)

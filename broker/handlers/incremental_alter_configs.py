@@ -1,0 +1,190 @@
+"""IncrementalAlterConfigs (key 44): sets, deletes, appends to and subtracts from single settings.
+
+Served: 0-1.  Changes of topics and of the default for all brokers may be asked of any broker, those
+of one broker and of its loggers only of itself.
+Errors per resource: INVALID_REQUEST, INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION,
+    UNKNOWN_SERVER_ERROR (no controller; an operation that nobody knows), REQUEST_TIMED_OUT.
+Source: KIP-339, KIP-412; Kafka's ConfigAdminManager, ZkAdminManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from broker.handlers.describe_configs import settings_in_force
+from broker.handlers.handler import Context, Delayed, Reply
+from broker.settings.alter import (
+    Change,
+    Decision,
+    LoggerChange,
+    Requested,
+    Stored,
+    decide,
+    invalid_request,
+    repeated,
+)
+from controller.coordination.errors import CoordinationError
+from controller.coordination.pending import Pending
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from runtime.logging import logger_levels, set_logger_level
+
+logger = logging.getLogger("odradek.configs")
+
+
+class Answer(NamedTuple):
+    """What became of one resource."""
+
+    resource_type: int
+    resource_name: str
+    code: ErrorCode
+    message: str | None
+
+
+Respond = Callable[[list[Answer]], Any]
+
+
+def run(context: Context, request: IncrementalAlterConfigsRequest) -> Reply | Delayed:
+    """Decide for each resource, then store what was decided."""
+    requested = [
+        Requested(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(
+                Change(config.name, config.value, config.config_operation)
+                for config in resource.configs
+            ),
+            replaces=False,
+        )
+        for resource in request.resources
+    ]
+    return alter(context, requested, _response, validate_only=request.validate_only)
+
+
+def failed(
+    request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
+) -> IncrementalAlterConfigsResponse:
+    """The same error for every resource."""
+    return _response(
+        [
+            Answer(resource.resource_type, resource.resource_name, code, message)
+            for resource in request.resources
+        ]
+    )
+
+
+def _response(answers: list[Answer]) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=kind, resource_name=name
+            )
+            for kind, name, code, message in answers
+        ]
+    )
+
+
+def alter(
+    context: Context, requested: Sequence[Requested], respond: Respond, *, validate_only: bool
+) -> Reply | Delayed:
+    """Both APIs that change settings; `respond` makes the one's response or the other's."""
+    image = context.services.controller.image
+
+    def overrides_of(topic: str) -> Mapping[str, str] | None:
+        return image.topic_configs.get(topic, {}) if topic in image.topics else None
+
+    settings = settings_in_force(context)
+    broker_id = context.services.controller.broker_id
+    twice = repeated([(resource.resource_type, resource.name) for resource in requested])
+    loggers = logger_levels()
+    outcomes: list[BrokerError | Pending[None]] = []
+    for resource, is_repeated in zip(requested, twice, strict=True):
+        try:
+            if is_repeated:
+                raise invalid_request("Each resource must appear at most once.")
+            decision = decide(
+                settings,
+                resource,
+                broker_id=broker_id,
+                overrides_of=overrides_of,
+                loggers=loggers,
+            )
+        except BrokerError as error:
+            outcomes.append(error)
+        else:
+            outcomes.append(Pending.of(None) if validate_only else _store(context, decision))
+    return _when_stored(context, requested, outcomes, respond)
+
+
+def _store(context: Context, decision: Decision) -> Pending[None]:
+    if isinstance(decision, Stored):
+        logger.info(
+            "storing the settings of %s %s: %s",
+            decision.entity_type,
+            decision.entity_name,
+            ", ".join(decision.settings) or "none",
+        )
+        return context.services.controller.alter_config(
+            decision.entity_type, decision.entity_name, decision.settings
+        )
+    for change in decision:
+        _set_level(change)
+    return Pending.of(None)
+
+
+def _set_level(change: LoggerChange) -> None:
+    logger.warning("the level of the logger %s becomes %s", change.name, change.level)
+    if not set_logger_level(change.name, change.level):
+        logger.error("the level of the logger %s could not be changed", change.name)
+
+
+def _when_stored(
+    context: Context,
+    requested: Sequence[Requested],
+    outcomes: Sequence[BrokerError | Pending[None]],
+    respond: Respond,
+) -> Reply | Delayed:
+    def answers() -> Any:
+        return respond(
+            [
+                Answer(resource.resource_type, resource.name, *_error_of(outcome))
+                for resource, outcome in zip(requested, outcomes, strict=True)
+            ]
+        )
+
+    def attempt() -> Any | None:
+        return None if any(_is_under_way(outcome) for outcome in outcomes) else answers()
+
+    under_way = [outcome for outcome in outcomes if isinstance(outcome, Pending)]
+    under_way = [pending for pending in under_way if not pending.is_done]
+    if not under_way:
+        return Reply(answers())
+    purgatory = context.services.purgatory
+    for pending in under_way:
+        pending.on_done(lambda done: purgatory.notify(done))
+    timeout_ms = context.services.settings.request_timeout_ms
+    return Delayed(tuple(under_way), timeout_ms, attempt, answers)
+
+
+def _is_under_way(outcome: BrokerError | Pending[None]) -> bool:
+    return isinstance(outcome, Pending) and not outcome.is_done
+
+
+def _error_of(outcome: BrokerError | Pending[None]) -> tuple[ErrorCode, str | None]:
+    if isinstance(outcome, BrokerError):
+        return outcome.code, outcome.message
+    if not outcome.is_done:
+        return ErrorCode.REQUEST_TIMED_OUT, None
+    try:
+        outcome.result()
+    except BrokerError as error:
+        return error.code, error.message
+    except CoordinationError as error:
+        return ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+    return ErrorCode.NONE, None

@@ -1,0 +1,124 @@
+"""OffsetCommit (key 8): stores how far a group has consumed, durably.
+
+Served: 2-9.
+Partition errors: those of the coordinator for all (COORDINATOR_NOT_AVAILABLE,
+    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (v7),
+    ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, INVALID_COMMIT_OFFSET_SIZE, REQUEST_TIMED_OUT);
+    UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE.
+Source: KIP-211, KIP-320, KIP-345; Kafka's KafkaApis.handleOffsetCommitRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.group.state import CommittedOffset, TopicPartition
+from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.waiting import when_done
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+WAIT_MAX_MS: Final = 2**31 - 1
+"""The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+def run(context: Context, request: OffsetCommitRequest) -> Reply | Delayed:
+    """Store what can be stored; partitions that cannot do not keep the others back."""
+    groups = context.services.groups
+    commits, errors, has_known = _sort_out(context, request)
+    if not has_known:
+        return Reply(_respond(request, errors, ErrorCode.NONE))
+    pending = groups.shard_of(request.group_id).commit(
+        request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        commits=commits,
+    )
+    if pending.is_done:
+        return Reply(_respond(request, errors, pending.result()))
+    return when_done(
+        context,
+        pending,
+        WAIT_MAX_MS,
+        answer=lambda error: _respond(request, errors, error),
+        late=lambda: failed(request, ErrorCode.REQUEST_TIMED_OUT, None),
+    )
+
+
+def _sort_out(
+    context: Context, request: OffsetCommitRequest
+) -> tuple[dict[TopicPartition, CommittedOffset], Errors, bool]:
+    """What may be stored, the errors of the rest, and whether any partition exists."""
+    services = context.services
+    metadata_bytes_max = services.groups.limits.metadata_bytes_max
+    expire_ms = -1
+    if request.retention_time_ms != -1:
+        expire_ms = context.now_ms + request.retention_time_ms
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    errors: Errors = {}
+    has_known = False
+    for topic in request.topics:
+        for partition in topic.partitions:
+            place = (topic.name, partition.partition_index)
+            if services.topics.absence(*place) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            has_known = True
+            metadata = partition.committed_metadata or ""
+            if len(metadata) > metadata_bytes_max:
+                errors[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            commits[place] = CommittedOffset(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                metadata,
+                context.now_ms,
+                expire_ms,
+            )
+    return commits, errors, has_known
+
+
+def _respond(
+    request: OffsetCommitRequest, errors: Errors, coordinator_error: ErrorCode
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=_error(
+                            errors.get((topic.name, partition.partition_index)), coordinator_error
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _error(own: ErrorCode | None, coordinator_error: ErrorCode) -> ErrorCode:
+    if own is None:
+        return coordinator_error
+    # A commit that is refused as a whole does not look at the metadata of its partitions.
+    if own is ErrorCode.OFFSET_METADATA_TOO_LARGE and coordinator_error:
+        return coordinator_error
+    return own
+
+
+def failed(
+    request: OffsetCommitRequest, code: ErrorCode, message: str | None
+) -> OffsetCommitResponse:
+    """The same error for every partition."""
+    return _respond(request, {}, code)

@@ -1,0 +1,85 @@
+"""OffsetDelete (key 47): a group forgets its offsets of topics that it does not consume.
+
+Served: 0.
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
+    GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members that are no consumers).
+Partition errors: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC.
+Source: KIP-496; Kafka's GroupCoordinator.handleDeleteOffsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.group.offsets import CONSUMER, deletable
+from broker.group.state import Group, GroupState, TopicPartition
+from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.waiting import when_done
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+WAIT_MAX_MS: Final = 2**31 - 1
+"""The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
+
+
+def run(context: Context, request: OffsetDeleteRequest) -> Reply | Delayed:
+    """What may go is gone at once; the answer waits until that is durable."""
+    shard = context.services.groups.shard_of(request.group_id)
+    if not request.group_id:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
+        raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
+    places, response = _sort_out(context, request, group)
+    pending = shard.delete_offsets(group, places)
+
+    def answer(error: ErrorCode) -> OffsetDeleteResponse:
+        if error:
+            return failed(request, error, None)
+        return response
+
+    if pending.is_done:
+        return Reply(answer(pending.result()))
+    return when_done(
+        context,
+        pending,
+        WAIT_MAX_MS,
+        answer=answer,
+        late=lambda: failed(request, ErrorCode.REQUEST_TIMED_OUT, None),
+    )
+
+
+def _sort_out(
+    context: Context, request: OffsetDeleteRequest, group: Group
+) -> tuple[list[TopicPartition], OffsetDeleteResponse]:
+    topics = context.services.topics
+    places: list[TopicPartition] = []
+    response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
+    for topic in request.topics:
+        told = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+        response.topics.append(told)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            error = topics.absence(topic.name, index)
+            if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                error = deletable(group, topic.name)
+            if not error:
+                places.append((topic.name, index))
+            told.partitions.append(
+                OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+            )
+    return places, response
+
+
+def failed(
+    request: OffsetDeleteRequest, code: ErrorCode, message: str | None
+) -> OffsetDeleteResponse:
+    """A top-level error, no topics."""
+    return OffsetDeleteResponse(error_code=code, topics=[])

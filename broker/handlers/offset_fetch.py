@@ -1,0 +1,137 @@
+"""OffsetFetch (key 9): tells how far groups have consumed.
+
+Served: 1-9.  Ignored: member id and epoch (v9), which only the newer groups have.
+Errors, for a group (before v2 for each partition): COORDINATOR_NOT_AVAILABLE,
+    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.  Partition errors: UNSTABLE_OFFSET_COMMIT (v7).
+Nothing is committed: offset -1, no error.
+Source: KIP-320, KIP-447, KIP-709; Kafka's KafkaApis.handleOffsetFetchRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.group.offsets import fetch
+from broker.group.state import CommittedOffset, TopicPartition
+from broker.handlers.handler import Context, Reply
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+TOP_LEVEL_ERROR_FROM: Final = 2
+GROUPS_FROM: Final = 8
+NOTHING: Final = CommittedOffset(-1, -1, "", -1)
+
+Topics = list[tuple[str, list[tuple[int, CommittedOffset, ErrorCode]]]]
+Asked = list[OffsetFetchRequestTopics] | list[OffsetFetchRequestTopic] | None
+
+
+def run(context: Context, request: OffsetFetchRequest) -> Reply:
+    """One group, or several since version 8."""
+    if context.version < GROUPS_FROM:
+        try:
+            topics = _fetch(context, request.group_id, request.topics, request.require_stable)
+        except BrokerError as error:
+            return Reply(_refused(request, error.code, context.version))
+        return Reply(_of_one(topics))
+    return Reply(
+        OffsetFetchResponse(
+            groups=[_of_group(context, group, request.require_stable) for group in request.groups]
+        )
+    )
+
+
+def failed(
+    request: OffsetFetchRequest, code: ErrorCode, message: str | None
+) -> OffsetFetchResponse:
+    """The error for each group, in the places of all versions."""
+    response = _refused(request, code, TOP_LEVEL_ERROR_FROM)
+    response.groups = [
+        OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code)
+        for group in request.groups
+    ]
+    return response
+
+
+def _refused(request: OffsetFetchRequest, code: ErrorCode, version: int) -> OffsetFetchResponse:
+    if version >= TOP_LEVEL_ERROR_FROM:
+        return OffsetFetchResponse(error_code=code)
+    asked = request.topics or []
+    return _of_one(
+        [
+            (topic.name, [(index, NOTHING, code) for index in topic.partition_indexes])
+            for topic in asked
+        ]
+    )
+
+
+def _fetch(context: Context, group_id: str, asked: Asked, require_stable: bool) -> Topics:
+    shard = context.services.groups.shard_of(group_id)
+    wanted: list[TopicPartition] | None = None
+    if asked is not None:
+        wanted = [(topic.name, index) for topic in asked for index in topic.partition_indexes]
+    by_topic: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
+    for found in fetch(shard.groups.get(group_id), wanted, require_stable=require_stable):
+        topic, index = found.place
+        told = (index, found.committed or NOTHING, found.error)
+        by_topic.setdefault(topic, []).append(told)
+    return list(by_topic.items())
+
+
+def _of_one(topics: Topics) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=committed.leader_epoch,
+                        metadata=committed.metadata,
+                        error_code=error,
+                    )
+                    for index, committed, error in partitions
+                ],
+            )
+            for name, partitions in topics
+        ]
+    )
+
+
+def _of_group(
+    context: Context, group: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    try:
+        topics = _fetch(context, group.group_id, group.topics, require_stable)
+    except BrokerError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=committed.leader_epoch,
+                        metadata=committed.metadata,
+                        error_code=error,
+                    )
+                    for index, committed, error in partitions
+                ],
+            )
+            for name, partitions in topics
+        ],
+    )

@@ -1,0 +1,65 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended.
+
+Served: 2-4.
+Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    UNKNOWN_LEADER_EPOCH.
+Source: KIP-101, KIP-279, KIP-320; Kafka's ReplicaManager.lastOffsetForLeaderEpoch.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.handler import Context, Reply
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def run(context: Context, request: OffsetForLeaderEpochRequest) -> Reply:
+    """Every partition for itself."""
+    topics = []
+    for topic in request.topics:
+        partitions = [_end(context, topic.topic, wanted) for wanted in topic.partitions]
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return Reply(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def failed(
+    request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str | None
+) -> OffsetForLeaderEpochResponse:
+    """The same error for every partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(error_code=code, partition=wanted.partition)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(context: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = context.services.partitions.get(topic, wanted.partition)
+        if partition is None:
+            raise BrokerError(context.services.topics.absence(topic, wanted.partition))
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        partition.leading()
+    except BrokerError as error:
+        return EpochEndOffset(error_code=error.code, partition=wanted.partition)
+    log = partition.log
+    epoch, end_offset = log.leader_epochs.end_offset_for(wanted.leader_epoch, log.end_offset)
+    return EpochEndOffset(
+        error_code=ErrorCode.NONE,
+        partition=wanted.partition,
+        leader_epoch=epoch,
+        end_offset=end_offset,
+    )

@@ -1,0 +1,56 @@
+"""Which APIs are served, in which versions, and by which module.
+
+A module of broker/handlers is imported at the first request for it: a node is ready before it has
+read code that it may never need.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Api(NamedTuple):
+    """A row: `module` is the file in broker/handlers."""
+
+    key: int
+    min_version: int
+    max_version: int
+    module: str
+    is_staged: bool = False
+    """Its handler stages appends, which are written at the end of the turn."""
+    advertised_min_version: int | None = None
+    """What ApiVersions says instead of `min_version`."""
+
+
+HANDLERS: Final = (
+    # librdkafka up to 2.x compresses only if version 0 of Produce is listed (KAFKA-18659).
+    Api(0, 3, 13, "produce", is_staged=True, advertised_min_version=0),
+    Api(1, 4, 18, "fetch"),
+    Api(2, 1, 10, "list_offsets"),
+    Api(3, 0, 13, "metadata"),
+    Api(8, 2, 9, "offset_commit"),
+    Api(9, 1, 9, "offset_fetch"),
+    Api(10, 0, 6, "find_coordinator"),
+    Api(11, 0, 9, "join_group"),
+    Api(12, 0, 4, "heartbeat"),
+    Api(13, 0, 5, "leave_group"),
+    Api(14, 0, 5, "sync_group"),
+    Api(15, 0, 5, "describe_groups"),
+    Api(16, 0, 5, "list_groups"),
+    Api(18, 0, 4, "api_versions"),
+    Api(19, 2, 7, "create_topics"),
+    Api(20, 1, 6, "delete_topics"),
+    Api(21, 0, 2, "delete_records"),
+    Api(22, 0, 5, "init_producer_id"),
+    Api(23, 2, 4, "offset_for_leader_epoch"),
+    Api(32, 0, 4, "describe_configs"),
+    Api(33, 0, 2, "alter_configs"),
+    Api(35, 1, 4, "describe_log_dirs"),
+    Api(37, 0, 3, "create_partitions"),
+    Api(42, 0, 2, "delete_groups"),
+    Api(44, 0, 1, "incremental_alter_configs"),
+    Api(47, 0, 0, "offset_delete"),
+    Api(60, 0, 2, "describe_cluster"),
+    Api(61, 0, 0, "describe_producers"),
+    Api(75, 0, 0, "describe_topic_partitions"),
+)

@@ -1,0 +1,1 @@
+"""Partitions as a replica sees them: leadership, high watermark, fetch sessions."""

@@ -1,0 +1,63 @@
+"""Gathers the batches of one turn and writes them with one call per partition.
+
+Pipelined one-record requests cost a quarter less this way (design notes in bench/RESULTS.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.delayed import Purgatory
+from broker.replication.partition import Partition
+from protocol.errors import BrokerError
+from protocol.records.batch import RecordBatch
+from runtime.metrics import BrokerMetrics
+from storage.log import Appended, Log
+
+
+class StagedAppend:
+    """A batch on its way into a partition; `result` is set when the turn's appends are written."""
+
+    __slots__ = ("batch", "partition", "result")
+
+    def __init__(self, partition: Partition, batch: RecordBatch) -> None:
+        self.partition = partition
+        self.batch = batch
+        self.result: Appended | BrokerError | None = None
+
+
+class Appends:
+    """The staged appends of the current turn."""
+
+    def __init__(self, purgatory: Purgatory, metrics: BrokerMetrics) -> None:
+        self._purgatory = purgatory
+        self._metrics = metrics
+        self._staged: dict[Partition, list[StagedAppend]] = {}
+        self.on_flush_due: Callable[[Log], None] = lambda log: None
+        """Told of a log that has as many unsynced records as flush.messages allows."""
+
+    def stage(self, partition: Partition, batch: RecordBatch) -> StagedAppend:
+        """Queue a validated batch; its memory must stay as it is until `write`."""
+        append = StagedAppend(partition, batch)
+        staged = self._staged.get(partition)
+        if staged is None:
+            self._staged[partition] = [append]
+        else:
+            staged.append(append)
+        return append
+
+    def write(self, now_ms: int) -> None:
+        """Append everything staged; each result is an `Appended` or the error to answer."""
+        staged = self._staged
+        self._staged = {}
+        for partition, appends in staged.items():
+            results = partition.append([append.batch for append in appends], now_ms)
+            for append, result in zip(appends, results, strict=True):
+                append.result = result
+                if type(result) is not BrokerError:
+                    self._metrics.records_bytes_in += append.batch.size
+            self._purgatory.notify(partition)
+            log = partition.log
+            if log.unflushed_messages() >= log.config.flush_messages:
+                # Differs from Kafka: the answer does not wait for the disk.
+                self.on_flush_due(log)

@@ -1,0 +1,65 @@
+"""The partitions that this broker holds, by topic name and by topic id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from broker.replication.partition import Partition
+from protocol.errors import BrokerError, ErrorCode
+
+
+class Partitions:
+    """A lookup.  Only `broker/replication/leadership` adds and removes."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._topic_of_id: dict[UUID, str] = {}
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The replica held here, or None."""
+        partitions = self._by_topic.get(topic)
+        return partitions.get(index) if partitions is not None else None
+
+    def topic_of(self, topic_id: UUID) -> str | None:
+        """The name of a topic of which this broker holds a partition."""
+        return self._topic_of_id.get(topic_id)
+
+    def topic(self, topic: str) -> dict[int, Partition]:
+        """The partitions of one topic held here."""
+        return self._by_topic.get(topic, {})
+
+    def all(self) -> Iterator[Partition]:
+        """Every replica held here, in the order in which topics appeared."""
+        for partitions in self._by_topic.values():
+            yield from partitions.values()
+
+    def __len__(self) -> int:
+        return sum(len(partitions) for partitions in self._by_topic.values())
+
+    def held(self, topic: str, index: int) -> Partition:
+        """The replica held here.
+
+        raises  BrokerError UNKNOWN_TOPIC_OR_PARTITION
+        """
+        partitions = self._by_topic.get(topic)
+        partition = partitions.get(index) if partitions is not None else None
+        if partition is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def add(self, partition: Partition) -> None:
+        """Take a replica in."""
+        self._by_topic.setdefault(partition.topic, {})[partition.index] = partition
+        self._topic_of_id[partition.topic_id] = partition.topic
+
+    def remove(self, topic: str, index: int) -> Partition | None:
+        """Let a replica go."""
+        partitions = self._by_topic.get(topic)
+        if partitions is None:
+            return None
+        partition = partitions.pop(index, None)
+        if partition is not None and not partitions:
+            del self._by_topic[topic]
+            self._topic_of_id.pop(partition.topic_id, None)
+        return partition

@@ -1,0 +1,1 @@
+"""The server edge: listeners, sessions, dispatch, transmission."""

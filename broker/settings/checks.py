@@ -1,0 +1,194 @@
+"""What settings must be to one another before a broker may start, or take them on.
+
+Source: Kafka's KafkaConfig.validateValues, for ZooKeeper mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from broker.settings.definitions import BROKER, base_name
+from broker.settings.types import InvalidValueError, value_text
+
+if TYPE_CHECKING:
+    from broker.settings.broker_settings import BrokerSettings
+
+MEGABYTE: Final = 1024 * 1024
+
+SERVED_PROTOCOLS: Final = ("PLAINTEXT",)
+"""Security protocols that a listener can speak so far; see NOT_DONE.md."""
+
+# Starting as if these were not set would drop a guard that somebody asked for, or lose data.
+REFUSED: Final = (
+    ("process.roles", ((),), "KRaft mode is not served, only ZooKeeper mode"),
+    ("controller.listener.names", (None, ""), "KRaft mode is not served, only ZooKeeper mode"),
+    ("zookeeper.metadata.migration.enable", (False,), "Moving to KRaft is not served"),
+    ("remote.log.storage.system.enable", (False,), "Tiered storage is not served"),
+    ("authorizer.class.name", ("",), "No authorizer is served yet"),
+    ("create.topic.policy.class.name", (None,), "Java classes cannot be loaded"),
+    ("alter.config.policy.class.name", (None,), "Java classes cannot be loaded"),
+    ("client.quota.callback.class", (None,), "Java classes cannot be loaded"),
+)
+"""Settings with the values that are allowed; anything else is refused for the reason at the end."""
+
+PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.", "authorizer.", "confluent.", "odradek.")
+PLUGIN_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found", "config.providers")
+"""Names that Kafka's own plug-ins read, and that its tables do not have."""
+
+
+def require(holds: bool, name: str, value: object, allowed: str) -> None:
+    """Refuse `value` for the setting `name` unless `holds`.
+
+    raises  InvalidValueError
+    """
+    if not holds:
+        raise InvalidValueError(name, value, allowed)
+
+
+def check_settings(settings: BrokerSettings) -> None:
+    """Everything that concerns more than one value.
+
+    raises  InvalidValueError for the first that does not fit
+    """
+    check_refused(settings)
+    check_identity(settings)
+    check_logs(settings)
+    check_replication(settings)
+    check_connections(settings)
+    check_listeners(settings)
+
+
+def check_refused(settings: BrokerSettings) -> None:
+    """Settings that ask for what is not done."""
+    for name, allowed_values, reason in REFUSED:
+        value = settings.raw[name]
+        require(value in allowed_values, name, value_text(value), reason)
+    protocols = settings.raw["group.coordinator.rebalance.protocols"]
+    assert isinstance(protocols, tuple), "a list setting is a tuple"
+    name = "group.coordinator.rebalance.protocols"
+    require("classic" in protocols, name, ",".join(protocols), "classic cannot be left out")
+    other = [protocol for protocol in protocols if protocol != "classic"]
+    require(not other, name, ",".join(protocols), "only classic is served in ZooKeeper mode")
+
+
+def check_identity(settings: BrokerSettings) -> None:
+    """The number of the broker."""
+    broker_id, node_id = settings.broker_id, settings.raw["node.id"]
+    require(node_id == broker_id, "node.id", node_id, f"Value must equal broker.id ({broker_id})")
+    if settings.broker_id_generation_enable:
+        high = settings.reserved_broker_max_id
+        allowed = f"Value must be between -1 and reserved.broker.max.id ({high})"
+        require(-1 <= broker_id <= high, "broker.id", broker_id, allowed)
+    else:
+        allowed = "Value must be at least 0 without broker.id.generation.enable"
+        require(broker_id >= 0, "broker.id", broker_id, allowed)
+
+
+def check_logs(settings: BrokerSettings) -> None:
+    """Folders, times and buffers of logs."""
+    value: float = settings.log_roll_ms
+    require(value >= 1, "log.roll.ms", value, "Value must be at least 1")
+    value = settings.log_roll_jitter_ms
+    require(value >= 0, "log.roll.jitter.ms", value, "Value must be at least 0")
+    value = settings.log_retention_ms
+    require(value >= 1 or value == -1, "log.retention.ms", value, "Value must be at least 1 or -1")
+    allowed = "Expected at least one folder in log.dirs or log.dir"
+    require(bool(settings.log_dirs), "log.dirs", "", allowed)
+    check_folders(settings.log_dirs)
+    threads, buffer_size = settings.log_cleaner_threads, settings.log_cleaner_dedupe_buffer_size
+    require(threads >= 1, "log.cleaner.threads", threads, "Value must be at least 1")
+    allowed = f"Value must be more than {MEGABYTE} for each of log.cleaner.threads ({threads})"
+    name = "log.cleaner.dedupe.buffer.size"
+    require(buffer_size // threads > MEGABYTE, name, buffer_size, allowed)
+    low, high = (
+        settings.log_cleaner_min_compaction_lag_ms,
+        settings.log_cleaner_max_compaction_lag_ms,
+    )
+    allowed = f"Value must be no more than log.cleaner.max.compaction.lag.ms ({high})"
+    require(low <= high, "log.cleaner.min.compaction.lag.ms", low, allowed)
+
+
+def check_folders(folders: Iterable[str]) -> None:
+    """No folder may stand twice.
+
+    raises  InvalidValueError
+    """
+    seen: dict[str, None] = {}
+    for folder in folders:
+        require(folder not in seen, "log.dirs", folder, "Each folder may stand once")
+        seen[folder] = None
+
+
+def check_replication(settings: BrokerSettings) -> None:
+    """Waiting times of followers."""
+    wait_ms = settings.replica_fetch_wait_max_ms
+    for name, high in (
+        ("replica.socket.timeout.ms", settings.replica_socket_timeout_ms),
+        ("replica.lag.time.max.ms", settings.replica_lag_time_max_ms),
+    ):
+        allowed = f"Value must be no more than {name} ({high})"
+        require(wait_ms <= high, "replica.fetch.wait.max.ms", wait_ms, allowed)
+
+
+def check_connections(settings: BrokerSettings) -> None:
+    """Bounds of connections and requests."""
+    queued, request = settings.queued_max_request_bytes, settings.socket_request_max_bytes
+    allowed = f"Value must be at least socket.request.max.bytes ({request}), or 0 or less"
+    require(queued <= 0 or queued >= request, "queued.max.request.bytes", queued, allowed)
+    if settings.max_connections_per_ip == 0:
+        allowed = "0 needs max.connections.per.ip.overrides"
+        overrides = settings.max_connections_per_ip_overrides
+        require(bool(overrides), "max.connections.per.ip", 0, allowed)
+    delay_ms = settings.connection_failed_authentication_delay_ms
+    idle_ms = settings.connections_max_idle_ms
+    name = "connection.failed.authentication.delay.ms"
+    allowed = f"Value must be less than connections.max.idle.ms ({idle_ms})"
+    require(idle_ms < 0 or delay_ms < idle_ms, name, delay_ms, allowed)
+
+
+def check_listeners(settings: BrokerSettings) -> None:
+    """Which listeners are there, which are told, which brokers use."""
+    names = [listener.name for listener in settings.listeners]
+    told = [listener.name for listener in settings.advertised_listeners]
+    require(bool(names), "listeners", "", "Expected at least one listener")
+    require(bool(told), "advertised.listeners", "", "Expected at least one listener")
+    for listener in settings.listeners:
+        allowed = f"Only {', '.join(SERVED_PROTOCOLS)} is served yet"
+        require(listener.protocol in SERVED_PROTOCOLS, "listeners", listener, allowed)
+    for listener in settings.advertised_listeners:
+        allowed = f"Expected a name out of listeners ({', '.join(names)})"
+        require(listener.name in names, "advertised.listeners", listener, allowed)
+        allowed = "0.0.0.0 is no address that anybody can reach; set advertised.listeners"
+        require(listener.host != "0.0.0.0", "advertised.listeners", listener, allowed)
+    inter_broker = settings.inter_broker_listener_name
+    allowed = f"Expected a name out of advertised.listeners ({', '.join(told)})"
+    require(inter_broker in told, "inter.broker.listener.name", inter_broker, allowed)
+    control_plane = settings.control_plane_listener_name
+    if control_plane is not None:
+        name = "control.plane.listener.name"
+        require(control_plane.upper() in told, name, control_plane, allowed)
+        allowed = "Value must differ from the listener between brokers"
+        require(control_plane.upper() != inter_broker, name, control_plane, allowed)
+
+
+def unknown_names(written: Mapping[str, str]) -> list[str]:
+    """A warning for each name that neither Kafka nor its plug-ins have."""
+    return [
+        unknown_name_warning(name)
+        for name in written
+        if base_name(name) not in BROKER
+        and name not in PLUGIN_SETTINGS
+        and not name.startswith(PLUGIN_PREFIXES)
+    ]
+
+
+def unknown_name_warning(name: str) -> str:
+    """What to say about a name that is not known, with the one that may have been meant."""
+    # Imported only where a name is wrong: a start has no millisecond to give away.
+    from difflib import get_close_matches
+
+    close: Callable[..., list[str]] = get_close_matches
+    meant = close(name, BROKER, n=1, cutoff=0.8)
+    hint = f"; did you mean {meant[0]}?" if meant else ""
+    return f"Unknown setting {name} has no effect{hint}"

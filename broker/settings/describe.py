@@ -1,0 +1,183 @@
+"""What DescribeConfigs says of a topic, a broker, and the default for all brokers.
+
+Every entry tells where its value comes from and which other values stand behind it, in the order
+in which they would count.  Synonyms in front of the first one with the entry's own name are left
+out, as in Kafka's ConfigHelper: with log.retention.hours set and log.retention.ms not, retention.ms
+has no synonyms and claims to be a default although it is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import IntEnum
+from functools import lru_cache
+from itertools import dropwhile
+from typing import Final, NamedTuple
+
+from broker.settings.broker_settings import BrokerSettings
+from broker.settings.definitions import BROKER, TOPIC, broker_definition, is_dynamic
+from broker.settings.dynamic import is_hidden
+from broker.settings.synonyms import TOPIC_SYNONYMS, all_synonyms
+from broker.settings.topic_config import topic_values
+from broker.settings.types import ConfigType, Definition, value_text
+
+UNKNOWN_TYPE: Final = 0
+
+TYPE_NUMBERS: Final = {config_type: number for number, config_type in enumerate(ConfigType, 1)}
+"""As the wire numbers them: 1 boolean, 2 string, …, 9 password."""
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from."""
+
+    UNKNOWN = 0
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+
+
+class Synonym(NamedTuple):
+    """A value that counts, or would count."""
+
+    name: str
+    value: str | None
+    """None: hidden."""
+    source: ConfigSource
+
+
+class Entry(NamedTuple):
+    """A setting as it is described."""
+
+    name: str
+    value: str | None
+    """None: not set, or hidden."""
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    config_type: int
+    documentation: str | None
+
+
+def describe_topic(
+    settings: BrokerSettings, overrides: Mapping[str, str], wanted: Collection[str] | None
+) -> list[Entry]:
+    """All settings of a topic, or the wanted ones, by name.
+
+    overrides  as stored; a name that nobody knows is described without its value
+    wanted     None or empty: all
+    """
+    texts = {name: value_text(value) for name, value in topic_values(settings, overrides).items()}
+    entries = []
+    for name in chosen([*TOPIC, *(name for name in overrides if name not in TOPIC)], wanted):
+        definition = TOPIC.get(name)
+        hidden = definition is None or definition.is_sensitive
+        value = None if hidden else texts[name]
+        synonyms: tuple[Synonym, ...] = ()
+        if name in overrides:
+            synonyms = (Synonym(name, value, ConfigSource.TOPIC_CONFIG),)
+        if name in TOPIC_SYNONYMS:
+            synonyms += broker_synonyms(settings, TOPIC_SYNONYMS[name], hidden=hidden)
+        entries.append(entry(name, value, synonyms, definition, is_read_only=False))
+    return entries
+
+
+def describe_broker(settings: BrokerSettings, wanted: Collection[str] | None) -> list[Entry]:
+    """All settings of this broker, or the wanted ones, by name; internal ones only where set."""
+    shown = {
+        name: value_text(settings.raw[name]) for name in BROKER if not BROKER[name].is_internal
+    }
+    for name, text in settings.written.items():
+        shown.setdefault(name, text)
+    entries = []
+    for name in chosen(shown, wanted):
+        hidden = is_hidden(name)
+        synonyms = broker_synonyms(settings, name, hidden=hidden)
+        value = None if hidden else shown[name]
+        entries.append(broker_entry(name, value, synonyms))
+    return entries
+
+
+def describe_default(settings: BrokerSettings, wanted: Collection[str] | None) -> list[Entry]:
+    """What was set dynamically for all brokers, by name."""
+    entries = []
+    for name in chosen(settings.dynamic.default, wanted):
+        hidden = is_hidden(name)
+        synonyms = tuple(
+            synonym
+            for synonym in broker_synonyms(settings, name, hidden=hidden)
+            if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        )
+        value = None if hidden else settings.dynamic.default[name]
+        entries.append(broker_entry(name, value, synonyms))
+    return entries
+
+
+def chosen(names: Iterable[str], wanted: Collection[str] | None) -> list[str]:
+    """The names that are wanted, in order."""
+    return sorted(name for name in names if not wanted or name in wanted)
+
+
+def broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -> Entry:
+    """A setting of a broker."""
+    definition = broker_definition(name)
+    described = entry(name, value, synonyms, definition, is_read_only=not is_dynamic(name))
+    # A name with a listener's prefix has the type of the bare one, but no text of its own.
+    return described if name in BROKER else described._replace(documentation=None)
+
+
+def entry(
+    name: str,
+    value: str | None,
+    synonyms: tuple[Synonym, ...],
+    definition: Definition | None,
+    *,
+    is_read_only: bool,
+) -> Entry:
+    """A setting; the first synonym tells where the value comes from."""
+    return Entry(
+        name,
+        value,
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        is_read_only,
+        definition is None or definition.is_sensitive,
+        synonyms,
+        UNKNOWN_TYPE if definition is None else TYPE_NUMBERS[definition.type],
+        None if definition is None else definition.documentation,
+    )
+
+
+def broker_synonyms(settings: BrokerSettings, name: str, *, hidden: bool) -> tuple[Synonym, ...]:
+    """Every level's values under a broker's name and its synonyms, the one that counts first."""
+    names = all_synonyms(name)
+    found = [
+        Synonym(synonym, None if hidden else texts[synonym], source)
+        for texts, source in (
+            (settings.dynamic.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (settings.dynamic.default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (settings.static, ConfigSource.STATIC_BROKER_CONFIG),
+            (default_texts(), ConfigSource.DEFAULT_CONFIG),
+        )
+        for synonym in names
+        if synonym in texts
+    ]
+    return tuple(dropwhile(lambda synonym: synonym.name != name, found))
+
+
+@lru_cache(maxsize=1)
+def default_texts() -> dict[str, str]:
+    """The defaults of a broker as text; those that are not set are missing."""
+    texts = {name: value_text(definition.default) for name, definition in BROKER.items()}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def describe_loggers(levels: Mapping[str, str], wanted: Collection[str] | None) -> list[Entry]:
+    """The levels of loggers, or of the wanted ones, by name (KIP-412)."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return [
+        Entry(name, levels[name], source, False, False, (), UNKNOWN_TYPE, None)
+        for name in chosen(levels, wanted)
+    ]

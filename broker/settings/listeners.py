@@ -1,0 +1,151 @@
+"""Listeners as server.properties writes them: `NAME://host:port` and what each name speaks.
+
+Source: Kafka's EndPoint, CoreUtils.listenerListToEndPoints, Csv.parseCsvMap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from broker.settings.types import InvalidValueError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols."""
+
+LISTENER: Final = re.compile(
+    r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)", re.ASCII
+)
+PORT_MAX: Final = 65_535
+
+
+class Listener(NamedTuple):
+    """An address that is listened on, or told to others."""
+
+    name: str
+    """In capitals."""
+    host: str
+    """Empty: the default interface to listen on, the host's own name to tell others."""
+    port: int
+    """0: any free one (a listener's own, before it is bound)."""
+    protocol: str
+    """One of `PROTOCOLS`."""
+
+    @property
+    def address(self) -> str:
+        """host:port, an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.address}"
+
+
+def parse_pairs(key: str, text: str) -> dict[str, str]:
+    """`a:1,b:2` as a mapping; the last colon of an item counts, white space around items does not.
+
+    raises  InvalidValueError
+    """
+    pairs: dict[str, str] = {}
+    for item in text.split(","):
+        if not item.strip():
+            continue
+        name, colon, value = item.rpartition(":")
+        if not colon:
+            raise InvalidValueError(key, text, "Expected pairs name:value separated by commas")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def parse_protocol_map(key: str, text: str) -> dict[str, str]:
+    """Security protocols by listener name, names in capitals.
+
+    raises  InvalidValueError
+    """
+    protocols = {name.upper(): protocol for name, protocol in parse_pairs(key, text).items()}
+    for protocol in protocols.values():
+        if protocol not in PROTOCOLS:
+            allowed = f"{protocol} is not a security protocol, which are {', '.join(PROTOCOLS)}"
+            raise InvalidValueError(key, text, allowed)
+    return protocols
+
+
+def parse_counts(key: str, text: str) -> dict[str, int]:
+    """Numbers by host, as in `max.connections.per.ip.overrides`.
+
+    raises  InvalidValueError
+    """
+    counts: dict[str, int] = {}
+    for host, count in parse_pairs(key, text).items():
+        if not re.fullmatch(r"[+-]?[0-9]{1,10}", count, re.ASCII):
+            raise InvalidValueError(key, text, "Expected pairs host:number separated by commas")
+        if not host or re.search(r"\s", host):
+            raise InvalidValueError(key, text, f"{host!r} is not a host or an address")
+        counts[host] = int(count)
+    return counts
+
+
+def parse_listeners(
+    key: str, text: str, protocols: Mapping[str, str], *, ports_differ: bool
+) -> tuple[Listener, ...]:
+    """A list of listeners.
+
+    protocols     security protocols by name
+    ports_differ  whether two may not share a port, but for an IPv4 and an IPv6 address (KIP-797)
+    raises        InvalidValueError
+    """
+    listeners = tuple(
+        parse_listener(key, text, item.strip(), protocols)
+        for item in text.split(",")
+        if item.strip()
+    )
+    names = [listener.name for listener in listeners]
+    if len(dict.fromkeys(names)) != len(names):
+        raise InvalidValueError(key, text, "Each listener must have a name of its own")
+    if ports_differ:
+        check_ports_differ(key, text, listeners)
+    return listeners
+
+
+def parse_listener(key: str, text: str, item: str, protocols: Mapping[str, str]) -> Listener:
+    """One listener of a list.
+
+    raises  InvalidValueError
+    """
+    matched = LISTENER.fullmatch(item)
+    if matched is None or not 0 <= int(matched["port"]) <= PORT_MAX:
+        allowed = f"{item} is not of the form NAME://host:port with a port of at most {PORT_MAX}"
+        raise InvalidValueError(key, text, allowed)
+    name = matched["name"].upper()
+    protocol = protocols.get(name)
+    if protocol is None:
+        allowed = f"No security protocol for {name} in listener.security.protocol.map"
+        raise InvalidValueError(key, text, allowed)
+    return Listener(name, matched["host"], int(matched["port"]), protocol)
+
+
+def check_ports_differ(key: str, text: str, listeners: tuple[Listener, ...]) -> None:
+    """Refuse a port that stands twice, unless once for IPv4 and once for IPv6.
+
+    raises  InvalidValueError
+    """
+    by_port: dict[int, list[str]] = {}
+    for listener in listeners:
+        if listener.port:
+            by_port.setdefault(listener.port, []).append(listener.host)
+    for port, hosts in by_port.items():
+        if len(hosts) == 1 or sorted(map(ip_version, hosts)) == [4, 6]:
+            continue
+        allowed = f"Port {port} may stand once, or once for IPv4 and once for IPv6"
+        raise InvalidValueError(key, text, allowed)
+
+
+def ip_version(host: str) -> int:
+    """4 or 6 for an address, 0 for anything else."""
+    # Imported only where two listeners share a port: a start has no millisecond to give away.
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).version
+    except ValueError:
+        return 0

@@ -1,0 +1,107 @@
+"""Java's `.properties` text as Kafka's own tools read it.
+
+A file is read as ISO-8859-1 (`java.util.Properties.load(InputStream)`); characters beyond it are
+written `\\uXXXX`.  Comments start with `#` or `!`; a key ends at the first unescaped `=`, `:` or
+white space; a line that ends in an odd number of backslashes goes on in the next one.  Where a key
+stands twice the last one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+WHITE_SPACE = " \t\f"
+ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+class PropertiesError(ValueError):
+    """Text that Java would refuse: a `\\u` without four hexadecimal digits."""
+
+
+def parse_properties(text: bytes | str) -> dict[str, str]:
+    """Keys and values in the order of the file.
+
+    text    bytes are taken as ISO-8859-1, a `str` as it is
+    raises  PropertiesError
+    """
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    properties: dict[str, str] = {}
+    for line in logical_lines(text):
+        key_end = find_key_end(line)
+        value_start = skip_separator(line, key_end)
+        properties[unescape(line[:key_end])] = unescape(line[value_start:])
+    return properties
+
+
+def logical_lines(text: str) -> Iterator[str]:
+    """Lines with their continuations joined, without comments, blank lines and indentation."""
+    pending = ""
+    for natural_line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = natural_line.lstrip(WHITE_SPACE)
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        if pending or line:
+            yield pending + line
+        pending = ""
+    if pending:
+        yield pending
+
+
+def find_key_end(line: str) -> int:
+    """Index of the first unescaped separator, or the length of the line."""
+    position = 0
+    while position < len(line):
+        character = line[position]
+        if character == "\\":
+            position += 2
+        elif character in "=:" or character in WHITE_SPACE:
+            return position
+        else:
+            position += 1
+    return len(line)
+
+
+def skip_separator(line: str, position: int) -> int:
+    """Index where the value starts: behind white space with at most one `=` or `:` in it."""
+    end = len(line)
+    while position < end and line[position] in WHITE_SPACE:
+        position += 1
+    if position < end and line[position] in "=:":
+        position += 1
+        while position < end and line[position] in WHITE_SPACE:
+            position += 1
+    return position
+
+
+def unescape(text: str) -> str:
+    """The text that an escaped key or value stands for.
+
+    raises  PropertiesError
+    """
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if character != "\\":
+            parts.append(character)
+            position += 1
+            continue
+        escaped = text[position + 1 : position + 2]
+        if escaped == "u":
+            digits = text[position + 2 : position + 6]
+            if len(digits) < 4 or not HEX_DIGITS.issuperset(digits):
+                raise PropertiesError(f"\\u{digits} in {text!r} needs four hexadecimal digits")
+            parts.append(chr(int(digits, 16)))
+            position += 6
+        else:
+            parts.append(ESCAPES.get(escaped, escaped))
+            position += 2
+    return "".join(parts)

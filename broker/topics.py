@@ -1,0 +1,134 @@
+"""What this broker knows of the cluster's topics, as handlers ask for it.
+
+The picture is the broker's own, made of the UpdateMetadata requests that the controller sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from controller.image import Image, TopicImage
+from protocol.errors import ErrorCode
+
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+NO_LEADER: Final = -1
+
+
+def is_valid_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of this name (Topic.validate)."""
+    return name not in (".", "..") and TOPIC_NAME_PATTERN.fullmatch(name) is not None
+
+
+def java_string_hash(text: str) -> int:
+    """java.lang.String.hashCode: an int32 over UTF-16 units; decides a group's coordinator."""
+    number = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        number = (31 * number + (high << 8 | low)) & 0xFFFFFFFF
+    return number - (1 << 32) if number & 0x80000000 else number
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition as Metadata tells it."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as Metadata tells it; partitions by index."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionView, ...]
+
+
+class Topics:
+    """Lookups in the newest picture.
+
+    auto_create  starts the making of a topic, and says what to answer meanwhile
+    """
+
+    def __init__(self, picture: Callable[[], Image], auto_create: Callable[[str], None]) -> None:
+        self._picture = picture
+        self._auto_create = auto_create
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters."""
+        return self._picture().cluster_id or ""
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is the controller, or -1."""
+        return self._picture().controller_id
+
+    def names(self) -> list[str]:
+        """All topics, sorted."""
+        return sorted(self._picture().topics)
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """The topic with this id."""
+        return self._picture().topic_names.get(topic_id)
+
+    def brokers(self, listener_name: str) -> list[tuple[int, str, int, str | None]]:
+        """(id, host, port, rack) of the live brokers that have an address on the listener."""
+        found = []
+        for broker in self._picture().brokers.values():
+            endpoint = broker.endpoint(listener_name)
+            if endpoint is not None:
+                found.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
+        return found
+
+    def view(self, name: str) -> TopicView | None:
+        """A topic, or None."""
+        topic = self._picture().topics.get(name)
+        return None if topic is None else _view(topic)
+
+    def absence(self, name: str, index: int) -> ErrorCode:
+        """Why this broker does not hold a partition.
+
+        NOT_LEADER_OR_FOLLOWER when the cluster has it (elsewhere, or not here yet), else
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if self._picture().partition(name, index) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def auto_create(self, name: str) -> ErrorCode:
+        """Begin to make a topic because somebody asked for it; the error to answer meanwhile."""
+        self._auto_create(name)
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _view(topic: TopicImage) -> TopicView:
+    partitions = []
+    for index in sorted(topic.partitions):
+        partition = topic.partitions[index]
+        state = partition.state
+        partitions.append(
+            PartitionView(
+                index=index,
+                leader=NO_LEADER if state is None else state.leader,
+                leader_epoch=-1 if state is None else state.leader_epoch,
+                replicas=partition.replicas,
+                isr=() if state is None else state.isr,
+            )
+        )
+    return TopicView(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=tuple(partitions),
+    )

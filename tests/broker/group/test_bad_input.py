@@ -1,0 +1,110 @@
+"""Groups of a real broker under bad input: the right error, and memory that stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.wire import Wire
+
+LONGEST = "g" * 32_767
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    overrides = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+    with odradek_broker(tmp_path_factory.mktemp("groups"), overrides=overrides) as running:
+        with Wire(running.address) as wire:
+            made = CreatableTopic(
+                name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+            )
+            wire.call(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 5)
+            # The topic is made when it is first asked for; its partitions take a moment.
+            asked = FindCoordinatorRequest(key="g", key_type=0)
+            codes = (wire.call(asked, 3).error_code for _ in range(10_000))
+            assert ErrorCode.NONE in codes
+        yield running
+
+
+@pytest.fixture
+def wire(broker: BrokerProcess) -> Iterator[Wire]:
+    with Wire(broker.address) as one:
+        yield one
+
+
+def join(group: str, metadata: bytes = b"", member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=6_000,
+        rebalance_timeout_ms=6_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    )
+
+
+def commit(group: str, metadata: str | None = None) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_metadata=metadata
+    )
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+    return OffsetCommitRequest(group_id=group, topics=[topic])
+
+
+def test_the_longest_group_id_is_a_group_like_any_other(wire: Wire) -> None:
+    told = wire.call(commit(LONGEST), 2).topics[0].partitions[0]
+    assert told.error_code == ErrorCode.NONE
+    asked = OffsetFetchRequest(
+        group_id=LONGEST, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    )
+    assert wire.call(asked, 5).topics[0].partitions[0].committed_offset == 5
+    required = wire.call(join(LONGEST), 5)
+    assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert wire.call(join(LONGEST, member_id=required.member_id), 5).generation_id == 1
+
+
+def test_metadata_of_ten_megabytes_cannot_be_stored(broker: BrokerProcess, wire: Wire) -> None:
+    joined = wire.call(join("large", bytes(10 * MIB)), 3)
+    assert joined.error_code == ErrorCode.NONE
+    member = joined.member_id
+    synced = wire.call(
+        SyncGroupRequest(
+            group_id="large",
+            generation_id=1,
+            member_id=member,
+            assignments=[SyncGroupRequestAssignment(member_id=member, assignment=b"a")],
+        ),
+        2,
+    )
+    assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    left = wire.call(
+        LeaveGroupRequest(group_id="large", members=[MemberIdentity(member_id=member)]), 3
+    )
+    assert left.members[0].error_code == ErrorCode.NONE
+    told = wire.call(commit("large", "x" * 4_097), 2).topics[0].partitions[0]
+    assert told.error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def test_a_flood_of_joins_without_an_id_takes_no_memory_to_speak_of(
+    broker: BrokerProcess, wire: Wire
+) -> None:
+    before_bytes = broker.process.rss_bytes()
+    for number in range(1_600):
+        told = wire.call(join(f"{number}{LONGEST[:32_000]}"), 4)
+        assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert broker.process.rss_bytes() - before_bytes < 44 * MIB

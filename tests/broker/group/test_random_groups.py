@@ -1,0 +1,228 @@
+"""Random clients of one group, by seed: whatever they do and however they die, the rules hold.
+
+After each event the group's own invariants hold (`Group.check`), the state change is one that
+`NEXT_STATES` names, and no request is answered twice (`Conversation`).  Besides: the generation
+never falls, each generation has one leader, who is not of the current generation cannot commit, and
+at the end nobody waits any more.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from broker.group.events import Leaving
+from broker.group.limits import Limits
+from broker.group.state import NEXT_STATES, Event, GroupState
+from protocol.errors import ErrorCode
+from tests.broker.group.conversation import Conversation
+
+STEPS = 300
+SEEDS = range(150)
+SETTLE_MS = 2_000_000
+STORE_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
+PROTOCOLS = (
+    (("range", b"1"), ("sticky", b"1")),
+    (("range", b"2"), ("sticky", b"2")),
+    (("sticky", b"3"), ("range", b"3")),
+)
+
+
+class Client:
+    """What a client library remembers, and what it waits for."""
+
+    def __init__(self, instance_id: str | None) -> None:
+        self.instance_id = instance_id
+        self.member_id = ""
+        self.generation = -1
+        self.is_leader = False
+        self.roll: tuple[str, ...] = ()
+        self.join_ticket: int | None = None
+        self.sync_ticket: int | None = None
+
+
+class World:
+    """A group and its clients."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        delay_ms = self.random.choice([0, 3_000])
+        self.talk = Conversation(
+            Limits(initial_delay_ms=delay_ms, members_max=self.random.choice([3, 100])),
+            stores_at_once=False,
+        )
+        instances = self.random.choice(
+            [[None, None, None, None, "i", "j"], [None, "i"], ["i", "j"], [None]]
+        )
+        self.clients = [Client(instance_id) for instance_id in instances]
+        self.leaders: dict[int, str] = {}
+
+    def step(self) -> None:
+        """One event."""
+        generation = self.talk.group.generation
+        client = self.random.choice(self.clients)
+        action = self.random.choice(
+            [
+                *([self.join] * 5),
+                *([self.sync] * 5),
+                *([self.heartbeat] * 3),
+                *([self.store] * 5),
+                *([self.commit] * 2),
+                self.leave,
+                self.vanish,
+                self.wait,
+                self.wait,
+            ]
+        )
+        action(client)
+        self.read_answers()
+        assert self.talk.group.generation >= generation, "a generation never falls"
+
+    def join(self, client: Client) -> None:
+        is_repeated = client.join_ticket is not None
+        if is_repeated and self.random.random() < 0.8:
+            return
+        client.join_ticket = self.talk.join(
+            client.member_id,
+            instance_id=client.instance_id,
+            is_id_required=self.random.random() < 0.7,
+            may_skip=self.random.random() < 0.7,
+            protocols=self.random.choice(PROTOCOLS),
+            session_timeout_ms=self.random.choice([6_000, 30_000]),
+            rebalance_timeout_ms=self.random.choice([5_000, 60_000]),
+        )
+
+    def sync(self, client: Client) -> None:
+        if client.generation < 0 or client.join_ticket is not None:
+            return
+        shares = tuple((name, name.encode()) for name in client.roll) if client.is_leader else ()
+        client.sync_ticket = self.talk.sync(
+            client.member_id,
+            client.generation,
+            instance_id=client.instance_id,
+            assignments=shares,
+        )
+
+    def heartbeat(self, client: Client) -> None:
+        if client.generation >= 0:
+            self.talk.heartbeat(client.member_id, client.generation, client.instance_id)
+
+    def commit(self, client: Client) -> None:
+        if client.generation < 0:
+            return
+        group = self.talk.group
+        error = self.talk.commit(client.member_id, client.generation, client.instance_id)
+        is_current = client.member_id in group.members and client.generation == group.generation
+        assert bool(error) == (not is_current or group.state is GroupState.COMPLETING)
+
+    def store(self, _: Client) -> None:
+        if self.talk.stores:
+            fails = self.random.random() < 0.1
+            self.talk.store(self.random.choice(STORE_ERRORS) if fails else ErrorCode.NONE)
+
+    def leave(self, client: Client) -> None:
+        if client.instance_id is not None and self.random.random() < 0.5:
+            self.talk.leave(Leaving("", client.instance_id))
+        elif client.member_id:
+            self.talk.leave(Leaving(client.member_id, client.instance_id))
+
+    def vanish(self, client: Client) -> None:
+        self.clients[self.clients.index(client)] = Client(client.instance_id)
+
+    def wait(self, _: Client) -> None:
+        self.talk.wait(self.random.choice([10, 1_000, 5_000, 20_000]))
+
+    def read_answers(self) -> None:
+        for client in self.clients:
+            if client.join_ticket in self.talk.joined:
+                self.read_join(client)
+            if client.sync_ticket in self.talk.synced:
+                answer = self.talk.synced[client.sync_ticket or 0]
+                client.sync_ticket = None
+                if answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
+                    client.member_id = ""
+
+    def read_join(self, client: Client) -> None:
+        answer = self.talk.joined[client.join_ticket or 0]
+        client.join_ticket = None
+        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+            client.member_id = answer.member_id
+        elif answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
+            client.member_id = ""
+        elif not answer.error:
+            client.member_id = answer.member_id
+            client.generation = answer.generation
+            client.is_leader = answer.leader == answer.member_id
+            client.roll = tuple(one.member_id for one in answer.members)
+            if answer.members:
+                name = client.instance_id or answer.member_id
+                assert self.leaders.setdefault(answer.generation, name) == name, "one leader"
+
+    def settle(self) -> None:
+        """Everybody is gone; what waits is answered, and the group is empty."""
+        for _ in range(3):
+            while self.talk.stores:
+                self.talk.store()
+            self.talk.wait(SETTLE_MS)
+        assert not self.talk.open, "no request waits for ever"
+        assert self.talk.group.state is GroupState.EMPTY
+        assert not self.talk.group.pending
+
+
+def play(seed: int) -> World:
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    return world
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_whatever_clients_do_the_rules_hold_and_nobody_waits_for_ever(block: int) -> None:
+    for seed in SEEDS[block::5]:
+        try:
+            play(seed).settle()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+def test_a_moved_group_leaves_nobody_waiting() -> None:
+    for seed in SEEDS[::5]:
+        world = play(seed)
+        world.talk.close()
+        while world.talk.stores:
+            world.talk.store()
+        assert not world.talk.open, f"seed {seed}"
+
+
+def test_every_change_of_state_that_the_table_names_happens() -> None:
+    seen: dict[tuple[Event, GroupState, GroupState], None] = {}
+    for seed in SEEDS:
+        world = play(seed)
+        world.settle()
+        seen.update(world.talk.seen)
+    talk = Conversation()
+    talk.stable(1, instance_id="i", session_timeout_ms=30_000)
+    talk.join(instance_id="j")
+    talk.settle(talk.join("m1", instance_id="i", session_timeout_ms=30_000), 3)
+    talk.stores_at_once = False
+    talk.join(instance_id="i", session_timeout_ms=30_000)
+    talk.wait(20_000)
+    assert talk.group.state is GroupState.COMPLETING, "the others expire while a return is stored"
+    seen.update(talk.seen)
+    named = {
+        (event, before, after)
+        for event, row in NEXT_STATES.items()
+        for before, afters in row.items()
+        for after in afters
+    }
+    # A dead group, and requests that only a member makes of a group that has none.
+    rare = {one for one in named if GroupState.DEAD in one[1:]}
+    rare |= {(Event.SYNC, *[GroupState.EMPTY] * 2), (Event.HEARTBEAT, *[GroupState.EMPTY] * 2)}
+    assert named - rare - set(seen) == set()
+
+
+def test_the_same_seed_plays_the_same_game() -> None:
+    first, second = play(7), play(7)
+    assert first.talk.joined == second.talk.joined
+    assert first.talk.synced == second.talk.synced

@@ -1,0 +1,279 @@
+"""A partition of `__consumer_offsets` on a file system in memory: durable, loaded, handed over."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker.delayed import Purgatory
+from broker.group.doors import Doors
+from broker.group.events import Join, JoinAnswer, Leaving, Sync
+from broker.group.limits import Limits
+from broker.group.shard import Shard
+from broker.group.state import CommittedOffset, GroupState
+from broker.replication.leader import PartitionLeader
+from broker.replication.partition import Partition
+from controller.coordination.pending import Pending
+from protocol.errors import BrokerError, ErrorCode
+from protocol.records.record import Record
+from runtime.clock import VirtualClock
+from runtime.memory_files import MemoryFileSystem
+from runtime.metrics import BrokerMetrics
+from runtime.timers import TimingWheel
+from tests.support.log_directories import Broker
+
+PLACE = ("t", 0)
+NONE = ErrorCode.NONE
+
+
+class Host:
+    """The node that a shard lives on."""
+
+    def __init__(self, limits: Limits | None = None, in_sync: tuple[int, ...] = (1,)) -> None:
+        self.clock = VirtualClock()
+        self.wheel = TimingWheel(self.clock.monotonic_ms())
+        self.purgatory = Purgatory(self.wheel, BrokerMetrics())
+        self.doors = Doors(
+            self.purgatory, self.wheel, self.clock, limits or Limits(initial_delay_ms=0)
+        )
+        log = Broker(MemoryFileSystem(folders=["/a"]), ["/a"]).start().create("__consumer_offsets")
+        self.partition = Partition("__consumer_offsets", UUID(int=1), 0, log)
+        self.partition.leader_epoch = 0
+        self.in_sync = in_sync
+        self.tickets = count(1)
+        self.shard = self.lead()
+
+    def lead(self) -> Shard:
+        """Lead in a new epoch, and read what was left."""
+        log = self.partition.log
+        self.partition.leader_epoch += 1
+        log.assign_epoch(self.partition.leader_epoch, log.end_offset)
+        self.partition.leader = PartitionLeader(
+            replica_id=1, in_sync=self.in_sync, end_offset=log.end_offset, high_watermark=0
+        )
+        return Shard(self.partition, self.doors)
+
+    def wait(self, wait_ms: int) -> None:
+        """Time passes."""
+        for _ in range(wait_ms):
+            self.clock.advance(1)
+            for callback in self.wheel.advance(self.clock.monotonic_ms()):
+                callback()
+            self.purgatory.run_notified()
+
+    def reload(self) -> Shard:
+        """Hand over and take back."""
+        self.shard.close()
+        self.shard = self.lead()
+        self.wait(5)
+        return self.shard
+
+    def join(self, group: str = "g", member_id: str = "", **changes: Any) -> Pending[JoinAnswer]:
+        """A JoinGroup."""
+        ticket = next(self.tickets)
+        fields: dict[str, Any] = {
+            "ticket": ticket,
+            "member_id": member_id,
+            "new_member_id": f"m{ticket}",
+            "instance_id": None,
+            "client_id": "c",
+            "client_host": "/h",
+            "rebalance_timeout_ms": 1_000,
+            "session_timeout_ms": 500,
+            "protocol_type": "consumer",
+            "protocols": (("range", b""),),
+            "is_id_required": False,
+        }
+        return self.shard.join(group, Join(**{**fields, **changes}))
+
+    def settle(self) -> str:
+        """A stable group of one; the member's id."""
+        answer = self.join().result()
+        done = self.shard.sync(
+            "g",
+            Sync(
+                next(self.tickets),
+                answer.member_id,
+                None,
+                answer.generation,
+                assignments=((answer.member_id, b"all"),),
+            ),
+        )
+        assert done.result().assignment == b"all"
+        return answer.member_id
+
+    def commit(self, offset: int, member_id: str = "", generation: int = -1) -> Pending[ErrorCode]:
+        """An OffsetCommit of one partition."""
+        return self.shard.commit(
+            "g",
+            member_id=member_id,
+            instance_id=None,
+            generation=generation,
+            commits={PLACE: CommittedOffset(offset, -1, "", self.clock.now_ms())},
+        )
+
+
+def test_members_and_offsets_are_there_after_the_partition_was_read_again() -> None:
+    host = Host()
+    member = host.settle()
+    assert host.commit(5, member, 1).result() is NONE
+    shard = host.reload()
+    group = shard.groups["g"]
+    assert group.state is GroupState.STABLE
+    assert group.offsets[PLACE].offset == 5
+    assert shard.heartbeat("g", member, None, 1) is NONE
+    host.wait(600)
+    assert group.state is GroupState.EMPTY
+    assert host.reload().groups["g"].generation == 2
+
+
+def test_nothing_is_answered_while_the_partition_is_read() -> None:
+    host = Host()
+    host.commit(5)
+    host.shard.close()
+    shard = host.lead()
+    with pytest.raises(BrokerError) as refused:
+        shard.check_ready()
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    host.wait(5)
+    shard.check_ready()
+
+
+def test_a_record_that_cannot_be_read_leaves_the_partition_without_a_coordinator(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    host = Host()
+    stored: list[ErrorCode] = []
+    damaged = Record(b"\0\2\0\1g", b"\0\x63")
+    host.shard.append([damaged], lambda error, _: stored.append(error))
+    assert stored == [NONE]
+    host.reload()
+    with pytest.raises(BrokerError) as refused:
+        host.shard.check_ready()
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "__consumer_offsets-0 cannot be read" in caplog.text
+
+
+def test_the_last_of_many_records_of_a_key_counts() -> None:
+    host = Host()
+    for number in range(300):
+        host.commit(number)
+    host.shard.close()
+    shard = host.lead()
+    assert shard.is_loading
+    host.wait(1)
+    assert shard.groups["g"].offsets[PLACE].offset == 299
+    assert shard.groups["g"].offsets[PLACE].log_offset == 299
+
+
+def test_who_waits_when_leadership_is_lost_is_sent_away() -> None:
+    host = Host()
+    host.settle()
+    waiting = host.join()
+    assert not waiting.is_done
+    host.shard.close()
+    assert waiting.result().error is ErrorCode.NOT_COORDINATOR
+    assert host.shard.waiting() == 0
+    with pytest.raises(BrokerError) as refused:
+        host.shard.check_ready()
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert host.doors.memory.used_bytes == 0
+
+
+def test_a_commit_is_answered_when_the_replicas_have_it() -> None:
+    host = Host(in_sync=(1, 2))
+    pending = host.commit(5)
+    assert not pending.is_done
+    assert not host.shard.groups["g"].offsets
+    assert host.partition.leader is not None
+    host.partition.leader.on_in_sync_changed((1,))
+    host.purgatory.notify(host.partition)
+    host.purgatory.run_notified()
+    assert pending.result() is NONE
+    assert host.shard.groups["g"].offsets[PLACE].offset == 5
+
+
+def test_a_commit_that_the_replicas_do_not_get_times_out() -> None:
+    host = Host(in_sync=(1, 2))
+    pending = host.commit(5)
+    host.wait(5_001)
+    assert pending.result() is ErrorCode.REQUEST_TIMED_OUT
+    assert not host.shard.groups.get("g")
+
+
+def test_a_commit_larger_than_a_message_may_be_is_refused() -> None:
+    host = Host()
+    done = host.shard.commit(
+        "g",
+        member_id="",
+        instance_id=None,
+        generation=-1,
+        commits={("t", n): CommittedOffset(1, -1, "x" * 2_000, 0) for n in range(600)},
+    )
+    assert done.result() is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert host.shard.groups == {}
+    assert host.partition.log.end_offset == 0
+
+
+def test_an_unknown_group_takes_commits_without_a_generation_only() -> None:
+    host = Host()
+    assert host.commit(5, "m", 3).result() is ErrorCode.ILLEGAL_GENERATION
+    assert host.commit(5).result() is NONE
+
+
+def test_a_deleted_group_leaves_nothing_behind() -> None:
+    host = Host()
+    member = host.settle()
+    host.commit(5, member, 1)
+    host.shard.leave("g", [Leaving(member, None)])
+    group = host.shard.groups["g"]
+    assert host.shard.delete_group(group).result() is NONE
+    assert host.shard.groups == {}
+    assert host.reload().groups == {}
+
+
+def test_old_offsets_expire_and_with_the_last_one_the_group() -> None:
+    host = Host()
+    host.commit(5)
+    host.shard.expire(1_000)
+    assert "g" in host.shard.groups
+    host.wait(1_000)
+    host.shard.expire(1_000)
+    assert host.shard.groups == {}
+    assert host.reload().groups == {}
+
+
+def test_a_flood_of_joins_without_an_id_costs_no_more_than_it_may() -> None:
+    host = Host(Limits(initial_delay_ms=0, pending_bytes_max=100_000))
+    for number in range(1_000):
+        told = host.join(f"group {number % 300}", is_id_required=True, session_timeout_ms=60_000)
+        assert told.result().error is ErrorCode.MEMBER_ID_REQUIRED
+    assert host.doors.given_ids.used_bytes <= 100_000
+    assert sum(len(group.pending) for group in host.shard.groups.values()) <= 50
+    assert len(host.shard.groups) <= 50
+    late = host.join("group 1", "m2", session_timeout_ms=60_000)
+    assert late.result().error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_flood_of_members_with_large_metadata_is_stopped() -> None:
+    host = Host(Limits(initial_delay_ms=0, members_bytes_max=1_000_000))
+    errors = [
+        host.join(f"group {number}", protocols=(("range", bytes(100_000)),)).result().error
+        for number in range(20)
+    ]
+    assert errors.count(NONE) == 9
+    assert errors[9:] == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 11
+    host.wait(2_000)
+    assert host.doors.memory.used_bytes == 0
+    assert host.join("group 1", protocols=(("range", bytes(100_000)),)).result().error is NONE
+
+
+def test_groups_that_never_began_are_forgotten() -> None:
+    host = Host()
+    host.join(is_id_required=True)
+    assert "g" in host.shard.groups
+    host.wait(600)
+    assert host.shard.groups == {}

@@ -1,0 +1,46 @@
+from broker.handlers import alter_configs
+from broker.handlers.handler import Reply
+from broker.settings.alter import ResourceType
+from broker.settings.broker_settings import make_settings
+from controller.decide.topics import CreateTopic
+from protocol.errors import ErrorCode
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from tests.support.cluster import Cluster
+from tests.support.config_requests import answers, context, describe, replace, values
+
+
+def test_what_is_not_named_goes_back_to_its_default() -> None:
+    controller = Cluster().add(0).controller
+    controller.create_topics([CreateTopic("t", config={"retention.ms": "1", "segment.ms": "2"})])
+    surroundings = context(make_settings({"broker.id": "0"}), controller)
+    outcome = replace(surroundings, [(ResourceType.TOPIC, "t", [("segment.ms", "3")])])
+    assert isinstance(outcome, Reply)
+    assert answers(outcome.response) == [[2, "t", 0, None]]
+    assert controller.image.topic_configs["t"] == {"segment.ms": "3"}
+    assert values(describe(surroundings, ResourceType.TOPIC, "t"))["retention.ms"] == "604800000"
+
+
+def test_validating_stores_nothing_and_a_refusal_says_why() -> None:
+    controller = Cluster().add(0).controller
+    controller.create_topics([CreateTopic("t", config={"retention.ms": "1"})])
+    surroundings = context(make_settings({"broker.id": "0"}), controller)
+    resources = [
+        (ResourceType.TOPIC, "t", [("segment.ms", "3")]),
+        (ResourceType.BROKER, "0", [("num.partitions", "3")]),
+    ]
+    outcome = replace(surroundings, resources, validate_only=True)
+    assert isinstance(outcome, Reply)
+    assert answers(outcome.response) == [
+        [2, "t", 0, None],
+        [4, "0", 42, "Cannot update these configs dynamically: num.partitions"],
+    ]
+    assert controller.image.topic_configs["t"] == {"retention.ms": "1"}
+
+
+def test_a_failed_request_has_its_error_at_every_resource() -> None:
+    request = AlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=2, resource_name="a", configs=[])],
+        validate_only=False,
+    )
+    response = alter_configs.failed(request, ErrorCode.UNSUPPORTED_VERSION, "why")
+    assert answers(response) == [[2, "a", 35, "why"]]

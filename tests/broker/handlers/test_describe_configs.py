@@ -1,0 +1,130 @@
+from typing import Any
+
+import pytest
+
+from broker.handlers import describe_configs
+from broker.settings.alter import ResourceType
+from broker.settings.broker_settings import make_settings
+from controller.decide.topics import CreateTopic
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from runtime.logging import set_logger_level
+from tests.golden.config_scenarios import DESCRIPTIONS, SET
+from tests.support.cluster import Cluster
+from tests.support.config_requests import LOGGER, change, context, describe, values
+from tests.support.recorded_configs import recorded, recorded_settings
+
+
+def broker(settings: Any = None) -> Any:
+    """The surroundings of a request on a broker with the topics t and u of the record."""
+    node = Cluster().add(0)
+    wishes = [CreateTopic(name, config=config) for name, config in recorded()["topics"].items()]
+    node.controller.create_topics(wishes)
+    return context(settings or recorded_settings(), node.controller)
+
+
+def as_recorded(result: Any) -> dict[str, Any]:
+    return {
+        "code": int(result.error_code),
+        "message": result.error_message,
+        "entries": {
+            config.name: {
+                "value": config.value,
+                "type": config.config_type,
+                "source": config.config_source,
+                "read_only": config.read_only,
+                "sensitive": config.is_sensitive,
+                "synonyms": [
+                    [synonym.name, synonym.value, synonym.source] for synonym in config.synonyms
+                ],
+            }
+            for config in result.configs
+        },
+    }
+
+
+RESOURCES = {
+    "broker": (ResourceType.BROKER, "0"),
+    "default": (ResourceType.BROKER, ""),
+    "topic t": (ResourceType.TOPIC, "t"),
+    "topic u": (ResourceType.TOPIC, "u"),
+}
+
+
+@pytest.mark.parametrize("label", RESOURCES)
+def test_answers_are_apaches_before_and_after_a_change(label: str) -> None:
+    surroundings = broker()
+    resource = RESOURCES[label]
+    assert as_recorded(describe(surroundings, *resource)) == recorded()["described"][label]
+    for name, settings in (
+        ("", recorded()["dynamic_default"]),
+        ("0", recorded()["dynamic_broker"]),
+    ):
+        changes = [(key, SET, value) for key, value in settings.items()]
+        change(surroundings, [(ResourceType.BROKER, name, changes)])
+    after = as_recorded(describe(surroundings, *resource))
+    assert after == recorded()["described_after_change"][label]
+
+
+@pytest.mark.parametrize("number", range(len(DESCRIPTIONS) - 1))
+def test_errors_are_apaches(number: int) -> None:
+    result = describe(broker(), *DESCRIPTIONS[number])
+    assert as_recorded(result) == recorded()["failed_descriptions"][number]
+
+
+def test_a_resource_type_that_nobody_knows_fails_the_request() -> None:
+    for resource_type in (0, 3, ResourceType.GROUP):
+        with pytest.raises(BrokerError) as raised:
+            describe(broker(), resource_type, "g")
+        assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_failed_request_has_its_error_at_every_resource() -> None:
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
+        for name in ("a", "b")
+    ]
+    request = DescribeConfigsRequest(resources=resources)
+    response = describe_configs.failed(request, ErrorCode.INVALID_REQUEST, "why")
+    assert [(one.resource_name, one.error_code, one.error_message) for one in response.results] == [
+        ("a", ErrorCode.INVALID_REQUEST, "why"),
+        ("b", ErrorCode.INVALID_REQUEST, "why"),
+    ]
+
+
+def test_synonyms_and_documentation_come_when_asked_for() -> None:
+    surroundings = broker(make_settings({"broker.id": "0"}))
+    (plain,) = describe(
+        surroundings, ResourceType.TOPIC, "t", ["retention.ms"], synonyms=False
+    ).configs
+    assert (plain.synonyms, plain.documentation) == ([], None)
+    (full,) = describe(
+        surroundings, ResourceType.BROKER, "0", ["num.partitions"], documentation=True
+    ).configs
+    assert len(full.synonyms) == 1
+    assert full.documentation is not None
+    assert full.documentation.startswith("Partitions of a topic")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (".", "'.' or '..' is not allowed"),
+        ("x" * 250, "longer than the max allowed length 249"),
+        ("ä", "other than ASCII alphanumerics"),
+    ],
+)
+def test_an_impossible_topic_name_says_why(name: str, reason: str) -> None:
+    result = describe(broker(), ResourceType.TOPIC, name)
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert reason in str(result.error_message)
+
+
+def test_loggers_are_described_with_their_levels() -> None:
+    surroundings = broker()
+    set_logger_level(LOGGER.name, "WARN")
+    result = describe(surroundings, ResourceType.BROKER_LOGGER, "0", [LOGGER.name])
+    (config,) = result.configs
+    assert (config.value, config.config_source, config.read_only) == ("WARN", 6, False)
+    assert "root" in values(describe(surroundings, ResourceType.BROKER_LOGGER, "0"))
+    set_logger_level(LOGGER.name, None)

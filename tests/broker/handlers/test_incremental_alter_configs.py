@@ -1,0 +1,238 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.handlers import incremental_alter_configs
+from broker.handlers.handler import Delayed, Reply
+from broker.settings.alter import ResourceType
+from broker.settings.broker_settings import BrokerSettings, make_settings
+from controller.config_znodes import decode_config
+from controller.coordination.errors import ConnectionLoss
+from controller.coordination.pending import Pending
+from controller.decide.topics import CreateTopic
+from controller.image import Image, TopicImage
+from controller.znodes import NO_TOPIC_ID
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from runtime.logging import logger_levels
+from tests.golden.config_scenarios import APPEND, DELETE, SET, SUBTRACT, scenarios
+from tests.support.cluster import Cluster
+from tests.support.config_requests import (
+    LOGGER,
+    answers,
+    change,
+    context,
+    describe,
+    replace,
+    values,
+)
+from tests.support.recorded_configs import recorded, recorded_settings
+
+TOPIC, BROKER, BROKER_LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
+SETTINGS = make_settings({"broker.id": "0"})
+
+
+class Broker:
+    """A broker with a topic t, on an embedded tree."""
+
+    def __init__(self, settings: BrokerSettings = SETTINGS) -> None:
+        self.cluster = Cluster()
+        self.controller = self.cluster.add(0).controller
+        self.controller.create_topics([CreateTopic("t", config={"retention.ms": "1000"})])
+        self.context = context(settings, self.controller)
+
+    def change(self, *resources: Any, validate_only: bool = False) -> list[list[Any]]:
+        outcome = change(self.context, resources, validate_only=validate_only)
+        assert isinstance(outcome, Reply)
+        return answers(outcome.response)
+
+    def stored(self, path: str) -> dict[str, str]:
+        return decode_config(self.cluster.data(f"/config/{path}"))
+
+
+def test_every_operation_changes_what_is_stored_and_described() -> None:
+    broker = Broker()
+    assert broker.change(
+        (
+            TOPIC,
+            "t",
+            [
+                ("segment.ms", SET, "5000"),
+                ("cleanup.policy", APPEND, "compact"),
+                ("retention.ms", DELETE, None),
+            ],
+        )
+    ) == [[2, "t", 0, None]]
+    assert broker.stored("topics/t") == {"segment.ms": "5000", "cleanup.policy": "delete,compact"}
+    broker.change((TOPIC, "t", [("cleanup.policy", SUBTRACT, "delete")]))
+    described = values(describe(broker.context, TOPIC, "t"))
+    assert described["cleanup.policy"] == "compact"
+    assert described["segment.ms"] == "5000"
+    assert described["retention.ms"] == "604800000"
+
+
+def test_a_change_for_all_brokers_and_one_for_this_one_lie_over_each_other() -> None:
+    broker = Broker()
+    broker.change(
+        (BROKER, "", [("num.io.threads", SET, "9")]),
+        (BROKER, "0", [("num.io.threads", SET, "10")]),
+    )
+    assert broker.stored("brokers/<default>") == {"num.io.threads": "9"}
+    assert broker.stored("brokers/0") == {"num.io.threads": "10"}
+    assert values(describe(broker.context, BROKER, "0"))["num.io.threads"] == "10"
+    assert values(describe(broker.context, BROKER, "")) == {"num.io.threads": "9"}
+    # 20 is double the value in force, which is this broker's own.
+    assert broker.change((BROKER, "0", [("num.io.threads", SET, "20")]))[0][2] == 0
+    assert broker.change((BROKER, "0", [("num.io.threads", SET, "41")]))[0][2] == 42
+
+
+def test_a_topic_takes_on_what_its_broker_is_told() -> None:
+    broker = Broker()
+    broker.change((BROKER, "", [("log.segment.bytes", SET, "5000")]))
+    assert values(describe(broker.context, TOPIC, "t"))["segment.bytes"] == "5000"
+
+
+def test_validating_stores_nothing() -> None:
+    broker = Broker()
+    resources = (TOPIC, "t", [("segment.ms", SET, "5000")])
+    assert broker.change(resources, validate_only=True) == [[2, "t", 0, None]]
+    assert broker.stored("topics/t") == {"retention.ms": "1000"}
+    logger = (BROKER_LOGGER, "0", [(LOGGER.name, SET, "ERROR")])
+    assert broker.change(logger, validate_only=True) == [[8, "0", 0, None]]
+    assert logger_levels()[LOGGER.name] != "ERROR"
+
+
+def test_a_bad_resource_does_not_keep_a_good_one_from_being_stored() -> None:
+    broker = Broker()
+    answered = broker.change(
+        (TOPIC, "missing", [("segment.ms", SET, "5")]),
+        (TOPIC, "t", [("segment.ms", SET, "5")]),
+        (BROKER, "1", []),
+    )
+    assert [answer[2] for answer in answered] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert broker.stored("topics/t")["segment.ms"] == "5"
+
+
+def test_a_resource_named_twice_is_changed_by_neither() -> None:
+    broker = Broker()
+    resource = (TOPIC, "t", [("segment.ms", SET, "5")])
+    assert [answer[2] for answer in broker.change(resource, resource)] == [42, 42]
+    assert broker.stored("topics/t") == {"retention.ms": "1000"}
+
+
+def test_a_logger_changes_its_level_at_once_and_back() -> None:
+    broker = Broker()
+    change_of = (BROKER_LOGGER, "0", [(LOGGER.name, SET, "ERROR")])
+    assert broker.change(change_of) == [[8, "0", 0, None]]
+    assert logger_levels()[LOGGER.name] == "ERROR"
+    broker.change((BROKER_LOGGER, "0", [(LOGGER.name, DELETE, None)]))
+    assert LOGGER.level == 0
+
+
+def test_every_recorded_request_is_answered_as_apache_does() -> None:
+    broker = Broker(recorded_settings())
+    broker.controller.create_topics([CreateTopic("u")])
+    for (kind, resources), expected in zip(scenarios(), recorded()["answers"], strict=True):
+        ask = change if kind == "change" else replace
+        outcome = ask(broker.context, resources, validate_only=True)
+        assert isinstance(outcome, Reply)
+        assert [answer[:3] for answer in answers(outcome.response)] == [
+            answer[:3] for answer in expected
+        ], resources
+
+
+class SlowController:
+    """Stores when the test says so."""
+
+    def __init__(self) -> None:
+        self.broker_id = 0
+        self.image = Image(topics={"t": TopicImage("t", NO_TOPIC_ID, {})})
+        self.pending: list[Pending[None]] = []
+
+    def alter_config(self, entity_type: str, entity: str, config: object) -> Pending[None]:
+        self.pending.append(Pending())
+        return self.pending[-1]
+
+
+def slow_change(controller: SlowController) -> Delayed:
+    surroundings = context(SETTINGS, controller)
+    resources = [
+        (TOPIC, "t", [("segment.ms", SET, "5")]),
+        (TOPIC, "missing", []),
+        (BROKER, "", [("log.retention.ms", SET, "5")]),
+    ]
+    outcome = change(surroundings, resources)
+    assert isinstance(outcome, Delayed)
+    return outcome
+
+
+def test_the_answer_waits_until_everything_is_stored() -> None:
+    controller = SlowController()
+    delayed = slow_change(controller)
+    assert delayed.watch == tuple(controller.pending)
+    assert delayed.timeout_ms == SETTINGS.request_timeout_ms
+    assert delayed.attempt() is None
+    controller.pending[0].resolve(None)
+    assert delayed.attempt() is None
+    controller.pending[1].resolve(None)
+    assert [answer[2] for answer in answers(delayed.attempt())] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+
+
+def test_an_error_of_the_store_reaches_its_resource() -> None:
+    controller = SlowController()
+    delayed = slow_change(controller)
+    controller.pending[0].fail(ConnectionLoss())
+    controller.pending[1].fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "no controller"))
+    answered = answers(delayed.attempt())
+    assert [answer[2] for answer in answered] == [
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ]
+    assert answered[2][3] == "no controller"
+
+
+def test_the_purgatory_is_notified_when_a_change_is_stored() -> None:
+    controller = SlowController()
+    surroundings = context(SETTINGS, controller)
+    notified: list[object] = []
+    surroundings.services.purgatory = SimpleNamespace(notify=notified.append)  # type: ignore[assignment]
+    change(surroundings, [(TOPIC, "t", [("segment.ms", SET, "5")])])
+    assert notified == []
+    controller.pending[0].resolve(None)
+    assert notified == [controller.pending[0]]
+
+
+def test_what_is_not_stored_in_time_is_told_as_such() -> None:
+    controller = SlowController()
+    delayed = slow_change(controller)
+    controller.pending[0].resolve(None)
+    assert [answer[2] for answer in answers(delayed.expire())] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ]
+
+
+@pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
+def test_a_failed_request_has_its_error_at_every_resource(names: list[str]) -> None:
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(resource_type=2, resource_name=name, configs=[]) for name in names
+        ],
+        validate_only=False,
+    )
+    response = incremental_alter_configs.failed(request, ErrorCode.UNSUPPORTED_VERSION, "why")
+    assert answers(response) == [[2, name, 35, "why"] for name in names]

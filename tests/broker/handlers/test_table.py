@@ -1,0 +1,46 @@
+"""The table of APIs against the modules and declarations that it names."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+
+import pytest
+
+from broker.handlers.table import HANDLERS, Api
+from protocol.api_keys import ApiKey, messages_of
+from protocol.schema import schema_of
+
+
+def name(api: Api) -> str:
+    return ApiKey(api.key).name
+
+
+@pytest.mark.parametrize("api", HANDLERS, ids=name)
+def test_each_row_names_a_module_with_a_handler(api: Api) -> None:
+    assert api.module == ApiKey(api.key).name.lower()
+    module = import_module(f"broker.handlers.{api.module}")
+    assert list(inspect.signature(module.run).parameters) == ["context", "request"]
+    assert list(inspect.signature(module.failed).parameters) == ["request", "code", "message"]
+
+
+@pytest.mark.parametrize("api", HANDLERS, ids=name)
+def test_each_served_version_is_declared(api: Api) -> None:
+    for message in messages_of(api.key):
+        versions = schema_of(message).versions
+        assert versions.first <= api.min_version <= api.max_version <= versions.last
+        if api.advertised_min_version is not None:
+            assert versions.first <= api.advertised_min_version < api.min_version
+
+
+@pytest.mark.parametrize("api", HANDLERS, ids=name)
+def test_the_docstring_tells_the_versions(api: Api) -> None:
+    text = import_module(f"broker.handlers.{api.module}").__doc__ or ""
+    assert f"(key {api.key})" in text
+    low, high = api.min_version, api.max_version
+    assert f"Served: {low}-{high}" in text or (low == high and f"Served: {low}" in text)
+
+
+def test_keys_ascend_and_appear_once() -> None:
+    keys = [api.key for api in HANDLERS]
+    assert keys == sorted(set(keys))

@@ -1,0 +1,401 @@
+import os
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from broker.settings.broker_settings import (
+    BrokerSettings,
+    SettingsError,
+    load_settings,
+    make_settings,
+    with_dynamic,
+)
+from broker.settings.definitions import BROKER
+from broker.settings.dynamic import DynamicSettings
+from broker.settings.listeners import Listener
+from broker.settings.types import ConfigType
+
+CONFIG = Path(__file__).parents[3] / "config"
+
+KAFKAS_SAMPLE = {
+    # The names and values that are set, and not commented out, in Apache Kafka 3.9's own sample.
+    "broker.id": "0",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "log.dirs": "/tmp/kafka-logs",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.retention.check.interval.ms": "300000",
+    "zookeeper.connect": "localhost:2181",
+    "zookeeper.connection.timeout.ms": "18000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+def test_kafkas_own_sample_starts_us(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in KAFKAS_SAMPLE.items()))
+    settings = load_settings(str(file), [])
+    assert settings.warnings == ()
+    assert settings.zookeeper_connect == "localhost:2181"
+    assert settings.log_dirs == ("/tmp/kafka-logs",)
+    assert settings.listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
+    assert settings.static["num.io.threads"] == "8"
+
+
+def test_our_own_sample_starts_us_alone_on_this_machine() -> None:
+    settings = load_settings(str(CONFIG / "server.properties"), [])
+    assert settings.warnings == ()
+    assert settings.zookeeper_connect is None
+    assert settings.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+    assert settings.log_dirs == (os.path.abspath("data/kafka-logs"),)
+    assert settings.offsets_topic_replication_factor == 1
+    assert settings.group_initial_rebalance_delay_ms == 0
+
+
+def test_nothing_set_at_all_is_kafkas_defaults() -> None:
+    settings = load_settings(None, [])
+    assert settings.broker_id == -1
+    assert settings.log_dirs == ("/tmp/kafka-logs",)
+    assert settings.inter_broker_listener_name == "PLAINTEXT"
+    assert settings.advertised_listeners == settings.listeners
+    assert settings.log_cleanup_policy == ("delete",)
+    assert settings.num_replica_alter_log_dirs_threads == 1
+    assert settings.max_connections_per_ip_overrides == {}
+
+
+def test_an_override_wins_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=3\nlog.dirs=a\n")
+    settings = load_settings(str(file), ["num.partitions=5", "listeners=PLAINTEXT://127.0.0.1:0"])
+    assert settings.num_partitions == 5
+    assert settings.log_dirs == (os.path.abspath("a"),)
+    assert settings.listeners[0].port == 0
+
+
+@pytest.mark.parametrize("override", ["num.partitions", "=5", " =5", ""])
+def test_an_override_without_key_or_value_is_refused(override: str) -> None:
+    with pytest.raises(SettingsError, match="Expected key=value"):
+        load_settings(None, [override])
+
+
+def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="Cannot read the settings in"):
+        load_settings(str(tmp_path / "missing.properties"), [])
+    bad = tmp_path / "bad.properties"
+    bad.write_text("a=\\u12")
+    with pytest.raises(SettingsError, match="hexadecimal") as raised:
+        load_settings(str(bad), [])
+    assert "\n" not in str(raised.value)
+
+
+def test_unknown_names_are_warned_of_and_kept() -> None:
+    settings = load_settings(
+        None,
+        [
+            "num.partitons=3",
+            "own.name=x",
+            "super.users=User:a",
+            "rsm.config.bucket=b",
+            "listener.name.internal.ssl.client.auth=none",
+            "listener.name.internal.no.such.key=none",
+        ],
+    )
+    assert settings.warnings == (
+        "Unknown setting num.partitons has no effect; did you mean num.partitions?",
+        "Unknown setting own.name has no effect",
+        "Unknown setting listener.name.internal.no.such.key has no effect",
+    )
+    assert settings.static["own.name"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "value"),
+    [
+        ({}, "log_retention_ms", 168 * 3_600_000),
+        ({"log.retention.hours": "1"}, "log_retention_ms", 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2"}, "log_retention_ms", 120_000),
+        (
+            {"log.retention.hours": "1", "log.retention.minutes": "2", "log.retention.ms": "3"},
+            "log_retention_ms",
+            3,
+        ),
+        ({"log.retention.hours": "-1"}, "log_retention_ms", -1),
+        ({"log.retention.ms": "-7"}, "log_retention_ms", -1),
+        ({"log.roll.hours": "2"}, "log_roll_ms", 7_200_000),
+        ({"log.roll.hours": "2", "log.roll.ms": "5"}, "log_roll_ms", 5),
+        ({"log.roll.jitter.hours": "1"}, "log_roll_jitter_ms", 3_600_000),
+        ({"log.roll.jitter.hours": "1", "log.roll.jitter.ms": "0"}, "log_roll_jitter_ms", 0),
+        ({"log.flush.scheduler.interval.ms": "9"}, "log_flush_interval_ms", 9),
+        ({"log.flush.interval.ms": "8"}, "log_flush_interval_ms", 8),
+        (
+            {"log.message.timestamp.difference.max.ms": "9"},
+            "log_message_timestamp_before_max_ms",
+            9,
+        ),
+        (
+            {
+                "log.message.timestamp.difference.max.ms": "9",
+                "log.message.timestamp.after.max.ms": "8",
+            },
+            "log_message_timestamp_after_max_ms",
+            8,
+        ),
+        ({"zookeeper.session.timeout.ms": "7"}, "zookeeper_connection_timeout_ms", 7),
+        ({"zookeeper.connection.timeout.ms": "6"}, "zookeeper_connection_timeout_ms", 6),
+        ({"zookeeper.connect": ""}, "zookeeper_connect", None),
+        ({"log.dirs": " /a , /b ,"}, "log_dirs", ("/a", "/b")),
+        ({"log.dir": "/c"}, "log_dirs", ("/c",)),
+        ({"log.dir": "/c", "log.dirs": "/d"}, "log_dirs", ("/d",)),
+        ({"log.dirs": "/a,/b"}, "num_replica_alter_log_dirs_threads", 2),
+        ({"num.replica.alter.log.dirs.threads": "5"}, "num_replica_alter_log_dirs_threads", 5),
+        ({"node.id": "4"}, "broker_id", 4),
+        ({"broker.id": "4"}, "node_id", 4),
+        (
+            {"max.connections.per.ip.overrides": "a:1,127.0.0.1:2"},
+            "max_connections_per_ip_overrides",
+            {"a": 1, "127.0.0.1": 2},
+        ),
+    ],
+)
+def test_values_that_several_settings_say(
+    written: dict[str, str], name: str, value: object
+) -> None:
+    assert getattr(make_settings(written), name) == value
+
+
+TWO_LISTENERS = {
+    "listeners": "CLIENT://0.0.0.0:9092,INTERNAL://10.0.0.1:9093",
+    "advertised.listeners": "CLIENT://broker.example:9092,INTERNAL://10.0.0.1:9093",
+    "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
+    "inter.broker.listener.name": "internal",
+}
+
+
+def test_several_listeners_with_names_of_their_own() -> None:
+    settings = make_settings(TWO_LISTENERS)
+    assert settings.listeners == (
+        Listener("CLIENT", "0.0.0.0", 9092, "PLAINTEXT"),
+        Listener("INTERNAL", "10.0.0.1", 9093, "PLAINTEXT"),
+    )
+    assert settings.advertised_listeners[0] == Listener(
+        "CLIENT", "broker.example", 9092, "PLAINTEXT"
+    )
+    assert settings.inter_broker_listener_name == "INTERNAL"
+
+
+def test_a_listener_may_have_settings_of_its_own() -> None:
+    settings = make_settings(
+        {**TWO_LISTENERS, "listener.name.client.max.connections": "7", "max.connections": "9"}
+    )
+    assert settings.of_listener("CLIENT", "max.connections") == 7
+    assert settings.of_listener("INTERNAL", "max.connections") == 9
+    with pytest.raises(KeyError):
+        settings.of_listener("CLIENT", "no.such.setting")
+
+
+REFUSED = [
+    ({"num.partitions": "0"}, "num.partitions", "at least 1"),
+    ({"num.partitions": "many"}, "num.partitions", "Not a number of type INT"),
+    ({"listener.name.a.max.connections": "x"}, "listener.name.a.max.connections", "INT"),
+    ({"broker.id": "1001"}, "broker.id", "between -1 and reserved.broker.max.id (1000)"),
+    ({"broker.id": "-2"}, "broker.id", "between -1"),
+    ({"broker.id.generation.enable": "false"}, "broker.id", "at least 0"),
+    ({"broker.id": "1", "node.id": "2"}, "node.id", "must equal broker.id (1)"),
+    ({"process.roles": "broker"}, "process.roles", "only ZooKeeper mode"),
+    ({"controller.listener.names": "C"}, "controller.listener.names", "only ZooKeeper mode"),
+    ({"zookeeper.metadata.migration.enable": "true"}, "zookeeper.metadata", "not served"),
+    ({"remote.log.storage.system.enable": "true"}, "remote.log.storage", "not served"),
+    ({"authorizer.class.name": "a.B"}, "authorizer.class.name", "No authorizer"),
+    ({"create.topic.policy.class.name": "a.B"}, "create.topic.policy", "Java classes"),
+    ({"alter.config.policy.class.name": "a.B"}, "alter.config.policy", "Java classes"),
+    ({"client.quota.callback.class": "a.B"}, "client.quota.callback", "Java classes"),
+    (
+        {"group.coordinator.rebalance.protocols": "consumer"},
+        "group.coordinator.rebalance.protocols",
+        "classic cannot be left out",
+    ),
+    (
+        {"group.coordinator.rebalance.protocols": "classic,consumer"},
+        "group.coordinator.rebalance.protocols",
+        "only classic",
+    ),
+    ({"log.roll.ms": "0"}, "log.roll.ms", "at least 1"),
+    ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms", "at least 0"),
+    ({"log.retention.ms": "0"}, "log.retention.ms", "at least 1 or -1"),
+    ({"log.dirs": " , "}, "log.dirs", "at least one folder"),
+    ({"log.dirs": "/a,/a/"}, "log.dirs", "may stand once"),
+    ({"log.cleaner.threads": "0"}, "log.cleaner.threads", "at least 1"),
+    ({"log.cleaner.dedupe.buffer.size": "1048576"}, "log.cleaner.dedupe", "more than 1048576"),
+    (
+        {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
+        "log.cleaner.min.compaction.lag.ms",
+        "no more than log.cleaner.max.compaction.lag.ms (8)",
+    ),
+    (
+        {"replica.fetch.wait.max.ms": "30001"},
+        "replica.fetch.wait.max.ms",
+        "no more than replica.socket.timeout.ms (30000)",
+    ),
+    (
+        {"replica.fetch.wait.max.ms": "500", "replica.lag.time.max.ms": "499"},
+        "replica.fetch.wait.max.ms",
+        "no more than replica.lag.time.max.ms (499)",
+    ),
+    ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes", "socket.request.max.bytes"),
+    ({"max.connections.per.ip": "0"}, "max.connections.per.ip", "overrides"),
+    (
+        {"connections.max.idle.ms": "100"},
+        "connection.failed.authentication.delay.ms",
+        "less than connections.max.idle.ms (100)",
+    ),
+    ({"listeners": ""}, "listeners", "at least one listener"),
+    ({"listeners": "SSL://:9093"}, "listeners", "Only PLAINTEXT is served"),
+    ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "set advertised"),
+    ({"advertised.listeners": "SSL://a:9093"}, "advertised.listeners", "a name out of listeners"),
+    ({"inter.broker.listener.name": "OTHER"}, "inter.broker.listener.name", "protocol.map"),
+    ({"inter.broker.listener.name": "SSL"}, "inter.broker.listener.name", "advertised.listeners"),
+    ({"security.inter.broker.protocol": "SSL"}, "inter.broker.listener.name", "advertised"),
+    (
+        {**TWO_LISTENERS, "security.inter.broker.protocol": "PLAINTEXT"},
+        "inter.broker.listener.name",
+        "together with security.inter.broker.protocol",
+    ),
+    (
+        {**TWO_LISTENERS, "control.plane.listener.name": "INTERNAL"},
+        "control.plane.listener.name",
+        "must differ",
+    ),
+    (
+        {**TWO_LISTENERS, "control.plane.listener.name": "OTHER"},
+        "control.plane.listener.name",
+        "a name out of advertised.listeners",
+    ),
+]
+
+
+@pytest.mark.parametrize(("written", "name", "allowed"), REFUSED)
+def test_what_cannot_be_is_refused_in_one_line_that_says_why(
+    written: dict[str, str], name: str, allowed: str
+) -> None:
+    with pytest.raises(SettingsError) as raised:
+        make_settings(written)
+    message = str(raised.value)
+    assert message.startswith("Invalid value ")
+    assert f" for configuration {name}" in message
+    assert allowed in message
+    assert "\n" not in message
+
+
+PYTHON_TYPES = {
+    ConfigType.BOOLEAN: bool,
+    ConfigType.INT: int,
+    ConfigType.SHORT: int,
+    ConfigType.LONG: int,
+    ConfigType.DOUBLE: float,
+    ConfigType.STRING: str,
+    ConfigType.CLASS: str,
+    ConfigType.PASSWORD: str,
+    ConfigType.LIST: tuple[str, ...],
+}
+COMPLETED = {
+    # Attributes with another type than their setting, because they are more than its text.
+    "listeners",
+    "advertised_listeners",
+    "listener_security_protocol_map",
+    "max_connections_per_ip_overrides",
+    "inter_broker_listener_name",
+    "log_dirs",
+    "num_replica_alter_log_dirs_threads",
+    "zookeeper_connection_timeout_ms",
+    "log_retention_ms",
+    "log_roll_ms",
+    "log_roll_jitter_ms",
+    "log_flush_interval_ms",
+}
+OWN = {"static", "dynamic", "written", "raw", "warnings"}
+
+
+def test_declared_attributes_have_the_types_of_their_settings() -> None:
+    names = {name.replace(".", "_"): name for name in BROKER}
+    for attribute, hint in get_type_hints(BrokerSettings).items():
+        if attribute in OWN or attribute in COMPLETED:
+            continue
+        definition = BROKER[names[attribute]]
+        expected: object = PYTHON_TYPES[definition.type]
+        if definition.default is None:
+            expected = PYTHON_TYPES[definition.type] | None
+        assert hint == expected, attribute
+
+
+def test_every_declared_attribute_is_there() -> None:
+    settings = make_settings({})
+    for attribute in get_type_hints(BrokerSettings):
+        assert hasattr(settings, attribute), attribute
+
+
+def test_dynamic_settings_lie_over_the_static_ones_level_by_level() -> None:
+    settings = make_settings({"num.io.threads": "8", "log.retention.hours": "5"})
+    changed = with_dynamic(
+        settings,
+        DynamicSettings(
+            {"num.io.threads": "9", "compression.type": "gzip", "log.retention.ms": "77"},
+            {"num.io.threads": "10"},
+        ),
+    )
+    assert (changed.num_io_threads, changed.compression_type) == (10, "gzip")
+    assert changed.log_retention_ms == 77
+    assert changed.raw["log.retention.hours"] == 168
+    assert changed.static == settings.static
+    assert settings.num_io_threads == 8
+    back = with_dynamic(changed, DynamicSettings({}, {}))
+    assert (back.num_io_threads, back.log_retention_ms) == (8, 5 * 3_600_000)
+
+
+@pytest.mark.parametrize(
+    ("default", "broker"),
+    [
+        ({"num.partitions": "3"}, {}),
+        ({"num.io.threads": "many"}, {}),
+        ({"ssl.keystore.location": "/a"}, {}),
+        ({"ssl.client.auth": "none"}, {}),
+        ({"listener.name.a.ssl.client.auth": "none"}, {}),
+        ({}, {"ssl.keystore.location": "/a"}),
+        ({}, {"num.io.threads": "0"}),
+        ({"log.retention.ms": "0"}, {}),
+        ({}, {"listeners": "nonsense"}),
+    ],
+)
+def test_a_stored_setting_that_cannot_be_used_is_left_out_with_a_warning(
+    default: dict[str, str], broker: dict[str, str]
+) -> None:
+    settings = make_settings({"num.partitions": "2"})
+    changed = with_dynamic(settings, DynamicSettings(default, broker))
+    assert changed.raw == settings.raw
+    (name,) = [*default, *broker]
+    assert changed.warnings
+    assert all(name in warning for warning in changed.warnings)
+
+
+def test_the_good_stored_settings_stay_when_a_bad_one_goes() -> None:
+    settings = make_settings({})
+    dynamic = DynamicSettings({"num.io.threads": "x", "compression.type": "zstd"}, {})
+    assert with_dynamic(settings, dynamic).compression_type == "zstd"
+
+
+def test_only_the_level_goes_that_cannot_be_together_with_the_rest() -> None:
+    settings = make_settings({})
+    default = {"compression.type": "zstd"}
+    changed = with_dynamic(settings, DynamicSettings(default, {"log.roll.ms": "0"}))
+    assert changed.dynamic == DynamicSettings(default, {})
+    assert changed.compression_type == "zstd"
+    changed = with_dynamic(settings, DynamicSettings({"log.roll.ms": "0"}, default))
+    assert changed.dynamic == DynamicSettings({}, default)

@@ -1,0 +1,75 @@
+from typing import Any
+
+import pytest
+
+from broker.settings.broker_settings import make_settings
+from broker.settings.describe import (
+    Entry,
+    describe_broker,
+    describe_default,
+    describe_topic,
+)
+from tests.support.recorded_configs import recorded, recorded_settings
+
+
+def as_recorded(entries: list[Entry]) -> dict[str, Any]:
+    return {
+        entry.name: {
+            "value": entry.value,
+            "type": entry.config_type,
+            "source": entry.source,
+            "read_only": entry.is_read_only,
+            "sensitive": entry.is_sensitive,
+            "synonyms": [list(synonym) for synonym in entry.synonyms],
+        }
+        for entry in entries
+    }
+
+
+@pytest.mark.parametrize("label", ["described", "described_after_change"])
+@pytest.mark.parametrize("resource", ["broker", "default", "topic t", "topic u"])
+def test_every_entry_is_apaches_to_the_last_synonym(label: str, resource: str) -> None:
+    settings = recorded_settings(changed=label == "described_after_change")
+    if resource == "broker":
+        entries = describe_broker(settings, None)
+    elif resource == "default":
+        entries = describe_default(settings, None)
+    else:
+        overrides = recorded()["topics"][resource.removeprefix("topic ")]
+        entries = describe_topic(settings, overrides, None)
+    assert as_recorded(entries) == recorded()[label][resource]["entries"]
+
+
+def test_only_wanted_settings_are_described_and_an_empty_wish_means_all() -> None:
+    settings = make_settings({})
+    assert [entry.name for entry in describe_topic(settings, {}, ["segment.ms", "nothing"])] == [
+        "segment.ms"
+    ]
+    assert [entry.name for entry in describe_broker(settings, ["listeners"])] == ["listeners"]
+    assert len(describe_topic(settings, {}, [])) == 36
+    assert describe_default(settings, []) == []
+
+
+def test_entries_are_documented_where_the_name_is_kafkas_own() -> None:
+    settings = make_settings({"listener.name.plaintext.max.connections": "3", "own.name": "x"})
+    entries = {entry.name: entry for entry in describe_broker(settings, None)}
+    assert entries["max.connections"].documentation is not None
+    assert entries["listener.name.plaintext.max.connections"].documentation is None
+    assert entries["own.name"].documentation is None
+
+
+def test_a_topic_setting_that_nobody_knows_is_hidden() -> None:
+    (entry,) = describe_topic(make_settings({}), {"odd": "secret"}, ["odd"])
+    assert entry.value is None
+    assert entry.is_sensitive
+    assert "secret" not in repr(entry)
+
+
+def test_no_password_is_ever_shown() -> None:
+    secrets = {
+        "ssl.key.password": "s3cr3t",
+        "listener.name.plaintext.ssl.keystore.password": "s3cr3t",
+        "sasl.jaas.config": "s3cr3t",
+        "own.name": "s3cr3t",
+    }
+    assert "s3cr3t" not in repr(describe_broker(make_settings(secrets), None))
