@@ -1,0 +1,1 @@
+"""The face of the project: the `odradek` command and its tools."""

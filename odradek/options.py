@@ -1,0 +1,128 @@
+"""Command lines as Kafka's own tools read them (they use the Java library jopt-simple).
+
+    --name value   --name=value   -name value      a value may begin with dashes
+    --name                                         given twice is no error, if it takes no value
+    --             what stands behind it, and every word that is no option, has no effect
+
+Names are not abbreviated.  A value is looked at when it is asked for: that an option was given
+twice, or is no number, is told by the action that needs it.
+Source: Kafka's CommandDefaultOptions; joptsimple.OptionParser.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+INT32_MAX: Final = 2**31 - 1
+HELP_COLUMN: Final = 40
+HELP_WIDTH: Final = 100
+_NUMBER: Final = re.compile(r"[+-]?\d+")
+
+
+class OptionsError(Exception):
+    """The command line does not make sense; `shows_help`: the options are to be listed with it."""
+
+    def __init__(self, message: str, *, shows_help: bool = False) -> None:
+        super().__init__(message)
+        self.shows_help = shows_help
+
+
+class Flag(NamedTuple):
+    """One option of a tool."""
+
+    name: str
+    meaning: str
+    value: str | None = None
+    """What its value is, in a word for the help; None: it takes none."""
+
+
+class Options:
+    """What a command line gives."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, list[str]]) -> None:
+        """values  by name; an empty list for an option that takes no value"""
+        self._values = values
+
+    def has(self, name: str) -> bool:
+        """Whether the option was given."""
+        return name in self._values
+
+    def values(self, name: str) -> list[str]:
+        """All values of an option, in their order."""
+        return self._values.get(name, [])
+
+    def value(self, name: str) -> str | None:
+        """The only value of an option, or None.
+
+        raises  OptionsError when it was given more than once
+        """
+        values = self.values(name)
+        if len(values) > 1:
+            raise OptionsError(
+                f"Found multiple arguments for option {name}, but you asked for only one"
+            )
+        return values[0] if values else None
+
+    def number(self, name: str) -> int | None:
+        """The only value of an option as an int32, or None.
+
+        raises  OptionsError when it is none, or was given more than once
+        """
+        text = self.value(name)
+        if text is None:
+            return None
+        number = int(text) if _NUMBER.fullmatch(text) else INT32_MAX + 1
+        if not -INT32_MAX - 1 <= number <= INT32_MAX:
+            raise OptionsError(f"Cannot parse argument '{text}' of option {name}")
+        return number
+
+
+def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
+    """Tell options from their values.
+
+    raises  OptionsError for a name that is none, and for a value that is missing
+    """
+    known = {flag.name: flag for flag in flags}
+    found: dict[str, list[str]] = {}
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-":
+            continue
+        is_long = word.startswith("--")
+        name, equals, value = word[2 if is_long else 1 :].partition("=")
+        flag = known.get(name)
+        if flag is None:
+            # One dash begins a cluster of one-letter options, and there is no such option.
+            raise OptionsError(f"{name if is_long else name[:1]} is not a recognized option")
+        values = found.setdefault(name, [])
+        if flag.value is not None:
+            values.append(value if equals else _next_value(rest, name))
+    return Options(found)
+
+
+def _next_value(rest: Iterator[str], name: str) -> str:
+    value = next(rest, None)
+    if value is None:
+        raise OptionsError(f"Option {name} requires an argument")
+    return value
+
+
+def help_text(flags: Sequence[Flag]) -> str:
+    """All options, by name."""
+    lines = []
+    for flag in sorted(flags):
+        left = f"--{flag.name}" if flag.value is None else f"--{flag.name} <{flag.value}>"
+        meaning = textwrap.wrap(flag.meaning, HELP_WIDTH - HELP_COLUMN)
+        if len(left) >= HELP_COLUMN - 1:
+            lines.append(left)
+            left = ""
+        lines.append(f"{left:{HELP_COLUMN}}{meaning[0]}")
+        lines.extend(" " * HELP_COLUMN + line for line in meaning[1:])
+    return "\n".join(lines)

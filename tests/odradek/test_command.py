@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from odradek import command
+from tests.odradek.scripted_broker import scripted_broker
+from tests.support.processes import free_port
+
+ODRADEK = [sys.executable, "-I", "-m", "odradek"]
+TIMEOUT_S = 30.0
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command as a user runs it."""
+    return subprocess.run(
+        [*ODRADEK, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "help"])
+def test_help_names_every_subcommand(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([word]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    for name, (_, meaning) in command.SUBCOMMANDS.items():
+        assert f"{name} " in printed.out
+        assert meaning in printed.out
+
+
+@pytest.mark.parametrize(
+    ("words", "first_line"),
+    [
+        ([], "usage: odradek COMMAND [ARGUMENT...]"),
+        (["topisc", "--list"], "odradek: there is no command 'topisc'"),
+        (["--verbose"], "odradek: there is no command '--verbose'"),
+    ],
+)
+def test_no_such_subcommand_is_an_error(
+    words: Sequence[str], first_line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(words) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines()[0] == first_line
+    assert "topics" in printed.err
+
+
+def test_ctrl_c_ends_a_subcommand_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: Sequence[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("odradek.topics.main", interrupted)
+    assert command.main(["topics", "--list"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_exit_codes_and_streams_reach_the_shell() -> None:
+    done = run("topics", "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3.9.2\n", "")
+    done = run("topics", "--list")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "--bootstrap-server must be specified\n"
+    address = f"127.0.0.1:{free_port()}"
+    done = run("topics", "--bootstrap-server", address, "--list")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        f"Error while executing topic command : {address} cannot be reached: Connection refused\n"
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_help_of_topics_goes_to_stderr_as_it_does_in_kafka(words: list[str]) -> None:
+    done = run("topics", *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "\n--replica-assignment <brokers>" in done.stderr
+
+
+def test_a_reader_that_went_away_is_no_error() -> None:
+    with scripted_broker({}) as broker:
+        child = subprocess.Popen(
+            [*ODRADEK, "topics", "--bootstrap-server", broker.bootstrap, "--list"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        with child.stderr as errors:
+            assert errors.read() == b""
+        assert child.wait(TIMEOUT_S) == 0

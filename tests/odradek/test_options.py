@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.options import Flag, OptionsError, help_text, scan
+
+FLAGS = (
+    Flag("list", "Print names."),
+    Flag("topic", "A name.", "name"),
+    Flag("partitions", "How many.", "number"),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "topic"),
+    [
+        (["--topic", "a"], "a"),
+        (["--topic=a"], "a"),
+        (["-topic", "a"], "a"),
+        (["-topic=a"], "a"),
+        (["--topic=a=b"], "a=b"),
+        (["--topic="], ""),
+        (["--topic", ""], ""),
+        (["--topic", "--list"], "--list"),
+        (["--topic", "-1"], "-1"),
+        (["--topic", "--"], "--"),
+        (["a", "--topic", "b", "c", "-"], "b"),
+        (["--", "--topic", "b"], None),
+        ([], None),
+    ],
+)
+def test_a_value_is_the_next_word_or_what_stands_behind_the_equals_sign(
+    words: list[str], topic: str | None
+) -> None:
+    options = scan(FLAGS, words)
+    assert options.value("topic") == topic
+    assert options.has("topic") == (topic is not None)
+    assert not options.has("list")
+
+
+@pytest.mark.parametrize("words", [["--list"], ["-list"], ["--list=no"], ["--list", "--list"]])
+def test_an_option_without_a_value_is_there_or_not(words: list[str]) -> None:
+    assert scan(FLAGS, words).has("list")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--bogus"], "bogus is not a recognized option"),
+        (["--bogus=1"], "bogus is not a recognized option"),
+        (["--lis"], "lis is not a recognized option"),
+        (["-bogus"], "b is not a recognized option"),
+        (["--list", "--topic"], "Option topic requires an argument"),
+    ],
+)
+def test_what_is_no_option_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(OptionsError) as raised:
+        scan(FLAGS, words)
+    assert str(raised.value) == message
+    assert not raised.value.shows_help
+
+
+def test_an_option_given_twice_is_refused_when_its_only_value_is_asked_for() -> None:
+    options = scan(FLAGS, ["--topic", "a", "--topic", "b"])
+    assert options.values("topic") == ["a", "b"]
+    with pytest.raises(OptionsError) as raised:
+        options.value("topic")
+    assert str(raised.value) == (
+        "Found multiple arguments for option topic, but you asked for only one"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.0", " 1", "1_000", "0x10", "2147483648", "--list"])
+def test_a_number_is_a_decimal_int32(text: str) -> None:
+    with pytest.raises(OptionsError) as raised:
+        scan(FLAGS, ["--partitions", text]).number("partitions")
+    assert str(raised.value) == f"Cannot parse argument '{text}' of option partitions"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("3", 3), ("-1", -1), ("+7", 7), ("007", 7), ("-2147483648", -(2**31))]
+)
+def test_numbers_may_have_a_sign(text: str, number: int) -> None:
+    assert scan(FLAGS, ["--partitions", text]).number("partitions") == number
+    assert scan(FLAGS, []).number("partitions") is None
+
+
+@given(st.lists(st.text(max_size=8), max_size=6))
+def test_a_word_without_a_dash_in_front_never_becomes_an_option(words: list[str]) -> None:
+    plain = [word.lstrip("-") for word in words]
+    options = scan(FLAGS, plain)
+    assert not any(options.has(flag.name) for flag in FLAGS)
+
+
+@given(st.lists(st.text(max_size=8), max_size=6))
+def test_every_word_behind_an_option_with_a_value_is_its_value(texts: list[str]) -> None:
+    words = [word for text in texts for word in ("--topic", text)]
+    assert scan(FLAGS, words).values("topic") == texts
+
+
+def test_the_help_has_a_line_for_every_option() -> None:
+    lines = help_text(FLAGS).splitlines()
+    assert [line.split()[0] for line in lines] == ["--list", "--partitions", "--topic"]
+    assert all(len(line) <= 100 for line in lines)

@@ -1,0 +1,250 @@
+"""`odradek topics` before scripted brokers: what one healthy broker alone never answers."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from odradek.topics_errors import TopicsError
+from odradek.topics_lookup import compile_pattern
+from protocol.api_keys import ApiKey
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from protocol.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from tests.odradek.scripted_broker import Answer, Request, scripted_broker
+from tests.odradek.topics_tools import masked, our_tool
+
+ID = UUID(int=7)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_match"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders2", False),
+        ("order.*", "orders", True),
+        ("a,b", "b", True),
+        (" a , b ", "b", True),
+        ('"a,b"', "b", True),
+        ("''a''", "a", True),
+        (r"a\.b", "a.b", True),
+        (r"a\.b", "axb", False),
+        ("a.b", "axb", True),
+        (r"\Qa.b\E.*", "a.bc", True),
+        (r"\Qa.b\E.*", "axbc", False),
+        (r"\Qa.b", "a.b", True),
+        ("a{", "a{", True),
+        ("(a|b)[0-9]{2}", "b17", True),
+        ("", "a", False),
+    ],
+)
+def test_a_topic_is_chosen_by_a_regular_expression_for_its_whole_name(
+    pattern: str, name: str, is_match: bool
+) -> None:
+    assert bool(compile_pattern(pattern).fullmatch(name)) == is_match
+
+
+@pytest.mark.parametrize("pattern", ["[", "(a", "*", "a**", "a)"])
+def test_what_is_no_regular_expression_is_refused(pattern: str) -> None:
+    with pytest.raises(TopicsError) as raised:
+        compile_pattern(pattern)
+    assert str(raised.value) == f"{pattern} is an invalid regex."
+
+
+def metadata(*names: str, partitions: int = 2, leader: int = 0) -> Answer:
+    """Topics whose replicas are brokers 0 and 5, of which the cluster has only the first."""
+    topics = [
+        MetadataResponseTopic(
+            error_code=0,
+            name=name,
+            topic_id=ID,
+            is_internal=name.startswith("__"),
+            partitions=[
+                MetadataResponsePartition(
+                    error_code=0,
+                    partition_index=index,
+                    leader_id=leader,
+                    replica_nodes=[0, 5],
+                    isr_nodes=[0],
+                    offline_replicas=[5],
+                )
+                for index in reversed(range(partitions))
+            ],
+        )
+        for name in names
+    ]
+    return lambda request: request.metadata(topics=topics)
+
+
+def configs(*names: str) -> Answer:
+    """Topics with two settings, one of which is a broker's."""
+
+    def answer(request: Request) -> bytes:
+        rows = [
+            DescribeConfigsResourceResult(
+                name=name, value=value, read_only=False, config_source=source, is_sensitive=False
+            )
+            for name, value, source in (("min.insync.replicas", "1", 5), ("retention.ms", "9", 4))
+        ]
+        results = [
+            DescribeConfigsResult(
+                error_code=0, error_message=None, resource_type=2, resource_name=name, configs=rows
+            )
+            for name in names
+        ]
+        return request.answer(DescribeConfigsResponse(results=results))
+
+    return answer
+
+
+def moves(request: Request) -> bytes:
+    """Partition 0 of topic `a` is on its way from broker 5 to broker 6."""
+    move = OngoingPartitionReassignment(
+        partition_index=0, replicas=[0, 6, 5], adding_replicas=[6], removing_replicas=[5]
+    )
+    topic = OngoingTopicReassignment(name="a", partitions=[move])
+    return request.answer(
+        ListPartitionReassignmentsResponse(error_code=0, error_message=None, topics=[topic])
+    )
+
+
+def said(script: dict[ApiKey, list[Answer]], *words: str) -> list[str]:
+    """The lines of a command that succeeds."""
+    with scripted_broker(script) as broker:
+        result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
+    assert (result.exit_code, result.errors) == (0, "")
+    return masked(result.output).splitlines()
+
+
+def test_settings_of_the_broker_count_as_overrides_and_moves_are_shown() -> None:
+    script: dict[ApiKey, list[Answer]] = {
+        ApiKey.METADATA: [metadata("a")],
+        ApiKey.DESCRIBE_CONFIGS: [configs("a")],
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: [moves],
+    }
+    head = "\tTopic: a\tPartition: "
+    assert said(script, "--describe") == [
+        "Topic: a\tTopicId: ID\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: retention.ms=9",
+        f"{head}0\tLeader: 0\tReplicas: 0,5\tIsr: 0\tAdding Replicas: 6\tRemoving Replicas: 5"
+        "\tElr: N/A\tLastKnownElr: N/A",
+        f"{head}1\tLeader: 0\tReplicas: 0,5\tIsr: 0\tElr: N/A\tLastKnownElr: N/A",
+    ]
+
+
+def test_a_leader_that_the_cluster_does_not_have_is_none() -> None:
+    script = {
+        ApiKey.METADATA: [metadata("a", partitions=1, leader=5)],
+        ApiKey.DESCRIBE_CONFIGS: [configs("a")],
+    }
+    line = "\tTopic: a\tPartition: 0\tLeader: none\tReplicas: 0,5\tIsr: 0\tElr: N/A"
+    assert said(script, "--describe", "--unavailable-partitions") == [line + "\tLastKnownElr: N/A"]
+
+
+def page(cursor: Cursor | None, *partitions: tuple[str, int]) -> Answer:
+    """One answer to DescribeTopicPartitions."""
+    topics = [
+        DescribeTopicPartitionsResponseTopic(
+            error_code=0,
+            name=name,
+            topic_id=ID,
+            partitions=[
+                DescribeTopicPartitionsResponsePartition(
+                    error_code=0,
+                    partition_index=index,
+                    leader_id=0,
+                    replica_nodes=[0],
+                    isr_nodes=[0],
+                    eligible_leader_replicas=[],
+                    last_known_elr=[5],
+                    offline_replicas=[],
+                )
+            ],
+        )
+        for name, index in partitions
+    ]
+    body = DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
+    return lambda request: request.answer(body)
+
+
+def test_topics_are_described_in_pages_where_the_broker_can() -> None:
+    script = {
+        ApiKey.METADATA: [metadata("a", "b")],
+        ApiKey.DESCRIBE_CONFIGS: [configs("a", "b")],
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: [
+            page(Cursor(topic_name="a", partition_index=1), ("a", 0)),
+            page(Cursor(topic_name="b", partition_index=0), ("a", 1)),
+            page(None, ("b", 0)),
+        ],
+    }
+    lines = said(script, "--describe", "--partition-size-limit-per-response", "1")
+    tail = "Leader: 0\tReplicas: 0\tIsr: 0\tElr: \tLastKnownElr: 5"
+    counts = "ReplicationFactor: 1\tConfigs: retention.ms=9"
+    assert lines == [
+        f"Topic: a\tTopicId: ID\tPartitionCount: 2\t{counts}",
+        f"\tTopic: a\tPartition: 0\t{tail}",
+        f"\tTopic: a\tPartition: 1\t{tail}",
+        f"Topic: b\tTopicId: ID\tPartitionCount: 1\t{counts}",
+        f"\tTopic: b\tPartition: 0\t{tail}",
+    ]
+
+
+def test_a_broker_that_gives_the_same_page_for_ever_is_left() -> None:
+    script = {
+        ApiKey.METADATA: [metadata("a")],
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: [
+            page(Cursor(topic_name="a", partition_index=1), ("a", 0))
+        ],
+    }
+    with scripted_broker(script) as broker:
+        result = our_tool(["--bootstrap-server", broker.bootstrap, "--describe"])
+    assert result.exit_code == 1
+    assert result.output == (
+        "Error while executing topic command : "
+        "The broker does not get on with describing partitions.\n"
+    )
+
+
+def test_internal_topics_may_be_left_out() -> None:
+    script = {ApiKey.METADATA: [metadata("__consumer_offsets", "a")]}
+    assert said(script, "--list") == ["__consumer_offsets", "a"]
+    assert said(script, "--list", "--exclude-internal") == ["a"]
+    words = ["--describe", "--topic", "__.*", "--exclude-internal", "--if-exists"]
+    assert said(script, *words) == []
+
+
+def test_an_error_without_words_is_told_in_those_of_its_code() -> None:
+    result = CreatableTopicResult(name="a", error_code=7, error_message=None, configs=None)
+    body = CreateTopicsResponse(topics=[result])
+    script: dict[ApiKey, list[Answer]] = {
+        ApiKey.CREATE_TOPICS: [lambda request: request.answer(body)]
+    }
+    with scripted_broker(script) as broker:
+        done = our_tool(["--bootstrap-server", broker.bootstrap, "--create", "--topic", "a"])
+    assert (done.exit_code, done.output) == (
+        1,
+        "Error while executing topic command : The request timed out.\n",
+    )
+
+
+@pytest.mark.parametrize("address", ["", ":", "host:port", "/kafka"])
+def test_what_is_no_address_of_a_zookeeper_is_refused(address: str) -> None:
+    result = our_tool(["--zookeeper", address, "--list"])
+    assert (result.exit_code, result.output) == (1, "")
+    assert result.errors.startswith(f"'{address}' is not an address of ZooKeeper: ")
+    assert result.errors.count("\n") == 1

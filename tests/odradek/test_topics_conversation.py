@@ -1,0 +1,167 @@
+"""`odradek topics` and Apache Kafka's TopicCommand, each before each broker: the same lines.
+
+Everything is held against `conversation_3_9_2.txt`, which Apache's tool and broker have said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.client import Client
+from protocol.api_keys import ApiKey
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.odradek.topics_conversation import RECORDED, command_lines
+from tests.odradek.topics_tools import ApacheTool, masked, our_tool, play
+from tests.support.apache import apache_kafka
+from tests.support.broker_process import odradek_broker
+from tests.support.zookeeper import zookeeper
+
+pytestmark = pytest.mark.timeout(300)
+
+CHROOT = "/kafka"
+POLLS_MAX = 10_000
+
+
+def as_our_broker_says_it(text: str) -> str:
+    """Without what is not the tools' affair but that of the broker that answers.
+
+    A broker that serves DescribeTopicPartitions says that there are no eligible replicas, instead
+    of nothing; and Apache's gives configs in the order of a hash map.
+    """
+    text = re.sub(r"(Elr|LastKnownElr): (?:N/A)?", r"\1: ", text)
+    return re.sub(r"(?<=Configs: )\S+$", _sorted_items, text, flags=re.MULTILINE)
+
+
+def _sorted_items(found: re.Match[str]) -> str:
+    return ",".join(sorted(found[0].split(",")))
+
+
+@pytest.fixture(scope="module")
+def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker of ours."""
+    with odradek_broker(tmp_path_factory.mktemp("odradek")) as broker:
+        yield broker.address
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a ZooKeeper."""
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def apache_broker(tmp_path_factory: pytest.TempPathFactory, coordinator: str) -> Iterator[str]:
+    """The address of a broker of Apache's that is registered in `coordinator`."""
+    folder = tmp_path_factory.mktemp("apache")
+    with apache_kafka(folder, zookeeper_address=coordinator + CHROOT) as broker:
+        yield broker.address
+
+
+@pytest.fixture(scope="module")
+def apache_tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTool]:
+    """Apache's tool."""
+    with ApacheTool(tmp_path_factory.mktemp("tool")) as tool:
+        yield tool
+
+
+def test_our_tool_before_our_broker_prints_what_apache_prints(our_broker: str) -> None:
+    said = play(our_tool, our_broker, command_lines(), "zz0zz")
+    assert as_our_broker_says_it(said) == as_our_broker_says_it(RECORDED.read_text())
+
+
+@pytest.mark.judge
+def test_our_tool_before_apache_kafka_prints_what_apache_prints(apache_broker: str) -> None:
+    assert play(our_tool, apache_broker, command_lines(), "zz1zz") == RECORDED.read_text()
+
+
+@pytest.mark.judge
+def test_apache_kafka_still_prints_what_is_recorded(
+    apache_broker: str, apache_tool: ApacheTool
+) -> None:
+    assert play(apache_tool, apache_broker, command_lines(), "zz2zz") == RECORDED.read_text()
+
+
+@pytest.mark.judge
+def test_the_tool_of_apache_before_our_broker_prints_what_apache_prints(
+    our_broker: str, apache_tool: ApacheTool
+) -> None:
+    said = play(apache_tool, our_broker, command_lines(), "zz3zz")
+    assert as_our_broker_says_it(said) == as_our_broker_says_it(RECORDED.read_text())
+
+
+@pytest.mark.judge
+def test_both_tools_tell_the_same_of_a_cluster_with_internal_topics(
+    apache_broker: str, apache_tool: ApacheTool
+) -> None:
+    at = ["--bootstrap-server", apache_broker]
+    our_tool([*at, "--create", "--topic", "zz4zz-plain", "--config", "cleanup.policy=compact"])
+    make_internal_topic(apache_broker)
+    for words in (
+        ["--list"],
+        ["--list", "--exclude-internal"],
+        ["--describe", "--exclude-internal"],
+        ["--describe", "--topic", "__consumer_offsets"],
+        ["--describe", "--topic", "__consumer_offsets", "--exclude-internal"],
+    ):
+        ours, apaches = our_tool([*at, *words]), apache_tool([*at, *words])
+        assert ours.exit_code == apaches.exit_code
+        # Apache's describes topics in the order of a hash map.
+        assert sorted(ours.output.splitlines()) == sorted(apaches.output.splitlines())
+        is_told = (
+            "Topic: __consumer_offsets" in ours.output or "__consumer_offsets\n" in ours.output
+        )
+        assert is_told == ("--exclude-internal" not in words)
+
+
+def make_internal_topic(address: str) -> None:
+    """Ask for a coordinator and wait until the topic behind it can be described."""
+    client = Client(address)
+    request = FindCoordinatorRequest(key="group", key_type=0, coordinator_keys=["group"])
+    client.any(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
+    for _ in range(POLLS_MAX):
+        topics = client.metadata(["__consumer_offsets"]).topics
+        if topics[0].partitions and all(one.leader_id == 0 for one in topics[0].partitions):
+            break
+    else:
+        raise AssertionError("the internal topic does not come")
+    client.close()
+
+
+@pytest.mark.judge
+def test_a_topic_is_described_by_the_id_that_describing_it_shows(
+    apache_broker: str, apache_tool: ApacheTool
+) -> None:
+    at = ["--bootstrap-server", apache_broker]
+    our_tool([*at, "--create", "--topic", "zz5zz-named", "--partitions", "2"])
+    by_name = our_tool([*at, "--describe", "--topic", "zz5zz-named"])
+    found = re.search(r"TopicId: (\S+)", by_name.output)
+    assert found is not None
+    words = ["--describe", "--topic-id", found[1]]
+    assert our_tool([*at, *words]) == apache_tool([*at, *words]) == by_name
+
+
+@pytest.mark.judge
+def test_the_brokers_are_found_through_zookeeper_as_old_scripts_want_it(
+    apache_broker: str, coordinator: str
+) -> None:
+    old = ["--zookeeper", f"{coordinator},{coordinator}{CHROOT}"]
+    words = ["--create", "--topic", "zz6zz", "--partitions", "2", "--replication-factor", "1"]
+    assert our_tool([*old, *words]).output == "Created topic zz6zz.\n"
+    described = our_tool([*old, "--describe", "--topic", "zz6zz"])
+    assert described == our_tool(
+        ["--bootstrap-server", apache_broker, "--describe", "--topic", "zz6zz"]
+    )
+    assert masked(described.output).startswith("Topic: zz6zz\tTopicId: ID\tPartitionCount: 2\t")
+
+
+@pytest.mark.judge
+def test_a_zookeeper_without_brokers_is_told_in_one_line(coordinator: str) -> None:
+    result = our_tool(["--zookeeper", f"{coordinator}/nothing", "--list"])
+    assert (result.exit_code, result.output) == (1, "")
+    assert result.errors == (
+        f"ZooKeeper at {coordinator} knows no brokers: /nothing/brokers/ids is missing\n"
+    )

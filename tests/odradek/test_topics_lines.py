@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from odradek.options import Options
+from odradek.topics_describe import parse_topic_id
+from odradek.topics_errors import TopicsError
+from odradek.topics_lines import (
+    Config,
+    Move,
+    Partition,
+    Topic,
+    is_shown,
+    partition_line,
+    topic_id_text,
+    topic_line,
+)
+from odradek.topics_options import REPORTS
+
+WHOLE = Partition(0, 1, [1, 2, 3], [1, 2, 3], None, None)
+SHORT = Partition(0, 1, [1, 2, 3], [1, 2], None, None)
+ALONE = Partition(0, 1, [1, 2, 3], [1], None, None)
+DEAD = Partition(0, 9, [9, 2, 3], [9, 2, 3], None, None)
+LEADERLESS = Partition(0, None, [1, 2, 3], [1, 2, 3], [2], [])
+MIN_2 = {"min.insync.replicas": Config("2", is_default=False)}
+LIVE = (1, 2, 3)
+ID = UUID(int=1)
+
+
+@pytest.mark.parametrize(
+    ("partition", "reports"),
+    [
+        (WHOLE, []),
+        (SHORT, ["under-replicated-partitions", "at-min-isr-partitions"]),
+        (ALONE, ["under-replicated-partitions", "under-min-isr-partitions"]),
+        (DEAD, ["unavailable-partitions"]),
+        (LEADERLESS, ["unavailable-partitions", "under-min-isr-partitions"]),
+    ],
+)
+def test_a_report_holds_the_partitions_that_it_is_about(
+    partition: Partition, reports: list[str]
+) -> None:
+    for report in REPORTS:
+        shown = is_shown(Options({report: []}), partition, MIN_2, move=None, live=LIVE)
+        assert shown == (report in reports), report
+
+
+def test_a_replica_that_is_being_added_is_not_missing_yet() -> None:
+    moving = Partition(0, 1, [1, 2, 3], [1, 2], None, None)
+    report = Options({"under-replicated-partitions": []})
+    move = Move([1, 2, 3], [3], [])
+    assert is_shown(report, moving, MIN_2, move=None, live=LIVE)
+    assert not is_shown(report, moving, MIN_2, move=move, live=LIVE)
+    # A move that was over before the partition was described does not count.
+    done = Move([4, 5], [4, 5], [])
+    assert is_shown(report, moving, MIN_2, move=done, live=LIVE)
+
+
+def test_a_topic_line_has_the_configs_that_somebody_set() -> None:
+    configs = {
+        "retention.ms": Config("5", is_default=False),
+        "segment.bytes": Config("1", is_default=True),
+        "secret": Config(None, is_default=False),
+    }
+    assert topic_line(Topic("a", ID, [WHOLE]), configs, None) == (
+        "Topic: a\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\tPartitionCount: 1\tReplicationFactor: 3"
+        "\tConfigs: retention.ms=5,secret=null"
+    )
+    assert topic_line(Topic("a", UUID(int=0), [WHOLE]), {}, Move([1, 2, 3], [3], [])) == (
+        "Topic: a\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
+    )
+
+
+def test_a_partition_line_tells_of_leader_moves_and_eligible_replicas() -> None:
+    assert partition_line("a", SHORT, None) == (
+        "\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2"
+        "\tElr: N/A\tLastKnownElr: N/A"
+    )
+    assert partition_line("a", LEADERLESS, Move([1, 2, 3], [3], [1, 2])) == (
+        "\tTopic: a\tPartition: 0\tLeader: none\tReplicas: 1,2,3\tIsr: 1,2,3"
+        "\tAdding Replicas: 3\tRemoving Replicas: 1,2\tElr: 2\tLastKnownElr: "
+    )
+
+
+def test_an_id_is_read_as_it_is_printed() -> None:
+    topic_id = UUID("fbffbfff-1234-4678-9abc-def012345678")
+    assert parse_topic_id(topic_id_text(topic_id)) == topic_id
+    assert parse_topic_id(topic_id_text(topic_id) + "==") == topic_id
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a c", "Illegal base64 character 20"),
+        ("a+c", "Illegal base64 character 2b"),
+        ("abc", "Input string `abc` decoded as 2 bytes, which is not equal to the expected 16"),
+        ("a", "Input string `a` is no base64"),
+        ("x" * 25, "Input string with prefix `xxxxxxxxxxxxxxxxxxxxxxxx` is too long"),
+    ],
+)
+def test_what_is_no_id_is_refused(text: str, message: str) -> None:
+    with pytest.raises(TopicsError) as raised:
+        parse_topic_id(text)
+    assert str(raised.value).startswith(message)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from odradek.options import Options
+from odradek.topics_errors import TopicsError, check
+from odradek.topics_wishes import check_new, parse_assignment, parse_configs, read_wish
+from protocol.errors import ErrorCode
+
+
+@pytest.mark.parametrize(
+    ("text", "assignment"),
+    [
+        ("", []),
+        ("7", [[7]]),
+        ("1:2,2:3", [[1, 2], [2, 3]]),
+        (" 1 : 2 , 2 : 3 ,", [[1, 2], [2, 3]]),
+        ("1:2:,2:3", [[1, 2], [2, 3]]),
+    ],
+)
+def test_an_assignment_lists_brokers_by_partition(text: str, assignment: list[list[int]]) -> None:
+    assert parse_assignment(text) == assignment
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1:x", 'For input string: "x"'),
+        ("1,,1", 'For input string: ""'),
+        ("1:1", "Partition replica lists may not contain duplicate entries: 1"),
+        ("2:1,1:2:3", "Partition 1 has different replication factor: [1, 2, 3]"),
+    ],
+)
+def test_an_assignment_that_makes_no_sense_is_refused(text: str, message: str) -> None:
+    with pytest.raises(TopicsError) as raised:
+        parse_assignment(text)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("texts", "configs"),
+    [
+        ([], {}),
+        (["retention.ms=1"], {"retention.ms": "1"}),
+        ([" retention.ms = 1 "], {"retention.ms": "1"}),
+        (["retention.ms=1", "retention.ms=2"], {"retention.ms": "2"}),
+        (
+            ["cleanup.policy=compact,delete", "segment.bytes=1000"],
+            {"cleanup.policy": "compact,delete", "segment.bytes": "1000"},
+        ),
+    ],
+)
+def test_configs_are_pairs(texts: list[str], configs: dict[str, str]) -> None:
+    assert parse_configs(texts) == configs
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("retention.ms", "requirement failed: Invalid topic config"),
+        ("retention.ms=", "requirement failed: Invalid topic config"),
+        ("=", "requirement failed: Invalid topic config"),
+        ("retention.ms=1=2", "requirement failed: Invalid topic config"),
+        ("=1", "Unknown topic config name: "),
+        ("retention=1", "Unknown topic config name: retention"),
+        (
+            "max.compaction.lag.ms=0",
+            "Invalid value 0 for configuration max.compaction.lag.ms: Value must be at least 1",
+        ),
+    ],
+)
+def test_a_config_that_is_none_is_refused_before_a_broker_is_asked(text: str, message: str) -> None:
+    with pytest.raises(TopicsError) as raised:
+        parse_configs([text])
+    assert str(raised.value).startswith(message)
+
+
+def test_lags_that_exclude_each_other_are_refused() -> None:
+    with pytest.raises(TopicsError) as raised:
+        parse_configs(["min.compaction.lag.ms=5", "max.compaction.lag.ms=3"])
+    assert str(raised.value) == (
+        "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (3)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "is_refused"),
+    [
+        ({}, False),
+        ({"partitions": ["1"], "replication-factor": ["1"]}, False),
+        ({"replication-factor": ["32767"]}, False),
+        ({"replication-factor": ["32768"]}, True),
+        ({"replication-factor": ["0"]}, True),
+        ({"partitions": ["0"]}, True),
+        ({"partitions": ["-1"]}, True),
+        ({"topic": [""]}, True),
+    ],
+)
+def test_numbers_of_a_new_topic_have_bounds(values: dict[str, list[str]], is_refused: bool) -> None:
+    wish = read_wish(Options({"topic": ["a"], **values}))
+    if is_refused:
+        with pytest.raises(TopicsError):
+            check_new(wish)
+    else:
+        check_new(wish)
+
+
+def test_the_error_of_an_answer_is_told_in_its_words_or_those_of_its_code() -> None:
+    check(ErrorCode.NONE, "nothing wrong")
+    for code, message, told in (
+        (ErrorCode.INVALID_CONFIG, "no such thing", "no such thing"),
+        (ErrorCode.REQUEST_TIMED_OUT, None, "The request timed out."),
+        (ErrorCode.KAFKA_STORAGE_ERROR, "", "KAFKA_STORAGE_ERROR"),
+        (3210, None, "The broker answers with the unknown error 3210."),
+    ):
+        with pytest.raises(TopicsError) as raised:
+            check(code, message)
+        assert str(raised.value) == told
