@@ -1,0 +1,1 @@
+"""Real client libraries against a broker process."""

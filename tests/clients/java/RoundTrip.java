@@ -1,0 +1,220 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.admin.AdminClient;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * The Java client behind the line protocol of tests/clients/README.md. One source for every release
+ * from 1.1 to 4.x: poll(long) went away in 4.0 and poll(Duration) came with 2.0, so poll is looked up.
+ */
+public final class RoundTrip {
+    private static final long WAIT_MS = 30_000;
+
+    private final String bootstrap;
+    private final BufferedReader in;
+    private final PrintStream out;
+
+    private RoundTrip(String bootstrap, BufferedReader in, PrintStream out) {
+        this.bootstrap = bootstrap;
+        this.in = in;
+        this.out = out;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        if (arguments.length != 2 || !arguments[0].equals("--bootstrap")) {
+            System.err.println("usage: RoundTrip --bootstrap HOST:PORT");
+            System.exit(2);
+        }
+        new RoundTrip(
+                arguments[1],
+                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)),
+                new PrintStream(System.out, true, "UTF-8"))
+            .serve();
+    }
+
+    private void serve() throws Exception {
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split(" ");
+            try {
+                switch (words[0]) {
+                    case "create": create(words[1], Integer.parseInt(words[2])); break;
+                    case "produce": produce(words); break;
+                    case "consume":
+                        consume(new TopicPartition(words[1], Integer.parseInt(words[2])), words[3], Integer.parseInt(words[4]));
+                        break;
+                    default: throw new IllegalArgumentException("unknown command " + words[0]);
+                }
+                out.println("{\"done\":true}");
+            } catch (Exception error) {
+                out.println("{\"error\":" + quoted(error.toString()) + "}");
+            }
+        }
+    }
+
+    private Properties settings() {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        return settings;
+    }
+
+    private void create(String topic, int partitions) throws Exception {
+        try (AdminClient admin = AdminClient.create(settings())) {
+            admin.createTopics(Collections.singletonList(new NewTopic(topic, partitions, (short) 1)))
+                .all()
+                .get(WAIT_MS, TimeUnit.MILLISECONDS);
+        }
+    }
+
+    private void produce(String[] words) throws Exception {
+        int count = Integer.parseInt(words[5]);
+        List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
+        for (int number = 0; number < count; number++) {
+            records.add(record(words[1], in.readLine().split(" ")));
+        }
+        Properties settings = settings();
+        settings.put("compression.type", words[2]);
+        settings.put("acks", words[3]);
+        settings.put("enable.idempotence", words[4]);
+        settings.put("linger.ms", "5");
+        List<Future<RecordMetadata>> pending = new ArrayList<>();
+        try (KafkaProducer<byte[], byte[]> producer =
+                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            for (ProducerRecord<byte[], byte[]> record : records) {
+                pending.add(producer.send(record));
+            }
+            producer.flush();
+        }
+        for (Future<RecordMetadata> future : pending) {
+            RecordMetadata answer = future.get(WAIT_MS, TimeUnit.MILLISECONDS);
+            out.println("{\"partition\":" + answer.partition() + ",\"offset\":" + answer.offset() + "}");
+        }
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(String topic, String[] words) {
+        List<Header> headers = new ArrayList<>();
+        if (!words[4].equals("-")) {
+            for (String header : words[4].split(",")) {
+                int colon = header.indexOf(':');
+                headers.add(new RecordHeader(header.substring(0, colon), bytes(header.substring(colon + 1))));
+            }
+        }
+        return new ProducerRecord<>(
+            topic, Integer.parseInt(words[0]), Long.parseLong(words[1]), bytes(words[2]), bytes(words[3]), headers);
+    }
+
+    private void consume(TopicPartition partition, String start, int count) throws Exception {
+        Properties settings = settings();
+        settings.put("enable.auto.commit", "false");
+        settings.put("auto.offset.reset", "none");
+        settings.put("fetch.max.wait.ms", "100");
+        try (KafkaConsumer<byte[], byte[]> consumer =
+                new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.assign(Collections.singletonList(partition));
+            consumer.seek(partition, position(consumer, partition, start));
+            out.println("{\"position\":" + consumer.position(partition) + "}");
+            long deadline = System.nanoTime() + WAIT_MS * 1_000_000;
+            int seen = 0;
+            while (seen < count) {
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("only " + seen + " of " + count + " records came");
+                }
+                for (ConsumerRecord<byte[], byte[]> record : poll(consumer)) {
+                    if (seen++ < count) {
+                        print(record);
+                    }
+                }
+            }
+        }
+    }
+
+    private static long position(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, String start) {
+        List<TopicPartition> one = Collections.singletonList(partition);
+        if (start.equals("earliest")) {
+            return consumer.beginningOffsets(one).get(partition);
+        }
+        if (start.equals("latest")) {
+            return consumer.endOffsets(one).get(partition);
+        }
+        long number = Long.parseLong(start.substring(start.indexOf(':') + 1));
+        if (start.startsWith("offset:")) {
+            return number;
+        }
+        Map<TopicPartition, OffsetAndTimestamp> found =
+            consumer.offsetsForTimes(Collections.singletonMap(partition, number));
+        OffsetAndTimestamp hit = found.get(partition);
+        return hit == null ? consumer.endOffsets(one).get(partition) : hit.offset();
+    }
+
+    @SuppressWarnings("unchecked")
+    private static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) throws Exception {
+        Method poll;
+        Object wait;
+        try {
+            wait = java.time.Duration.ofMillis(200);
+            poll = KafkaConsumer.class.getMethod("poll", java.time.Duration.class);
+        } catch (NoSuchMethodException old) {
+            wait = 200L;
+            poll = KafkaConsumer.class.getMethod("poll", long.class);
+        }
+        return (ConsumerRecords<byte[], byte[]>) poll.invoke(consumer, wait);
+    }
+
+    private void print(ConsumerRecord<byte[], byte[]> record) {
+        StringBuilder headers = new StringBuilder();
+        for (Header header : record.headers()) {
+            headers.append(headers.length() == 0 ? "" : ",");
+            headers.append('[').append(quoted(header.key())).append(',').append(hex(header.value())).append(']');
+        }
+        out.println(
+            "{\"partition\":" + record.partition() + ",\"offset\":" + record.offset() + ",\"timestamp\":" + record.timestamp()
+                + ",\"key\":" + hex(record.key()) + ",\"value\":" + hex(record.value()) + ",\"headers\":[" + headers + "]}");
+    }
+
+    private static byte[] bytes(String word) {
+        if (word.equals("-")) {
+            return null;
+        }
+        byte[] bytes = new byte[(word.length() - 1) / 2];
+        for (int index = 0; index < bytes.length; index++) {
+            bytes[index] = (byte) Integer.parseInt(word.substring(1 + 2 * index, 3 + 2 * index), 16);
+        }
+        return bytes;
+    }
+
+    private static String hex(byte[] bytes) {
+        if (bytes == null) {
+            return "null";
+        }
+        StringBuilder text = new StringBuilder("\"");
+        for (byte one : bytes) {
+            text.append(String.format("%02x", one & 0xff));
+        }
+        return text.append('"').toString();
+    }
+
+    private static String quoted(String text) {
+        return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"").replace("\n", "\\n").replace("\r", "").replace("\t", " ") + '"';
+    }
+}

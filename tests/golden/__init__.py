@@ -1,0 +1,1 @@
+"""What real programs answered, and the programs that recorded it."""

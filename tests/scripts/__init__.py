@@ -1,0 +1,1 @@
+"""Scripted conversations with a broker, and the tool that records them."""

@@ -1,0 +1,1 @@
+"""The chapters of the conversation, one topic of the protocol each."""

@@ -1,0 +1,70 @@
+"""DescribeCluster, DescribeLogDirs, FindCoordinator."""
+
+from __future__ import annotations
+
+from protocol.messages.describe_cluster import DescribeClusterRequest
+from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.scripts.chapters.batches import batch, produce_request
+from tests.scripts.talk import Talk, versions_of
+
+COORDINATOR_PATIENCE_S = 5.0
+GROUP, TRANSACTION, SHARE = range(3)
+
+
+def play(talk: Talk) -> None:
+    """The cluster, its directories, its coordinators."""
+    for version in versions_of(DescribeClusterRequest):
+        for wanted in (False, True):
+            request = DescribeClusterRequest(include_cluster_authorized_operations=wanted)
+            talk.ask(f"the cluster, operations {wanted}", request, version)
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
+    talk.ask("the controllers", request, 1)
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=9)
+    talk.ask("endpoints of an unknown kind", request, 1)
+    directories(talk)
+    coordinators(talk)
+
+
+def directories(talk: Talk) -> None:
+    """Sizes of one topic's logs."""
+    talk.make_topic("directories", 2)
+    talk.quiet(produce_request("directories", batch()), 9)
+    for version in versions_of(DescribeLogDirsRequest):
+        known = DescribableLogDirTopic(topic="directories", partitions=[0])
+        talk.ask("one partition", DescribeLogDirsRequest(topics=[known]), version)
+        unknown = DescribableLogDirTopic(topic="never-made", partitions=[0, 1])
+        talk.ask("an unknown topic", DescribeLogDirsRequest(topics=[unknown]), version)
+    absent = DescribableLogDirTopic(topic="directories", partitions=[7])
+    talk.ask("an unknown partition", DescribeLogDirsRequest(topics=[absent]), 4)
+    talk.ask("no topic", DescribeLogDirsRequest(topics=[]), 4)
+
+
+def coordinators(talk: Talk) -> None:
+    """Of groups and transactions, once their topics are there."""
+    for kind in (GROUP, TRANSACTION):
+        wait_for_coordinator(talk, kind)
+    for version in versions_of(FindCoordinatorRequest):
+        kinds = (GROUP,) if version == 0 else (GROUP, TRANSACTION, 9)
+        for kind in kinds:
+            if version < 4:
+                request = FindCoordinatorRequest(key="somebody", key_type=kind)
+            else:
+                request = FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=kind)
+            talk.ask(f"kind {kind}", request, version)
+    talk.ask("no keys", FindCoordinatorRequest(coordinator_keys=[]), 4)
+    talk.ask("an empty key", FindCoordinatorRequest(coordinator_keys=[""]), 4)
+    share = FindCoordinatorRequest(coordinator_keys=["g:0:0"], key_type=SHARE)
+    talk.ask("a share group", share, 6)
+
+
+def wait_for_coordinator(talk: Talk, kind: int) -> None:
+    """The topic of a coordinator is made when it is first asked for."""
+    wanted = FindCoordinatorRequest(key_type=kind, coordinator_keys=["somebody"])
+    talk.until(
+        f"coordinator of kind {kind}",
+        lambda: talk.quiet(wanted, 4).coordinators[0].error_code,
+        lambda code: bool(code == 0),
+        patience_s=COORDINATOR_PATIENCE_S,
+        must=False,
+    )

@@ -1,0 +1,189 @@
+"""A chapter of the conversation: what was asked, by name, and what the broker answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from protocol.headers import encode_request_header
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.schema import schema_of
+from tests.scripts.normal import Masks, normalise
+from tests.support.wire import Closed, Wire, frame
+
+SETTLE_TIMEOUT_S = 15.0
+SETTLE_STEP_S = 0.02
+
+VERSIONS: dict[ApiKey, range] = {
+    ApiKey.PRODUCE: range(3, 12),
+    ApiKey.FETCH: range(4, 18),
+    ApiKey.LIST_OFFSETS: range(10),
+    ApiKey.METADATA: range(13),
+    ApiKey.FIND_COORDINATOR: range(7),
+    ApiKey.API_VERSIONS: range(5),
+    ApiKey.CREATE_TOPICS: range(8),
+    ApiKey.DELETE_TOPICS: range(7),
+    ApiKey.DELETE_RECORDS: range(3),
+    ApiKey.INIT_PRODUCER_ID: range(6),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: range(5),
+    ApiKey.DESCRIBE_CONFIGS: range(5),
+    ApiKey.ALTER_CONFIGS: range(3),
+    ApiKey.DESCRIBE_LOG_DIRS: range(5),
+    ApiKey.CREATE_PARTITIONS: range(4),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),
+    ApiKey.DESCRIBE_CLUSTER: range(2),
+    ApiKey.DESCRIBE_PRODUCERS: range(1),
+}
+"""What Apache Kafka 3.9.2 serves in ZooKeeper mode; of Produce and Fetch what knows batches v2."""
+
+FOREVER = {"retention.ms": "-1"}
+"""The records of the chapters are old: no retention may delete them while they are looked at."""
+
+
+class Talk:
+    """Asks a broker and writes down its answers, masked."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.steps: dict[str, Any] = {}
+        self.masks = Masks()
+        self._wire = Wire(address)
+        self.until(
+            "the registration of the broker",
+            lambda: self.quiet(metadata_of([]), 12),
+            lambda answer: bool(answer.brokers) and answer.controller_id >= 0,
+        )
+
+    def ask(self, name: str, request: Any, version: int) -> Any:
+        """Ask and write down; the answer, or None when the broker closed the connection."""
+        key = schema_of(type(request)).api_key
+        assert key is not None
+        label = f"{name}, {ApiKey(key).name} v{version}"
+        assert label not in self.steps, f"two steps are called {label!r}"
+        try:
+            answer = self._wire.call(request, version)
+        except Closed:
+            self.steps[label] = "closed"
+            self._reconnect()
+            return None
+        except TimeoutError:
+            raise AssertionError(f"no answer to {label!r}: {request}") from None
+        self.masks.step = label
+        self.steps[label] = normalise(answer, version, self.masks)
+        return answer
+
+    def quiet(self, request: Any, version: int) -> Any:
+        """Ask without writing down: what prepares a step."""
+        return self._wire.call(request, version)
+
+    def tell(self, request: Any, version: int) -> None:
+        """A request that gets no answer (acks=0)."""
+        self._wire.send(request, version)
+
+    def raw(self, name: str, key: int, version: int, body: bytes) -> bytes | None:
+        """Send any body; write down whether an answer came (as hex) or the connection ended."""
+        header = encode_request_header(key, version, 1, "wire")
+        wire = Wire(self.address)
+        try:
+            wire.send_bytes(frame(header + body))
+            answer: bytes | None = wire.receive_frame()
+        except Closed:
+            answer = None
+        finally:
+            wire.close()
+        assert name not in self.steps, name
+        self.steps[name] = "closed" if answer is None else answer.hex()
+        return answer
+
+    def until(
+        self,
+        what: str,
+        act: Callable[[], Any],
+        good: Callable[[Any], bool],
+        *,
+        patience_s: float = SETTLE_TIMEOUT_S,
+        must: bool = True,
+    ) -> Any:
+        """Repeat a quiet act until its answer is good: some changes need a moment to be seen.
+
+        must  False: go on without it, and let the recorded answers tell
+        """
+        deadline = time.monotonic() + patience_s
+        while True:
+            answer = act()
+            if good(answer):
+                return answer
+            if time.monotonic() >= deadline:
+                assert not must, f"{what} did not happen: {answer}"
+                return answer
+            time.sleep(SETTLE_STEP_S)
+
+    def make_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: dict[str, str] | None = None,
+        replication_factor: int = 1,
+    ) -> Any:
+        """A topic that can serve; its id."""
+        merged = {**FOREVER, **(configs or {})}
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in merged.items()],
+        )
+        made = self.quiet(CreateTopicsRequest(topics=[topic]), 7)
+        assert made.topics[0].error_code == 0, made
+        self.wait_for_topic(name, partitions)
+        self.masks.give("topic", made.topics[0].topic_id, name)
+        return made.topics[0].topic_id
+
+    def wait_for_topic(self, name: str, partitions: int) -> None:
+        """Until every partition has a leader that the broker knows of."""
+        self.until(
+            f"topic {name}",
+            lambda: self.quiet(metadata_of([name]), 12).topics[0],
+            lambda topic: (
+                len(topic.partitions) == partitions
+                and all(one.error_code == 0 for one in topic.partitions)
+            ),
+        )
+
+    def wait_for_absence(self, name: str) -> None:
+        """Until a deleted topic is gone from the metadata."""
+        self.until(
+            f"the end of topic {name}",
+            lambda: self.quiet(metadata_of([name]), 12).topics[0],
+            lambda topic: topic.error_code == 3,
+        )
+
+    def _reconnect(self) -> None:
+        self._wire.close()
+        self._wire = Wire(self.address)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._wire.close()
+
+
+def metadata_of(names: Sequence[str]) -> MetadataRequest:
+    """Asks for topics by name and creates none."""
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    )
+
+
+def versions_of(request: type) -> range:
+    """The versions in which a chapter asks its question."""
+    key = schema_of(request).api_key
+    assert key is not None
+    return VERSIONS[ApiKey(key)]

@@ -1,0 +1,105 @@
+"""Our broker as a real process, started the way a user starts it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from tests.support.processes import LoggedProcess, free_port
+
+READY_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 15.0
+
+
+class BrokerProcess:
+    """One broker with a directory and a port of its own, over several lives of the process.
+
+    `folder/data` holds the logs, `folder/broker.log` everything that it printed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        limits: Mapping[int, int] | None = None,
+        port: int | None = None,
+    ) -> None:
+        """limits  resource.RLIMIT_* -> soft limit of the process"""
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_port() if port is None else port
+        self.address = f"127.0.0.1:{self.port}"
+        self._overrides = dict(overrides or {})
+        self._limits = dict(limits or {})
+        self._process: LoggedProcess | None = None
+
+    @property
+    def process(self) -> LoggedProcess:
+        """The process that runs now."""
+        assert self._process is not None, "the broker is not running"
+        return self._process
+
+    def start(self) -> Self:
+        """Start on the directory as it is and wait for the line that says `ready`."""
+        assert self._process is None, "the broker is running already"
+        self.data.mkdir(parents=True, exist_ok=True)
+        configuration = self.folder / "server.properties"
+        configuration.write_text("")
+        settings = {
+            "broker.id": "0",
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.data),
+            **self._overrides,
+        }
+        command = [sys.executable, "-I", "-m", "odradek", "start", str(configuration)]
+        for key, value in settings.items():
+            command += ["--override", f"{key}={value}"]
+        process = LoggedProcess(
+            command,
+            log=self.folder / "broker.log",
+            folder=self.folder,
+            environment={"PYTHONUNBUFFERED": "1"},
+            limits=self._limits,
+        )
+        try:
+            process.wait_for_line(r"\bready\b", timeout_s=READY_TIMEOUT_S)
+        except BaseException:
+            process.kill()
+            raise
+        self._process = process
+        return self
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        process, self._process = self.process, None
+        return process.stop(timeout_s=STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """SIGKILL: what was not written is lost."""
+        process, self._process = self.process, None
+        process.kill()
+
+    def close(self) -> None:
+        """End it whatever its state; for the end of a test."""
+        if self._process is not None:
+            self.kill()
+
+
+@contextmanager
+def odradek_broker(
+    folder: Path,
+    *,
+    overrides: Mapping[str, str] | None = None,
+    limits: Mapping[int, int] | None = None,
+    port: int | None = None,
+) -> Iterator[BrokerProcess]:
+    """A running broker; a test may stop, kill and start it again."""
+    broker = BrokerProcess(folder, overrides=overrides, limits=limits, port=port)
+    try:
+        yield broker.start()
+    finally:
+        broker.close()

@@ -1,0 +1,156 @@
+"""Controllers of several brokers on one embedded tree, with doors that keep what they were told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from controller.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica
+from controller.coordination.embedded import EmbeddedTree
+from controller.coordination.errors import CoordinationError
+from controller.coordination.pending import Pending
+from controller.coordination.session import EventCallback, Session
+from controller.driver import Controller, Identity
+from controller.image import Endpoint
+from controller.leadership import ControllerSettings
+from runtime.clock import VirtualClock
+from runtime.files import FileSystem
+from runtime.memory_files import MemoryFileSystem
+from runtime.rng import SeededRng
+
+FOLDER = "/data"
+Respond = Callable[[ControlResponse], None]
+
+
+class Node:
+    """A broker without logs: it keeps what the controller told it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        broker_id: int,
+        settings: ControllerSettings,
+        rack: str | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.rack = rack
+        self.told: list[ControlRequest] = []
+        self.configs: list[tuple[str, str, Mapping[str, str]]] = []
+        self.problems: list[str] = []
+        self.answer: Callable[[ControlRequest], ControlResponse] = lambda _: ControlResponse()
+        self.session: Session | None = None
+        self.outbox: list[tuple[int, ControlRequest, Respond]] = []
+        self.controller = Controller(
+            self._connect,
+            settings,
+            door=self,
+            listener=self,
+            clock=cluster.clock,
+            rng=SeededRng(broker_id),
+        )
+
+    def _connect(self, on_event: EventCallback) -> Session:
+        self.session = self.cluster.connect(on_event)
+        return self.session
+
+    def start(self) -> None:
+        """Join the cluster."""
+        endpoint = Endpoint("PLAINTEXT", "localhost", 9092 + self.broker_id, "PLAINTEXT")
+        self.controller.prepare().on_done(self._note_start)
+        identity = Identity(self.broker_id, (endpoint,), self.rack)
+        self.controller.start(identity).on_done(self._note_start)
+
+    def _note_start(self, done: Pending[Any]) -> None:
+        try:
+            done.result()
+        except CoordinationError as error:
+            self.cluster.on_failed_start(self, error)
+
+    def apply(self, request: ControlRequest) -> Pending[ControlResponse]:
+        """Keep it."""
+        self.told.append(request)
+        return Pending.of(self.answer(request))
+
+    def send(self, broker_id: int, request: ControlRequest, respond: Respond) -> None:
+        """Hand it over when the cluster settles."""
+        self.outbox.append((broker_id, request, respond))
+
+    def on_config_changed(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
+        """Keep it."""
+        self.configs.append((entity_type, entity, dict(config)))
+
+    def on_problem(self, text: str) -> None:
+        """Keep it."""
+        self.problems.append(text)
+
+    def leadership(self) -> list[LeaderAndIsr]:
+        """What it was told of leadership."""
+        return [one for one in self.told if isinstance(one, LeaderAndIsr)]
+
+    def stops(self) -> list[StopReplica]:
+        """What it was told to stop."""
+        return [one for one in self.told if isinstance(one, StopReplica)]
+
+
+class Cluster:
+    """A tree and the nodes on it."""
+
+    def __init__(
+        self, files: FileSystem | None = None, settings: ControllerSettings | None = None
+    ) -> None:
+        self.clock = VirtualClock()
+        self.files = MemoryFileSystem(folders=[FOLDER]) if files is None else files
+        self.settings = ControllerSettings() if settings is None else settings
+        self.tree = EmbeddedTree(self.files, FOLDER, self.clock)
+        self.nodes: dict[int, Node] = {}
+
+    def connect(self, on_event: EventCallback) -> Session:
+        """A session for a node."""
+        return self.tree.connect(on_event)
+
+    def add(self, broker_id: int, *, rack: str | None = None, is_started: bool = True) -> Node:
+        """A broker joins (again)."""
+        node = self.nodes[broker_id] = Node(self, broker_id, self.settings, rack)
+        if is_started:
+            node.start()
+            self.settle()
+        return node
+
+    def kill(self, broker_id: int) -> None:
+        """A broker dies; the coordination service notices."""
+        node = self.nodes.pop(broker_id)
+        assert node.session is not None
+        node.controller._is_closed = True
+        self.tree.expire(node.session.session_id)
+        self.settle()
+
+    def on_failed_start(self, node: Node, error: CoordinationError) -> None:
+        """A broker could not start."""
+        raise error
+
+    def settle(self) -> None:
+        """Deliver what is under way until nothing is."""
+        while self.deliver_one():
+            pass
+
+    def deliver_one(self) -> bool:
+        """Deliver one request to another broker; False when none is under way."""
+        for node in self.nodes.values():
+            if node.outbox:
+                broker_id, request, respond = node.outbox.pop(0)
+                target = self.nodes.get(broker_id)
+                if target is not None:
+                    target.controller.receive(request, respond)
+                return True
+        return False
+
+    def data(self, path: str) -> bytes | None:
+        """What a znode holds."""
+        return self.tree.tree.nodes[path].data
+
+    @property
+    def active(self) -> Node:
+        """The one controller."""
+        (node,) = [one for one in self.nodes.values() if one.controller.is_active]
+        return node

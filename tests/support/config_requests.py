@@ -1,0 +1,112 @@
+"""Requests about settings, given to their handlers as the dispatcher gives them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from broker.delayed import Purgatory
+from broker.handlers import alter_configs, describe_configs, incremental_alter_configs
+from broker.handlers.handler import Context, Delayed, Reply
+from broker.settings.broker_settings import BrokerSettings
+from protocol.messages import alter_configs as alter_messages
+from protocol.messages import describe_configs as describe_messages
+from protocol.messages import incremental_alter_configs as incremental_messages
+from runtime.metrics import BrokerMetrics
+from runtime.timers import TimingWheel
+
+LOGGER = logging.getLogger("odradek.tests.levels")
+
+
+def context(settings: BrokerSettings, controller: Any, version: int = 1) -> Context:
+    """The surroundings of a request: what the handlers of settings reach for."""
+    services = SimpleNamespace(
+        settings=settings,
+        controller=controller,
+        purgatory=Purgatory(TimingWheel(0), BrokerMetrics()),
+    )
+    services_as_given: Any = services
+    return Context(services_as_given, version, 1, "test", 0, "PLAINTEXT", "127.0.0.1")
+
+
+def describe(
+    surroundings: Context,
+    resource_type: int,
+    name: str,
+    wanted: list[str] | None = None,
+    *,
+    synonyms: bool = True,
+    documentation: bool = False,
+) -> describe_messages.DescribeConfigsResult:
+    """The answer for one resource."""
+    request = describe_messages.DescribeConfigsRequest(
+        resources=[
+            describe_messages.DescribeConfigsResource(
+                resource_type=resource_type, resource_name=name, configuration_keys=wanted
+            )
+        ],
+        include_synonyms=synonyms,
+        include_documentation=documentation,
+    )
+    outcome = describe_configs.run(surroundings, request)
+    (result,) = outcome.response.results
+    assert isinstance(result, describe_messages.DescribeConfigsResult)
+    return result
+
+
+def change(
+    surroundings: Context, resources: Any, *, validate_only: bool = False
+) -> Reply | Delayed:
+    """IncrementalAlterConfigs; resources as in tests/golden/config_scenarios.py."""
+    request = incremental_messages.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_messages.AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    incremental_messages.AlterableConfig(
+                        name=key, config_operation=operation, value=value
+                    )
+                    for key, operation, value in settings
+                ],
+            )
+            for resource_type, name, settings in resources
+        ],
+        validate_only=validate_only,
+    )
+    return incremental_alter_configs.run(surroundings, request)
+
+
+def replace(
+    surroundings: Context, resources: Any, *, validate_only: bool = False
+) -> Reply | Delayed:
+    """AlterConfigs; resources as in tests/golden/config_scenarios.py."""
+    request = alter_messages.AlterConfigsRequest(
+        resources=[
+            alter_messages.AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    alter_messages.AlterableConfig(name=key, value=value) for key, value in settings
+                ],
+            )
+            for resource_type, name, settings in resources
+        ],
+        validate_only=validate_only,
+    )
+    return alter_configs.run(surroundings, request)
+
+
+def answers(response: Any) -> list[list[Any]]:
+    """(type, name, code, message) of each resource, as the record has them."""
+    return [
+        [one.resource_type, one.resource_name, int(one.error_code), one.error_message]
+        for one in response.responses
+    ]
+
+
+def values(result: describe_messages.DescribeConfigsResult) -> Mapping[str, str | None]:
+    """What is described, by name."""
+    return {config.name: config.value for config in result.configs}

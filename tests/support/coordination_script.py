@@ -1,0 +1,347 @@
+"""Random scripts of coordination calls, and two who carry them out: ours and a real ZooKeeper.
+
+A script is a list of steps for two sessions, "A" and "B"; what a step gives is written down in a
+form in which the two can be compared: session ids become names, zxids become ranks.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import WatchedEvent, ZnodeStat
+
+from controller.coordination.embedded import EmbeddedSession, EmbeddedTree
+from controller.coordination.errors import CoordinationError, MultiFailed
+from controller.coordination.session import (
+    Check,
+    Create,
+    Delete,
+    Event,
+    Operation,
+    OperationResult,
+    SetData,
+    Stat,
+    WatchEvent,
+    WatchKind,
+)
+from runtime.clock import VirtualClock
+from runtime.memory_files import MemoryFileSystem
+
+ROLLED_BACK = 0
+NAMES = ("a", "b", "c", "d")
+Step = tuple[Any, ...]
+
+
+def build_script(seed: int, length: int) -> list[Step]:
+    """Steps: (session, call, arguments...); paths are below the folder of the script."""
+    rng = random.Random(seed)
+
+    def path() -> str:
+        return "".join("/" + rng.choice(NAMES) for _ in range(rng.choice((1, 1, 1, 2, 2, 3))))
+
+    def version() -> int:
+        return rng.choice((-1, -1, -1, 0, 0, 1, 2, 7))
+
+    def data() -> bytes:
+        return rng.choice((b"", b"x", b"long" * 10))
+
+    def operation() -> Operation:
+        kind = rng.randrange(6)
+        if kind <= 1:
+            return Create(path(), data(), rng.random() < 0.2, rng.random() < 0.2)
+        if kind == 2:
+            return Delete(path(), version())
+        if kind == 3:
+            return SetData(path(), data(), version())
+        return Check(path(), version())
+
+    steps: list[Step] = []
+    for _ in range(length):
+        who = rng.choice("AAAB")
+        kind = rng.randrange(20)
+        if kind < 6:
+            sequential = rng.random() < 0.25
+            suffix = rng.choice(("", "-", "/")) if sequential else ""
+            content = None if rng.random() < 0.2 else data()
+            steps.append((who, "create", path() + suffix, content, rng.random() < 0.2, sequential))
+        elif kind < 9:
+            steps.append((who, "delete", path(), version()))
+        elif kind < 11:
+            steps.append((who, "set", path(), data(), version()))
+        elif kind < 13:
+            steps.append((who, "get", path(), rng.random() < 0.6))
+        elif kind < 15:
+            steps.append((who, "exists", path(), rng.random() < 0.6))
+        elif kind < 17:
+            steps.append((who, "children", path(), rng.random() < 0.6))
+        elif kind < 19 or rng.random() < 0.7:
+            count = rng.randrange(1, 5)
+            steps.append((who, "multi", [operation() for _ in range(count)]))
+        else:
+            steps.append(("B", "close"))
+    return steps
+
+
+class Actor(Protocol):
+    """Carries out steps."""
+
+    def perform(self, step: Step) -> Any:
+        """The outcome, with raw zxids as ("zxid", number)."""
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """(session, kind, path) of the watches that fired since the last call."""
+
+
+def run_script(steps: Sequence[Step], actor: Actor) -> list[Any]:
+    """Outcomes and events of all steps, comparable."""
+    # kazoo calls a watcher twice that watches both data and children of a node that goes.
+    outcomes = [(step, actor.perform(step), sorted(set(actor.events()))) for step in steps]
+    seen: dict[int, None] = {}
+    _collect_zxids(outcomes, seen)
+    ranks = {zxid: rank for rank, zxid in enumerate(sorted(seen))}
+    return [_ranked(outcome, ranks) for outcome in outcomes]
+
+
+def _collect_zxids(value: Any, seen: dict[int, None]) -> None:
+    if isinstance(value, tuple) and len(value) == 2 and value[0] == "zxid":
+        seen[value[1]] = None
+    elif isinstance(value, tuple | list):
+        for one in value:
+            _collect_zxids(one, seen)
+
+
+def _ranked(value: Any, ranks: dict[int, int]) -> Any:
+    if isinstance(value, tuple) and len(value) == 2 and value[0] == "zxid":
+        return ("zxid", ranks[value[1]])
+    if isinstance(value, tuple | list):
+        return [_ranked(one, ranks) for one in value]
+    return value
+
+
+class EmbeddedActor:
+    """Our tree."""
+
+    def __init__(self) -> None:
+        files = MemoryFileSystem(folders=["/data"])
+        self.embedded = EmbeddedTree(files, "/data", VirtualClock())
+        self._events: list[tuple[str, str, str]] = []
+        self._sessions: dict[str, EmbeddedSession] = {}
+        self._owners: dict[int, str] = {0: "nobody"}
+        for name in "AB":
+            self._connect(name)
+        self._sessions["A"].create("/script", b"").result()
+        self._prefix = "/script"
+
+    def _connect(self, name: str) -> None:
+        def on_event(event: Event) -> None:
+            assert isinstance(event, WatchEvent)
+            self._events.append((name, event.kind.name, event.path))
+
+        session = self.embedded.connect(on_event)
+        self._sessions[name] = session
+        self._owners[session.session_id] = name
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """What fired."""
+        found, self._events = self._events, []
+        return found
+
+    def perform(self, step: Step) -> Any:
+        """One step."""
+        session = self._sessions[step[0]]
+        try:
+            return self._call(session, step)
+        except MultiFailed as failed:
+            return [
+                ROLLED_BACK if error is None else ("error", error.code) for error in failed.errors
+            ]
+        except CoordinationError as error:
+            return ("error", error.code)
+
+    def _call(self, session: EmbeddedSession, step: Step) -> Any:
+        match step[1:]:
+            case ("create", path, data, ephemeral, sequential):
+                path = self._prefix + path
+                return session.create(
+                    path, data, ephemeral=ephemeral, sequential=sequential
+                ).result()
+            case ("delete", path, version):
+                return session.delete(self._prefix + path, version).result()
+            case ("set", path, data, version):
+                return self._stat(session.set(self._prefix + path, data, version).result())
+            case ("get", path, watch):
+                data, stat = session.get(self._prefix + path, watch=watch).result()
+                return data, self._stat(stat)
+            case ("exists", path, watch):
+                found = session.exists(self._prefix + path, watch=watch).result()
+                return None if found is None else self._stat(found)
+            case ("children", path, watch):
+                return session.children(self._prefix + path, watch=watch).result()
+            case ("multi", operations):
+                moved = [_moved(one, self._prefix) for one in operations]
+                return [self._result(one) for one in session.multi(moved).result()]
+            case _:
+                session.close().result()
+                self._connect(step[0])
+                return None
+
+    def _result(self, result: OperationResult) -> Any:
+        return self._stat(result) if isinstance(result, Stat) else result
+
+    def _stat(self, stat: Stat) -> Any:
+        return (
+            ("zxid", stat.czxid),
+            ("zxid", stat.mzxid),
+            ("zxid", stat.pzxid),
+            stat.version,
+            stat.cversion,
+            self._owners[stat.ephemeral_owner],
+            stat.data_bytes,
+            stat.children_count,
+        )
+
+
+class ZooKeeperActor:
+    """A real server through kazoo; each script has a folder of its own."""
+
+    def __init__(self, hosts: str, folder: str) -> None:
+        self._hosts = hosts
+        self._prefix = folder
+        self._events: list[tuple[str, str, str]] = []
+        self._clients: dict[str, KazooClient] = {}
+        self._watchers: dict[str, Callable[[WatchedEvent], None]] = {}
+        self._owners: dict[int, str] = {0: "nobody"}
+        for name in "AB":
+            self._connect(name)
+        self._clients["A"].create(folder, b"")
+
+    def close(self) -> None:
+        """End the sessions."""
+        for client in self._clients.values():
+            client.stop()
+            client.close()
+
+    def _connect(self, name: str) -> None:
+        client = KazooClient(hosts=self._hosts, timeout=10.0)
+        client.start(timeout=15)
+        self._clients[name] = client
+        self._owners[client.client_id[0]] = name
+
+        def on_event(event: WatchedEvent) -> None:
+            kind = {"CHANGED": WatchKind.DATA_CHANGED, "CHILD": WatchKind.CHILDREN_CHANGED}.get(
+                event.type
+            )
+            shown = kind.name if kind is not None else event.type
+            self._events.append((name, shown, event.path))
+
+        self._watchers[name] = on_event
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """What fired: each client asks something, then its callbacks are waited for."""
+        for client in self._clients.values():
+            client.exists("/")
+            flushed = threading.Event()
+            client.handler.callback_queue.put(flushed.set)
+            assert flushed.wait(10)
+        found, self._events = self._events, []
+        return [
+            (who, kind, "/script" + path[len(self._prefix) :])
+            for who, kind, path in found
+            if not path.startswith("/zookeeper") and who in self._clients
+        ]
+
+    def perform(self, step: Step) -> Any:
+        """One step."""
+        try:
+            return self._call(self._clients[step[0]], step)
+        except KazooException as error:
+            return ("error", error.code)  # type: ignore[attr-defined]
+
+    def _call(self, client: KazooClient, step: Step) -> Any:
+        watcher = self._watchers[step[0]]
+        match step[1:]:
+            case ("create", path, data, ephemeral, sequential):
+                return self._own(
+                    client.create(
+                        self._prefix + path, data, ephemeral=ephemeral, sequence=sequential
+                    )
+                )
+            case ("delete", path, version):
+                client.delete(self._prefix + path, version)
+                return None
+            case ("set", path, data, version):
+                return self._stat(client.set(self._prefix + path, data, version))
+            case ("get", path, watch):
+                data, stat = client.get(self._prefix + path, watch=watcher if watch else None)
+                return data, self._stat(stat)
+            case ("exists", path, watch):
+                found = client.exists(self._prefix + path, watch=watcher if watch else None)
+                return None if found is None else self._stat(found)
+            case ("children", path, watch):
+                return sorted(
+                    client.get_children(self._prefix + path, watch=watcher if watch else None)
+                )
+            case ("multi", operations):
+                return self._multi(client, operations)
+            case _:
+                client.stop()
+                client.close()
+                self._connect(step[0])
+                return None
+
+    def _multi(self, client: KazooClient, operations: Sequence[Operation]) -> Any:
+        transaction = client.transaction()
+        for one in operations:
+            match _moved(one, self._prefix):
+                case Create(path, data, ephemeral, sequential):
+                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case SetData(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        outcomes: list[Any] = []
+        for result in transaction.commit():
+            if isinstance(result, Exception):
+                code = result.code  # type: ignore[attr-defined]
+                outcomes.append(ROLLED_BACK if code == 0 else ("error", code))
+            elif isinstance(result, ZnodeStat):
+                outcomes.append(self._stat(result))
+            elif isinstance(result, str):
+                outcomes.append(self._own(result))
+            else:
+                outcomes.append(None)
+        return outcomes
+
+    def _own(self, path: str) -> str:
+        return "/script" + path[len(self._prefix) :]
+
+    def _stat(self, stat: ZnodeStat) -> Any:
+        return (
+            ("zxid", stat.czxid),
+            ("zxid", stat.mzxid),
+            ("zxid", stat.pzxid),
+            stat.version,
+            stat.cversion,
+            self._owners[stat.ephemeralOwner],
+            stat.dataLength,
+            stat.numChildren,
+        )
+
+
+def _moved(operation: Operation, prefix: str) -> Operation:
+    match operation:
+        case Create(path, data, ephemeral, sequential):
+            return Create(prefix + path, data, ephemeral, sequential)
+        case Delete(path, version):
+            return Delete(prefix + path, version)
+        case SetData(path, data, version):
+            return SetData(prefix + path, data, version)
+        case Check(path, version):
+            return Check(prefix + path, version)

@@ -1,0 +1,91 @@
+"""A broker's logs without a broker: opens directories, appends, runs jobs as an edge would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from uuid import UUID
+
+from protocol.errors import BrokerError
+from protocol.records.batch import RecordBatch
+from runtime.files import FileSystem
+from storage.descriptors import Descriptors
+from storage.disk_jobs import DiskJob
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.log_loading import LoadedDirectory
+from storage.manager import LogManager
+from storage.upkeep import Upkeep
+from tests.support.stored_batches import data_bytes
+
+DATE = "Tue Jul 01 12:00:00 UTC 2025"
+CLUSTER_ID = "kVSgfurUQFGGpHMTBqBPiw"
+TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+UNIQUE = "0123456789abcdef0123456789abcdef"
+
+
+class Broker:
+    """The parts of a broker that look after its logs."""
+
+    def __init__(self, files: FileSystem, paths: Sequence[str], *, now_ms: int = 0) -> None:
+        """Starts: the directories are open and all logs loaded."""
+        self.files = files
+        self.now_ms = now_ms
+        self.manager = LogManager(files, paths, Descriptors(files), file_delete_delay_ms=60_000)
+        self.upkeep = Upkeep(self.manager)
+        self.report: list[LoadedDirectory] = []
+
+    def start(self, config_of: Callable[[str], LogConfig] = lambda _: LogConfig()) -> Broker:
+        """Open, claim and load."""
+        self.manager.open_directories()
+        self.manager.claim(broker_id=1, cluster_id=CLUSTER_ID, date=DATE)
+        self.report = self.manager.load(config_of, now_ms=self.now_ms)
+        return self
+
+    def create(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        config: LogConfig | None = None,
+        topic_id: UUID | None = TOPIC_ID,
+        is_new: bool = True,
+    ) -> Log:
+        """A log, made when it is not there."""
+        return self.manager.create(
+            topic,
+            partition,
+            config or LogConfig(),
+            topic_id=topic_id,
+            is_new=is_new,
+            now_ms=self.now_ms,
+        )
+
+    def perform(self, jobs: Iterable[DiskJob]) -> None:
+        """Run jobs one after the other, and what follows from them."""
+        for job in jobs:
+            try:
+                job.run(self.files)
+            except OSError as error:
+                self.upkeep.on_failed(job, error)
+            else:
+                self.perform(self.upkeep.on_finished(job))
+
+    def flush(self, *logs: Log) -> None:
+        """Make logs durable, due or not."""
+        for log in logs:
+            job = self.upkeep.flush_log(log, now_ms=self.now_ms)
+            if job is not None:
+                self.perform([job])
+
+    def stop(self, high_watermarks: dict[tuple[str, int], int] | None = None) -> None:
+        """A clean shutdown."""
+        self.manager.shutdown(high_watermarks or {}, now_ms=self.now_ms)
+
+
+def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = 0) -> None:
+    """Append `count` batches of one record each."""
+    for _ in range(count):
+        view = memoryview(bytearray(data_bytes(timestamp_ms=now_ms)))
+        (result,) = log.append([RecordBatch(view)], leader_epoch=leader_epoch, now_ms=now_ms)
+        if isinstance(result, BrokerError):
+            raise result

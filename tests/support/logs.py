@@ -1,0 +1,135 @@
+"""Logs on a memory file system, and batches for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import build_batch
+from protocol.records.control import build_end_marker
+from protocol.records.record import Record
+from runtime.memory_files import MemoryFileSystem
+from storage.descriptors import Descriptors
+from storage.log import Appended, Log
+from storage.log_config import LogConfig
+from storage.log_opening import open_log
+
+FOLDER = "/data/orders-0"
+NOW_MS = 1_700_000_000_000
+
+
+def batch(
+    *timestamps_ms: int,
+    value: bytes = b"value",
+    base_offset: int = 0,
+    codec: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    leader_epoch: int = -1,
+) -> RecordBatch:
+    """A batch with one record for each timestamp, in memory that may be written to."""
+    data = build_batch(
+        [Record(None, value, timestamp_ms=each) for each in timestamps_ms or (NOW_MS,)],
+        base_offset=base_offset,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+        leader_epoch=leader_epoch,
+    )
+    return RecordBatch(memoryview(data))
+
+
+def marker(
+    *, producer_id: int, producer_epoch: int = 0, is_commit: bool, timestamp_ms: int = NOW_MS
+) -> RecordBatch:
+    """The end of a transaction."""
+    data = build_end_marker(
+        is_commit=is_commit,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=0,
+        timestamp_ms=timestamp_ms,
+    )
+    return RecordBatch(memoryview(data))
+
+
+@dataclass
+class LogHouse:
+    """A folder with a log that can be closed, crash and be opened again."""
+
+    files: MemoryFileSystem = field(default_factory=MemoryFileSystem)
+    config: LogConfig = field(default_factory=LogConfig)
+    open_max: int = 1_000
+
+    def __post_init__(self) -> None:
+        self.files.make_directory(FOLDER)
+        self.files.sync_directory("/")
+        self.files.sync_directory("/data")
+        self.descriptors = Descriptors(self.files, open_max=self.open_max)
+
+    def open(
+        self,
+        *,
+        was_clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        now_ms: int = NOW_MS,
+    ) -> Log:
+        """Open what is in the folder, as after a start."""
+        self.descriptors = Descriptors(self.files, open_max=self.open_max)
+        return open_log(
+            self.files,
+            FOLDER,
+            "orders",
+            0,
+            self.config,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            was_clean_shutdown=was_clean,
+            now_ms=now_ms,
+            descriptors=self.descriptors,
+        )
+
+
+def append(
+    log: Log, *batches: RecordBatch, leader_epoch: int = 0, now_ms: int = NOW_MS
+) -> list[Appended]:
+    """Append as the leader; every batch must be taken."""
+    results = log.append(batches, leader_epoch=leader_epoch, now_ms=now_ms)
+    for result in results:
+        assert isinstance(result, Appended), result
+    return [result for result in results if isinstance(result, Appended)]
+
+
+def flush(log: Log) -> None:
+    """Make the log durable."""
+    prepared = log.prepare_flush()
+    prepared.run()
+    log.mark_flushed(prepared.end_offset)
+
+
+def read_all(log: Log, start_offset: int | None = None, up_to_offset: int | None = None) -> bytes:
+    """All bytes from an offset on, read as a consumer does."""
+    offset = log.log_start_offset if start_offset is None else start_offset
+    end = log.end_offset if up_to_offset is None else up_to_offset
+    parts = []
+    while (piece := log.read(offset, 1 << 20, up_to_offset=end)) is not None:
+        data = piece.read()
+        piece.release()
+        parts.append(data)
+        offset = last_offset_of(data) + 1
+    return b"".join(parts)
+
+
+def last_offset_of(data: bytes) -> int:
+    """Last offset in whole batches."""
+    position = 0
+    view = memoryview(data)
+    while position < len(view):
+        found = RecordBatch(view[position:])
+        position += found.size
+    return found.last_offset

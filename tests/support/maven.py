@@ -1,0 +1,39 @@
+"""Jars from Maven: whole Apache Kafka brokers and single releases of the Java client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support import tool_cache
+
+POMS = Path(__file__).parent / "maven"
+
+
+def broker_libraries(version: str) -> Path:
+    """The folder of jars of an Apache Kafka broker and its tools (some 105 jars, 56 MB)."""
+    return _fetch("pom-broker.xml", version, tool_cache.TOOLS / "apache" / f"kafka-{version}")
+
+
+def client_libraries(version: str) -> Path:
+    """The folder of jars of one kafka-clients release with its codecs."""
+    return _fetch("pom-client.xml", version, tool_cache.TOOLS / "java-clients" / version)
+
+
+def _fetch(pom: str, version: str, target: Path) -> Path:
+    def make(folder: Path) -> None:
+        tool_cache.run_tool(
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                str(POMS / pom),
+                f"-Dkafka.version={version}",
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={folder / 'libs'}",
+            ],
+            folder=POMS,
+        )
+
+    mark = tool_cache.fingerprint([version, POMS / pom])
+    return tool_cache.build_once(target, mark, make) / "libs"

@@ -1,0 +1,161 @@
+"""A child process with a log: wait for a line it prints, stop it, kill it, weigh it.
+
+Its standard output and error go through one pipe into a log file beside it, so that a failing test
+can show what the process said and a test can wait for a line without polling.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+PR_SET_PDEATHSIG = 1
+TAIL_LINES = 60
+LIBC = ctypes.CDLL(None)
+
+
+def free_port() -> int:
+    """A TCP port on the loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ProcessFailed(AssertionError):
+    """A process ended, or did not say what it should; the text holds the end of its log."""
+
+
+class LoggedProcess:
+    """A running child whose lines are kept in `log` (a file that is appended to)."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        limits: Mapping[int, int] | None = None,
+    ) -> None:
+        """limits  resource.RLIMIT_* -> soft limit, set in the child only"""
+        wanted = dict(limits or {})
+
+        def prepare() -> None:
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            for kind, soft in wanted.items():
+                resource.setrlimit(kind, (soft, resource.getrlimit(kind)[1]))
+
+        self.name = Path(log).stem
+        self.log = log
+        self._lines: list[str] = []
+        self._ended = False
+        self._news = threading.Condition()
+        self._child = subprocess.Popen(
+            list(command),
+            cwd=folder,
+            env=None if environment is None else {**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
+        self.pid = self._child.pid
+        self._pump = threading.Thread(target=self._copy, name=f"log of {self.name}", daemon=True)
+        self._pump.start()
+
+    def _copy(self) -> None:
+        assert self._child.stdout is not None
+        with self._child.stdout as source, open(self.log, "ab") as log:
+            for raw in source:
+                log.write(raw)
+                log.flush()
+                line = raw.decode(errors="replace").rstrip("\n")
+                with self._news:
+                    self._lines.append(line)
+                    self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def wait_for_line(self, pattern: str, *, timeout_s: float) -> str:
+        """The first line since the start in which `pattern` is found."""
+        wanted = re.compile(pattern)
+        seen = 0
+        deadline = time.monotonic() + timeout_s
+        with self._news:
+            while True:
+                for line in self._lines[seen:]:
+                    if wanted.search(line):
+                        return line
+                seen = len(self._lines)
+                left = deadline - time.monotonic()
+                if self._ended or left <= 0:
+                    why = "ended" if self._ended else f"was silent for {timeout_s} s"
+                    raise ProcessFailed(f"{self.name} {why} before {pattern!r}:\n{self.tail()}")
+                self._news.wait(left)
+
+    def tail(self) -> str:
+        """The last lines it printed."""
+        return "\n".join(self._lines[-TAIL_LINES:])
+
+    def lines(self) -> list[str]:
+        """All lines printed since the start."""
+        with self._news:
+            return list(self._lines)
+
+    def running(self) -> bool:
+        """Whether the child has not ended yet."""
+        return self._child.poll() is None
+
+    def rss_bytes(self) -> int:
+        """Resident memory now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
+    def open_files(self) -> int:
+        """Descriptors that are open now."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def set_limit(self, kind: int, soft: int) -> None:
+        """Change a limit (resource.RLIMIT_*) of the running child."""
+        hard = resource.prlimit(self.pid, kind)[1]
+        resource.prlimit(self.pid, kind, (soft, hard))
+
+    def stop(self, *, timeout_s: float = 30.0) -> int:
+        """SIGTERM, then wait; the exit code.  One that does not obey is killed and reported."""
+        if self.running():
+            self._child.send_signal(signal.SIGTERM)
+        try:
+            self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ProcessFailed(
+                f"{self.name} did not stop in {timeout_s} s:\n{self.tail()}"
+            ) from None
+        self._pump.join(10)
+        return self._child.returncode
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self.running():
+            self._child.kill()
+        self._child.wait(30)
+        self._pump.join(10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()

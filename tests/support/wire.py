@@ -1,0 +1,111 @@
+"""A bare connection to a broker: requests of our declarations, or any bytes at all."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Self
+
+from protocol.api_keys import ApiKey, messages_of
+from protocol.compiler import decoder, encoder
+from protocol.headers import encode_request_header, response_header_version
+from protocol.schema import schema_of
+
+CLIENT_ID = "wire"
+ANSWER_TIMEOUT_S = 30.0
+FRAME_BYTES_MAX = 64 << 20
+
+
+class Closed(Exception):
+    """The broker ended the connection."""
+
+
+def frame(payload: bytes) -> bytes:
+    """A request with its length before it."""
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Wire:
+    """One TCP connection; answers come in the order of the requests."""
+
+    def __init__(self, address: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        host, port = address.rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+
+    def send(self, request: Any, version: int) -> None:
+        """Send a request without waiting for an answer."""
+        key = schema_of(type(request)).api_key
+        assert key is not None, type(request).__name__
+        self._correlation_id += 1
+        header = encode_request_header(key, version, self._correlation_id, CLIENT_ID)
+        self.send_bytes(frame(header + encoder(type(request), version)(request)))
+
+    def send_bytes(self, content: bytes) -> None:
+        """Send anything; raises Closed when the other side is gone."""
+        try:
+            self._socket.sendall(content)
+        except (ConnectionError, BrokenPipeError) as error:
+            raise Closed(str(error)) from error
+
+    def receive_frame(self) -> bytes:
+        """The next answer with its header; raises Closed at the end of the connection."""
+        (size,) = struct.unpack(">i", self._receive(4))
+        assert 0 <= size <= FRAME_BYTES_MAX, f"an answer of {size} bytes"
+        return self._receive(size)
+
+    def _receive(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        left = size
+        while left:
+            try:
+                chunk = self._socket.recv(left)
+            except ConnectionError as error:
+                raise Closed(str(error)) from error
+            if not chunk:
+                raise Closed("the broker closed the connection")
+            parts.append(chunk)
+            left -= len(chunk)
+        return b"".join(parts)
+
+    def receive(self, api_key: int, version: int) -> Any:
+        """The next answer, decoded; nothing may be left behind it."""
+        content = memoryview(self.receive_frame())
+        (correlation_id,) = struct.unpack_from(">i", content)
+        assert correlation_id == self._correlation_id, "the answer belongs to another request"
+        position = 4 + response_header_version(api_key, version)
+        response = messages_of(ApiKey(api_key))[1]
+        value, end = decoder(response, version)(content, position)
+        assert end == len(content), f"{len(content) - end} bytes are left behind the answer"
+        return value
+
+    def call(self, request: Any, version: int) -> Any:
+        """Send a request and wait for its answer."""
+        self.send(request, version)
+        key = schema_of(type(request)).api_key
+        assert key is not None
+        return self.receive(key, version)
+
+    def has_ended(self) -> bool:
+        """Wait until the broker closes the connection; False if it sends something instead."""
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
