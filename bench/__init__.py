@@ -1,0 +1,1 @@
+"""Reproducible measurements of Odradek beside other brokers: `python -m bench --help`."""

@@ -1,0 +1,10 @@
+"""Every row, in the order of the table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench.rows import footprint, requests, starting, throughput
+
+ROWS: Final = (*throughput.ROWS, *requests.ROWS, *starting.ROWS, *footprint.ROWS)
+BY_KEY: Final = {row.key: row for row in ROWS}

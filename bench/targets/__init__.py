@@ -1,0 +1,1 @@
+"""The brokers that are measured, each behind the same small interface."""
