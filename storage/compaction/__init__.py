@@ -1,0 +1,1 @@
+"""Log compaction: which log to clean, what to keep of it, and what takes the old files' places."""

@@ -1,0 +1,79 @@
+"""What the cleaner is asked to do with one log, and what it answers: values between processes.
+
+The event loop's process decides (`candidates`), a worker process reads the segments and writes
+`.cleaned` files (`clean_log`), and the event loop's process puts these into the log's place
+(`Log.replace_segments`).
+
+Source: Kafka's LogCleaner, LogToClean, CleanerStats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer that the log still knows: its last batch is kept, if need be without records."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    """-1: it has only written markers."""
+    last_data_offset: int
+    """Offset of its last record, -1 if none is known."""
+    last_marker_offset: int
+    """Offset of its last transaction marker, -1 if none is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningJob:
+    """One log to clean; everything that the worker must know besides the files."""
+
+    directory: str
+    """The partition's folder."""
+    base_offsets: tuple[int, ...]
+    """Of the segments from the log's start up to `first_uncleanable_offset`; all closed."""
+    log_start_offset: int
+    first_dirty_offset: int
+    """What lies below it was cleaned before."""
+    first_uncleanable_offset: int
+    """Exclusive: base offset of the first segment that must not be touched."""
+    now_ms: int
+    """Wall time at which the job begins."""
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    compression: str
+    """The topic's `compression.type`; kept batches keep their own codec whatever it says."""
+    map_entries_max: int
+    """Bounds the worker's memory: how many different keys one cleaning may look at."""
+    bytes_per_second_max: float
+    """Reads and writes together; infinity for no throttle."""
+    active_producers: tuple[ActiveProducer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """A group of old segments and the one that takes their place (files in `.cleaned`, synced)."""
+
+    base_offset: int
+    replaced_base_offsets: tuple[int, ...]
+    size_bytes: int
+    """Of the `.log` file, 0: nothing is left of the group, and there is an empty segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningResult:
+    """What was done."""
+
+    groups: tuple[CleanedGroup, ...]
+    end_offset: int
+    """Exclusive: the next cleaning's first dirty offset."""
+    read_bytes: int
+    written_bytes: int
+    read_records: int
+    kept_records: int
+    elapsed_ms: int
