@@ -1,0 +1,1 @@
+"""Pipelines on Spark: a small file says source, steps and sink; see README.md."""

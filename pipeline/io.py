@@ -1,0 +1,197 @@
+"""The only reads and writes of a pipeline: sources to DataFrames, DataFrames to sinks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import BinaryType, StringType
+
+from pipeline.spec.common import Options
+from pipeline.spec.ends import (
+    Cluster,
+    ConsoleSink,
+    FileSink,
+    FileSource,
+    KafkaSink,
+    KafkaSource,
+    RateSource,
+    Sink,
+    Source,
+    TableSink,
+    TableSource,
+)
+from pipeline.spec.model import Head
+
+KAFKA_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
+
+
+def read(
+    spark: SparkSession, source: Source, clusters: Mapping[str, Cluster], head: Head, folder: Path
+) -> DataFrame:
+    """The rows of a source: a stream, or in batch mode what is there now.
+
+    folder  that of the pipeline file; relative paths begin there
+    """
+    is_stream = head.mode != "batch"
+    reader: Any = spark.readStream if is_stream else spark.read
+    match source:
+        case KafkaSource():
+            options = kafka_options(clusters[source.cluster]) | _kafka_source(source, is_stream)
+            rows = reader.format("kafka").options(**options).load()
+        case FileSource():
+            options = _texts(source.options)
+            if is_stream and source.max_files_per_trigger is not None:
+                options["maxFilesPerTrigger"] = str(source.max_files_per_trigger)
+            reader = reader.format(source.format).schema(source.row_schema).options(**options)
+            rows = reader.load(place(folder, source.path))
+        case TableSource():
+            # Also beside a stream it is read anew for each batch.
+            options = {"url": place_url(folder, source.url), "dbtable": source.table}
+            rows = spark.read.format("jdbc").options(**options, **_texts(source.options)).load()
+        case RateSource():
+            rows = reader.format("rate").option("rowsPerSecond", source.rows_per_second).load()
+    assert isinstance(rows, DataFrame), "what Spark loads"
+    return rows
+
+
+def kafka_options(cluster: Cluster) -> dict[str, str]:
+    """A cluster as Spark's Kafka source and sink want it."""
+    options = {f"kafka.{name}": _text(value) for name, value in cluster.options.items()}
+    return {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
+
+
+def _kafka_source(source: KafkaSource, is_stream: bool) -> dict[str, str]:
+    options: dict[str, str] = {
+        "includeHeaders": _text(source.headers),
+        "failOnDataLoss": _text(source.fail_on_data_loss),
+    }
+    if source.subscribe is not None:
+        options["subscribe"] = ",".join(source.subscribe)
+    elif source.pattern is not None:
+        options["subscribePattern"] = source.pattern
+    else:
+        options["assign"] = json.dumps(source.assign)
+    if source.starting_timestamp_ms is not None:
+        options["startingTimestamp"] = str(source.starting_timestamp_ms)
+    else:
+        options["startingOffsets"] = _offsets(source.starting_offsets)
+    if is_stream and source.max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(source.max_offsets_per_trigger)
+    if not is_stream:
+        options["endingOffsets"] = _offsets(source.ending_offsets)
+    return options | _texts(source.options)
+
+
+def _offsets(offsets: str | dict[str, dict[str, int]]) -> str:
+    return offsets if isinstance(offsets, str) else json.dumps(offsets)
+
+
+def _texts(options: Options) -> dict[str, str]:
+    return {name: _text(value) for name, value in options.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def place(folder: Path, path: str) -> str:
+    """A path of the pipeline file; with a scheme (`s3a://`) it stays as it is."""
+    return path if "://" in path else str(folder / path)
+
+
+def place_url(folder: Path, url: str) -> str:
+    """A JDBC address; that of SQLite names a file beside the pipeline file."""
+    scheme = "jdbc:sqlite:"
+    return scheme + str(folder / url.removeprefix(scheme)) if url.startswith(scheme) else url
+
+
+def records(rows: DataFrame, sink: KafkaSink) -> DataFrame:
+    """Rows as a Kafka sink takes them: key, value; topic, partition, headers if they are there."""
+    if sink.value is None:
+        value = F.col("value")
+    else:
+        names = [name for name in rows.columns if name not in ("headers", "topic", "partition")]
+        chosen = names if sink.value == "*" else sink.value
+        value = F.to_json(F.struct(*(F.col(name) for name in chosen)))
+    columns = {"value": value}
+    if sink.key is not None:
+        columns["key"] = F.col(sink.key).cast("string")
+    elif "key" in rows.columns:
+        is_ready = isinstance(rows.schema["key"].dataType, BinaryType | StringType)
+        columns["key"] = F.col("key") if is_ready else F.col("key").cast("string")
+    for name in ("topic", "partition", "headers"):
+        if name in rows.columns and not (name == "topic" and sink.topic is not None):
+            columns[name] = F.col(name)
+    return rows.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], folder: Path) -> None:
+    """All rows, once."""
+    match sink:
+        case KafkaSink():
+            writer = records(rows, sink).write.format("kafka")
+            writer.options(**_kafka_sink(sink, clusters)).save()
+        case FileSink():
+            batch = rows.write.format(sink.format).mode("append").options(**_texts(sink.options))
+            if sink.partition_by:
+                batch = batch.partitionBy(*sink.partition_by)
+            batch.save(place(folder, sink.path))
+        case TableSink():
+            _upsert(rows, sink, folder)
+        case ConsoleSink():
+            rows.show(sink.rows, truncate=False)
+
+
+def start(
+    rows: DataFrame,
+    sink: Sink,
+    clusters: Mapping[str, Cluster],
+    head: Head,
+    folder: Path,
+    *,
+    name: str,
+    checkpoint: str,
+) -> StreamingQuery:
+    """Begin to write a stream."""
+    writer: DataStreamWriter
+    match sink:
+        case KafkaSink():
+            writer = records(rows, sink).writeStream.format("kafka")
+            writer = writer.options(**_kafka_sink(sink, clusters)).outputMode(sink.output_mode)
+        case FileSink():
+            writer = rows.writeStream.format(sink.format).options(**_texts(sink.options))
+            if sink.partition_by:
+                writer = writer.partitionBy(*sink.partition_by)
+            writer = writer.option("path", place(folder, sink.path)).outputMode("append")
+        case TableSink():
+            upsert = sink
+            writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(
+                lambda batch, _: _upsert(batch, upsert, folder)
+            )
+        case ConsoleSink():
+            writer = rows.writeStream.format("console").outputMode(sink.output_mode)
+            writer = writer.option("numRows", sink.rows).option("truncate", "false")
+    writer = writer.queryName(name).option("checkpointLocation", checkpoint)
+    if head.mode == "available_now":
+        writer = writer.trigger(availableNow=True)
+    elif head.trigger is not None:
+        writer = writer.trigger(processingTime=head.trigger)
+    return writer.start()
+
+
+def _kafka_sink(sink: KafkaSink, clusters: Mapping[str, Cluster]) -> dict[str, str]:
+    options = kafka_options(clusters[sink.cluster]) | _texts(sink.options)
+    return options if sink.topic is None else options | {"topic": sink.topic}
+
+
+def _upsert(rows: DataFrame, sink: TableSink, folder: Path) -> None:
+    from pipeline.upsert import upsert
+
+    upsert(rows, place_url(folder, sink.url), sink)

@@ -1,0 +1,1 @@
+"""What `odradek pipeline` runs; thin."""

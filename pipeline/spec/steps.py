@@ -1,0 +1,233 @@
+"""What happens to rows between a source and a sink.  Each step is a view named after it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.spec.common import Columns, Duration, Name, Part, Text
+
+Expressions = Annotated[dict[str, Text], Field(min_length=1)]
+"""Column -> SQL expression."""
+
+
+class Step(Part):
+    """What all steps have."""
+
+    source: Name = Field(alias="from")
+
+
+class Parse(Step):
+    """Bytes or text of one column to columns.
+
+    schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON
+    rejects  topic (of `rejects_cluster`) for what does not parse, with the reason; None: dropped
+             rows are counted, and told
+    """
+
+    kind: Literal["parse"]
+    format: Literal["json", "csv", "avro"]
+    row_schema: Text = Field(alias="schema")
+    column: Text = "value"
+    keep: list[Text] = []
+    """Columns of the source that are kept beside the parsed ones."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    rejects: Text | None = None
+    rejects_cluster: Text | None = None
+
+    @model_validator(mode="after")
+    def _rejects_need_a_cluster(self) -> Self:
+        if (self.rejects is None) != (self.rejects_cluster is None):
+            raise ValueError("rejects and rejects_cluster belong together")
+        return self
+
+
+class Filter(Step):
+    """Keeps the rows for which all that is given holds.
+
+    matches  column -> regular expression (Java's), found anywhere in it
+    equals   column -> value
+    model    a classifier trained by `odradek pipeline train`: rows of its class `keep_class` stay
+    """
+
+    kind: Literal["filter"]
+    where: Text | None = None
+    matches: dict[str, Text] = {}
+    equals: dict[str, str | int | float | bool] = {}
+    model: Text | None = None
+    text_column: Text = "text"
+    keep_class: Text = "1"
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not (self.where or self.matches or self.equals or self.model):
+            raise ValueError("one of where, matches, equals and model must be given")
+        return self
+
+
+class Map(Step):
+    """New or changed columns; `only` drops all others."""
+
+    kind: Literal["map"]
+    columns: Expressions
+    only: bool = False
+
+
+class Mask(Step):
+    """Hides what is in columns: `hash` (SHA-256, salted), `last4`, `null` or `constant`."""
+
+    kind: Literal["mask"]
+    columns: Columns
+    how: Literal["hash", "last4", "null", "constant"]
+    salt: str = ""
+    constant: str = "***"
+
+
+class Route(Step):
+    """Adds the column `topic`: the first rule that holds names it.
+
+    rules  topic -> SQL condition, in order
+    """
+
+    kind: Literal["route"]
+    rules: Expressions
+    otherwise: Text | None = None
+    """None: rows of no rule are dropped."""
+
+
+class Deduplicate(Step):
+    """One row per key; keys are remembered for `watermark`."""
+
+    kind: Literal["deduplicate"]
+    keys: Columns
+    time: Text
+    watermark: Duration
+
+
+class Window(Step):
+    """Aggregates over windows of event time.  Rows later than `watermark` are dropped.
+
+    One row per window and group: window_start, window_end, the groups, the aggregates.
+
+    slide  sliding windows; gap  session windows (then without `length`)
+    """
+
+    kind: Literal["window"]
+    time: Text
+    watermark: Duration
+    length: Duration | None = None
+    slide: Duration | None = None
+    gap: Duration | None = None
+    group_by: list[Text] = []
+    aggregates: Expressions
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.length is None) == (self.gap is None):
+            raise ValueError("one of length (tumbling, sliding) and gap (session) must be given")
+        if self.slide is not None and self.length is None:
+            raise ValueError("slide needs length")
+        return self
+
+
+class Join(Step):
+    """Rows of two views.
+
+    on       SQL condition; the left rows are `l`, the right ones `r`
+    columns  of the result, as expressions over `l` and `r`
+    time     of both sides (stream with stream): column names, with the watermark they need
+    """
+
+    kind: Literal["join"]
+    right: Name
+    on: Text
+    columns: Expressions
+    how: Literal["inner", "left", "right", "full"] = "inner"
+    left_time: Text | None = None
+    right_time: Text | None = None
+    watermark: Duration | None = None
+
+
+class Correlate(Step):
+    """Pearson's r of two columns per group over windows of event time.
+
+    One row per window and group: window_start, window_end, the groups, r, count.
+    """
+
+    kind: Literal["correlate"]
+    time: Text
+    watermark: Duration
+    length: Duration
+    slide: Duration | None = None
+    x: Text
+    y: Text
+    group_by: list[Text] = []
+
+
+class TopKeys(Step):
+    """The k most frequent values of a column per window of event time.
+
+    One row per window and value: window_start, window_end, rank, the column, count, share.
+    """
+
+    kind: Literal["top_keys"]
+    time: Text
+    watermark: Duration
+    length: Duration
+    column: Text
+    k: Annotated[int, Field(ge=1, le=10_000)]
+
+
+class Anomalies(Step):
+    """Adds score, expected and is_anomaly to each row, per group, in order of time.
+
+    zscore  distance from the mean of the last `history` rows in standard deviations
+    ewma    distance from the exponentially weighted mean (weight `alpha`) in weighted deviations
+    """
+
+    kind: Literal["anomalies"]
+    method: Literal["zscore", "ewma"]
+    time: Text
+    value: Text
+    group_by: list[Text] = []
+    threshold: Annotated[float, Field(gt=0)] = 4.0
+    history: Annotated[int, Field(ge=2, le=100_000)] = 100
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    minimum: Annotated[int, Field(ge=2)] = 10
+    """Rows of a group before any of them is called an anomaly."""
+
+
+class Sql(Part):
+    """A query over the views above it; `file` is read beside the pipeline file.
+
+    watermarks  view -> {time column -> duration}, put on the views before the query
+    """
+
+    kind: Literal["sql"]
+    query: Text | None = None
+    file: Text | None = None
+    watermarks: dict[str, dict[str, Duration]] = {}
+
+    @model_validator(mode="after")
+    def _one_text(self) -> Self:
+        if (self.query is None) == (self.file is None):
+            raise ValueError("one of query and file must be given")
+        return self
+
+
+AnyStep = Annotated[
+    Parse
+    | Filter
+    | Map
+    | Mask
+    | Route
+    | Deduplicate
+    | Window
+    | Join
+    | Correlate
+    | TopKeys
+    | Anomalies
+    | Sql,
+    Field(discriminator="kind"),
+]
