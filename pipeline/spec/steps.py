@@ -22,8 +22,8 @@ class Parse(Step):
     """Bytes or text of one column to columns.
 
     schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON
-    rejects  topic (of `rejects_cluster`) for what does not parse, with the reason; None: dropped
-             rows are counted, and told
+    rejects  topic (of `rejects_cluster`) for what does not parse, with the reason; None: it is
+             dropped
     """
 
     kind: Literal["parse"]
@@ -32,6 +32,8 @@ class Parse(Step):
     column: Text = "value"
     keep: list[Text] = []
     """Columns of the source that are kept beside the parsed ones."""
+    required: list[Text] = []
+    """Parsed columns that may not be null."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     rejects: Text | None = None
     rejects_cluster: Text | None = None

@@ -6,9 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.ml import PipelineModel
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.spec.steps import AnyStep, Sql
+from pipeline.spec.steps import (
+    Anomalies,
+    AnyStep,
+    Correlate,
+    Deduplicate,
+    Filter,
+    Join,
+    Map,
+    Mask,
+    Parse,
+    Route,
+    Sql,
+    TopKeys,
+    Window,
+)
+from pipeline.transforms import rows, windows
+from pipeline.transforms.anomalies import find_anomalies
+from pipeline.transforms.parse import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +41,47 @@ class Applied:
 def apply(
     spark: SparkSession, step: AnyStep, views: Mapping[str, DataFrame], folder: Path
 ) -> Applied:
-    """Do one step over the views above it."""
+    """Do one step over the views above it.
+
+    folder  where relative paths of models and SQL files begin
+    """
+    if isinstance(step, Sql):
+        return Applied(_sql(spark, step, views, folder))
+    source = views[step.source]
     match step:
-        case Sql():
-            text = step.query
-            if text is None:
-                assert step.file is not None, "a query or a file"
-                text = (folder / step.file).read_text(encoding="utf-8")
-            for view, columns in step.watermarks.items():
-                rows = views[view]
-                for column, delay in columns.items():
-                    rows = rows.withWatermark(column, delay)
-                rows.createOrReplaceTempView(view)
-            return Applied(spark.sql(text))
-        case _:
-            raise NotImplementedError(step.kind)
+        case Parse():
+            return Applied(*parse(source, step))
+        case Filter():
+            model = None if step.model is None else PipelineModel.load(str(folder / step.model))
+            return Applied(rows.keep(source, step, model))
+        case Map():
+            return Applied(rows.change(source, step))
+        case Mask():
+            return Applied(rows.mask(source, step))
+        case Route():
+            return Applied(rows.route(source, step))
+        case Deduplicate():
+            return Applied(rows.deduplicate(source, step))
+        case Window():
+            return Applied(windows.aggregate(source, step))
+        case Join():
+            return Applied(windows.join(source, views[step.right], step))
+        case Correlate():
+            return Applied(windows.correlate(source, step))
+        case TopKeys():
+            return Applied(windows.top_keys(source, step))
+        case Anomalies():
+            return Applied(find_anomalies(source, step))
+
+
+def _sql(spark: SparkSession, step: Sql, views: Mapping[str, DataFrame], folder: Path) -> DataFrame:
+    text = step.query
+    if text is None:
+        assert step.file is not None, "a query or a file"
+        text = (folder / step.file).read_text(encoding="utf-8")
+    for view, columns in step.watermarks.items():
+        delayed = views[view]
+        for column, delay in columns.items():
+            delayed = delayed.withWatermark(column, delay)
+        delayed.createOrReplaceTempView(view)
+    return spark.sql(text)

@@ -1,0 +1,38 @@
+"""A small classifier of texts: words hashed to features, and a logistic regression (Spark ML)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import LogisticRegression
+from pyspark.ml.feature import HashingTF, IndexToString, RegexTokenizer, StringIndexer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+FEATURES: Final = 1 << 12
+
+
+def train(rows: DataFrame, text_column: str, class_column: str) -> PipelineModel:
+    """Learn from labelled texts.
+
+    The model wants the column `_text` and adds `_class`.  The same rows make the same model.
+    """
+    known = rows.select(
+        F.coalesce(F.col(text_column).cast("string"), F.lit("")).alias("_text"),
+        F.col(class_column).cast("string").alias("_label"),
+    )
+    classes = StringIndexer(
+        inputCol="_label", outputCol="_known", stringOrderType="alphabetAsc"
+    ).fit(known)
+    stages: list[Any] = [
+        RegexTokenizer(inputCol="_text", outputCol="_words", pattern=r"\W+"),
+        HashingTF(inputCol="_words", outputCol="_features", numFeatures=FEATURES),
+        LogisticRegression(
+            featuresCol="_features", labelCol="_known", predictionCol="_index", regParam=0.01
+        ),
+        IndexToString(inputCol="_index", outputCol="_class", labels=classes.labels),
+    ]
+    model = Pipeline(stages=stages).fit(classes.transform(known))
+    assert isinstance(model, PipelineModel), "a pipeline is fitted to a model"
+    return model

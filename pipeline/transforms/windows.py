@@ -1,0 +1,83 @@
+"""Aggregates over windows of event time, joins, correlations, the most frequent keys."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.spec.steps import Correlate, Join, TopKeys, Window
+
+
+def _bounds(window: str = "window") -> list[Column]:
+    return [
+        F.col(f"{window}.start").alias("window_start"),
+        F.col(f"{window}.end").alias("window_end"),
+    ]
+
+
+def _window(time: str, length: str, slide: str | None) -> Column:
+    return F.window(time, length, slide) if slide is not None else F.window(time, length)
+
+
+def aggregate(rows: DataFrame, step: Window) -> DataFrame:
+    """One row per window and group; see `Window`."""
+    if step.gap is not None:
+        window = F.session_window(step.time, step.gap)
+    else:
+        assert step.length is not None, "a window has a length or a gap"
+        window = _window(step.time, step.length, step.slide)
+    aggregates = [F.expr(text).alias(name) for name, text in step.aggregates.items()]
+    grouped = rows.withWatermark(step.time, step.watermark).groupBy(
+        window.alias("window"), *step.group_by
+    )
+    return grouped.agg(*aggregates).select(*_bounds(), *step.group_by, *step.aggregates)
+
+
+def join(left: DataFrame, right: DataFrame, step: Join) -> DataFrame:
+    """Rows of both sides; see `Join`.
+
+    Two streams: `on` must bound the time between the rows, or nothing is ever forgotten.
+    """
+    if step.left_time is not None and step.watermark is not None:
+        left = left.withWatermark(step.left_time, step.watermark)
+    if step.right_time is not None and step.watermark is not None:
+        right = right.withWatermark(step.right_time, step.watermark)
+    joined = left.alias("l").join(right.alias("r"), F.expr(step.on), step.how)
+    return joined.select(*(F.expr(text).alias(name) for name, text in step.columns.items()))
+
+
+def correlate(rows: DataFrame, step: Correlate) -> DataFrame:
+    """Pearson's r per window and group; null where a column does not vary."""
+    window = _window(step.time, step.length, step.slide).alias("window")
+    x, y = F.expr(step.x).cast("double"), F.expr(step.y).cast("double")
+    grouped = rows.withWatermark(step.time, step.watermark).groupBy(window, *step.group_by)
+    result = grouped.agg(F.corr(x, y).alias("r"), F.count("*").alias("count"))
+    r = F.when(~F.isnan("r"), F.col("r")).alias("r")
+    return result.select(*_bounds(), *step.group_by, r, "count")
+
+
+def top_keys(rows: DataFrame, step: TopKeys) -> DataFrame:
+    """The most frequent values per window, the lesser value first where counts are equal.
+
+    The counts of all values of one window meet in one task: some 10 million values at most.
+    """
+    window = F.window(step.time, step.length)
+    counts = (
+        rows.withWatermark(step.time, step.watermark)
+        .groupBy(window.alias("window"), F.col(step.column).alias("key"))
+        .agg(F.count("*").alias("count"))
+    )
+    ranked = F.sort_array(F.collect_list(F.struct(-F.col("count"), F.col("key"))))
+    # The counts of a window come when it is over; the second aggregation takes the same windows.
+    tops = counts.groupBy(F.window(F.window_time("window"), step.length).alias("window")).agg(
+        F.sum("count").alias("total"), F.slice(ranked, 1, step.k).alias("ranked")
+    )
+    listed = tops.select("window", "total", F.posexplode("ranked").alias("place", "one"))
+    count = -F.col("one")["col1"]
+    return listed.select(
+        *_bounds(),
+        (F.col("place") + 1).alias("rank"),
+        F.col("one")["key"].alias(step.column),
+        count.alias("count"),
+        (count / F.col("total")).alias("share"),
+    )
