@@ -1,4 +1,4 @@
-"""Jars from Maven: whole Apache Kafka brokers and single releases of the Java client."""
+"""Jars from Maven: Apache Kafka brokers, releases of the Java client, Spark's connectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ def client_libraries(version: str) -> Path:
     return _fetch("pom-client.xml", version, tool_cache.TOOLS / "java-clients" / version)
 
 
-def _fetch(pom: str, version: str, target: Path) -> Path:
+def spark_connectors(version: str) -> Path:
+    """The folder of jars that a pipeline's Spark session wants besides PySpark's own."""
+    return _fetch("pom-spark.xml", version, tool_cache.TOOLS / "spark" / version, "spark.version")
+
+
+def _fetch(pom: str, version: str, target: Path, name: str = "kafka.version") -> Path:
     def make(folder: Path) -> None:
         tool_cache.run_tool(
             [
@@ -28,7 +33,7 @@ def _fetch(pom: str, version: str, target: Path) -> Path:
                 "-B",
                 "-f",
                 str(POMS / pom),
-                f"-Dkafka.version={version}",
+                f"-D{name}={version}",
                 "dependency:copy-dependencies",
                 f"-DoutputDirectory={folder / 'libs'}",
             ],

@@ -5,13 +5,18 @@ Idempotent and quick when nothing is missing; what it makes lies in `.tools`.
 
 from __future__ import annotations
 
-from tests.support import apache, programs
+from typing import Final
+
+from tests.support import apache, maven, programs
+
+SPARK_VERSION: Final = "4.0.0"
 
 
 def main() -> None:
-    """Jars of Apache Kafka, client programs."""
+    """Jars of Apache Kafka and of Spark's connectors, client programs."""
     apache.main()
     programs.main()
+    maven.spark_connectors(SPARK_VERSION)
 
 
 if __name__ == "__main__":

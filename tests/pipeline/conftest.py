@@ -1,0 +1,51 @@
+"""One Spark session and one broker for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.session import open_session
+from tests.support import maven
+from tests.support.broker_process import BrokerProcess
+from tests.support.prepare import SPARK_VERSION
+
+START_AND_FETCH_TIMEOUT_S = 300
+SMALL = {
+    "spark.driver.memory": "768m",
+    "spark.sql.shuffle.partitions": 2,
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test waits for Spark to start."""
+    for item in items:
+        if "tests/pipeline/" in item.path.as_posix():
+            item.add_marker(pytest.mark.timeout(START_AND_FETCH_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local session with every connector."""
+    session = open_session(
+        "tests",
+        needs=(),
+        master="local[2]",
+        jars=maven.spark_connectors(SPARK_VERSION),
+        settings=SMALL,
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that outlives the tests."""
+    process = BrokerProcess(tmp_path_factory.mktemp("broker")).start()
+    yield process
+    process.stop()

@@ -1,0 +1,195 @@
+"""What a pipeline file may say, and what is said about one that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.spec.ends import KafkaSink, KafkaSource
+from pipeline.spec.load import SpecError, load, parse
+from pipeline.spec.model import Pipeline
+from pipeline.spec.positions import lines_of
+from pipeline.spec.steps import Window
+
+FILE = Path("my.toml")
+
+GOOD = """\
+[pipeline]
+name = "payments"
+checkpoint = "state"
+trigger = "2 seconds"
+
+[clusters.main]
+bootstrap_servers = "127.0.0.1:9092"
+
+[sources.payments]
+kind = "kafka"
+cluster = "main"
+subscribe = ["payments"]
+starting_offsets = { payments = { 0 = 5, 1 = -2 } }
+
+[steps.parsed]
+kind = "parse"
+from = "payments"
+format = "json"
+schema = "merchant STRING, amount DOUBLE, at TIMESTAMP"
+rejects = "payments-rejected"
+rejects_cluster = "main"
+
+[steps.windows]
+kind = "window"
+from = "parsed"
+time = "at"
+watermark = "1 minute"
+length = "10 seconds"
+group_by = ["merchant"]
+aggregates = { n = "count(*)", total = "sum(amount)" }
+
+[sinks.out]
+kind = "kafka"
+from = "windows"
+cluster = "main"
+topic = "per-merchant"
+"""
+
+
+def problems(text: str) -> list[str]:
+    """What is said about a file."""
+    with pytest.raises(SpecError) as caught:
+        parse(text, FILE)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_good_file_is_what_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(GOOD)
+    pipeline = load(path)
+    assert isinstance(pipeline, Pipeline)
+    source = pipeline.sources["payments"]
+    assert isinstance(source, KafkaSource)
+    assert source.starting_offsets == {"payments": {"0": 5, "1": -2}}
+    step = pipeline.steps["windows"]
+    assert isinstance(step, Window)
+    assert step.aggregates == {"n": "count(*)", "total": "sum(amount)"}
+    sink = pipeline.sinks["out"]
+    assert isinstance(sink, KafkaSink)
+    assert (sink.source, sink.topic, sink.output_mode) == ("windows", "per-merchant", "append")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            'trigger = "2',
+            'triger = "2',
+            "line 4: pipeline.triger: an unknown key;"
+            " allowed: name, mode, checkpoint, trigger, spark",
+        ),
+        (
+            'kind = "window"',
+            'kind = "windoe"',
+            "line 24: steps.windows.kind: 'windoe' is not allowed; allowed: 'parse', 'filter',"
+            " 'map', 'mask', 'route', 'deduplicate', 'window', 'join', 'correlate', 'top_keys',"
+            " 'anomalies', 'sql'",
+        ),
+        (
+            'format = "json"',
+            'format = "xml"',
+            "line 18: steps.parsed.format: \"xml\" is not allowed: Input should be 'json', 'csv' or"
+            " 'avro'",
+        ),
+        (
+            'bootstrap_servers = "127.0.0.1:9092"',
+            "bootstrap_servers = 9092",
+            "line 7: clusters.main.bootstrap_servers: 9092 is not allowed: Input should be a valid"
+            " string",
+        ),
+        (
+            'cluster = "main"\nsubscribe',
+            'cluster = "mane"\nsubscribe',
+            "line 11: sources.payments.cluster: 'mane' is no cluster; there are: main",
+        ),
+        (
+            'from = "windows"',
+            'from = "window"',
+            "line 34: sinks.out.from: 'window' is no source or step; there are: payments, parsed,"
+            " windows",
+        ),
+        ('time = "at"\n', "", "line 23: steps.windows.time: must be given"),
+        (
+            'subscribe = ["payments"]',
+            'subscribe = ["payments"]\npattern = "p.*"',
+            "line 9: sources.payments: one of subscribe, pattern and assign must be given",
+        ),
+        (
+            'checkpoint = "state"\n',
+            "",
+            "line 1: pipeline: mode stream needs a checkpoint folder: checkpoint = ...",
+        ),
+        (
+            'length = "10 seconds"',
+            'length = "10 seconds"\ngap = "1 second"',
+            "line 23: steps.windows: one of length (tumbling, sliding) and gap (session) must be"
+            " given",
+        ),
+        (
+            'rejects_cluster = "main"\n',
+            "",
+            "line 15: steps.parsed: rejects and rejects_cluster belong together",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_line_key_value_and_what_is_allowed(
+    old: str, new: str, said: str
+) -> None:
+    assert GOOD.count(old) == 1
+    assert problems(GOOD.replace(old, new)) == [said]
+
+
+def test_all_mistakes_are_told_at_once_by_line() -> None:
+    text = GOOD.replace('"json"', '"xml"').replace("trigger", "triger")
+    text = text.replace('"10 seconds"', '"10 s"')
+    assert [one.split(":")[0] for one in problems(text)] == ["line 4", "line 18", "line 28"]
+
+
+def test_what_is_no_toml_and_no_text(tmp_path: Path) -> None:
+    (said,) = problems("[pipeline\nname=")
+    assert "not TOML" in said
+    assert "line 1" in said
+    path = tmp_path / "binary.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="not UTF-8"):
+        load(path)
+
+
+def test_every_key_has_a_line() -> None:
+    text = """\
+# a comment
+top = 1
+a.b = { c = [
+  1,
+  { d = 2 } ] }
+
+["quoted key".'x']
+e = \"\"\"
+many
+lines\"\"\"
+[[list]]
+f = 1
+[[list]]
+g = 2
+[list.inner]
+h = 3
+"""
+    lines = lines_of(text)
+    assert lines["top",] == 2
+    assert lines["a", "b"] == lines["a", "b", "c"] == 3
+    assert lines["a", "b", "c", 0] == 4
+    assert lines["a", "b", "c", 1, "d"] == 5
+    assert lines["quoted key", "x"] == 7
+    assert lines["quoted key", "x", "e"] == 8
+    assert lines["list", 0] == 11
+    assert lines["list", 0, "f"] == 12
+    assert lines["list", 1, "g"] == 14
+    assert lines["list", 1, "inner", "h"] == 16
