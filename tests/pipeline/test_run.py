@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from time import monotonic
 
-from confluent_kafka import Producer
-from kafka import KafkaConsumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from pipeline.jobs import run
@@ -70,15 +69,16 @@ def consume(
     address: str, topic: str, count: int
 ) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
     """Key, value and headers of the first records."""
-    consumer = KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
-    partition = TopicPartition(topic, 0)
-    consumer.assign([partition])
-    consumer.seek_to_beginning(partition)
+    settings = {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[tuple[bytes | None, bytes | None, dict[str, bytes]]] = []
     deadline_s = monotonic() + READ_TIMEOUT_S
     while len(found) < count and monotonic() < deadline_s:
-        for records in consumer.poll(timeout_ms=500).values():
-            found += [(one.key, one.value, dict(one.headers)) for one in records]
+        one = consumer.poll(0.5)
+        # Before the topic's leader is known the library hands out an error.
+        if one is not None and one.error() is None:
+            found.append((one.key(), one.value(), dict(one.headers() or [])))
     consumer.close()
     return found
 
