@@ -1,7 +1,8 @@
 """`odradek pipeline`: check and run pipeline files.
 
-odradek pipeline run FILE [--master URL] [--jars FOLDER] [--mode MODE]
+odradek pipeline run FILE [--master URL] [--jars FOLDER] [--mode MODE] [--metrics-port PORT]
 odradek pipeline check FILE
+odradek pipeline train TABLE MODEL --text COLUMN --class COLUMN
 """
 
 from __future__ import annotations
@@ -22,22 +23,35 @@ BAD_FILE = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; returns the exit code: 1 the pipeline failed, 2 file or command line are wrong."""
     parsed = _parser().parse_args(arguments)
-    path: Path = parsed.file
     try:
-        pipeline = load(path)
+        return _main(parsed)
     except (SpecError, OSError) as error:
         print(error, file=sys.stderr)
         return BAD_FILE
+    except ImportError as error:
+        print(f"{error}; pipelines need: pip install 'odradek[pipeline]'", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return 0
+
+
+def _main(parsed: argparse.Namespace) -> int:
+    if parsed.command == "train":
+        return _train(parsed)
+    pipeline = load(parsed.file)
     if parsed.command == "check":
-        steps = len(pipeline.steps)
-        print(
-            f"{path}: {len(pipeline.sources)} sources, {steps} steps, {len(pipeline.sinks)} sinks"
-        )
+        print(f"{parsed.file}: {_counts(pipeline)}")
         return 0
     if parsed.mode is not None:
         head = pipeline.pipeline.model_copy(update={"mode": parsed.mode})
         pipeline = pipeline.model_copy(update={"pipeline": head})
-    return _run(pipeline, path, parsed)
+    return _run(pipeline, parsed)
+
+
+def _counts(pipeline: Pipeline) -> str:
+    return (
+        f"{len(pipeline.sources)} sources, {len(pipeline.steps)} steps, {len(pipeline.sinks)} sinks"
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,20 +64,27 @@ def _parser() -> argparse.ArgumentParser:
         "--jars", type=Path, help="a folder of connector jars, instead of fetching them"
     )
     run.add_argument("--mode", choices=["stream", "available_now", "batch"])
+    run.add_argument("--metrics-port", type=int, help="answer Prometheus there, on 127.0.0.1")
+    train = commands.add_parser("train", help="train a classifier for filter steps")
+    train.add_argument(
+        "table", type=Path, help="labelled texts: .csv with a header, or .json lines"
+    )
+    train.add_argument("model", type=Path, help="a folder to be made")
+    train.add_argument("--text", required=True, help="the column with the text")
+    train.add_argument("--class", required=True, dest="label", help="the column with the class")
     check = commands.add_parser("check", help="say what is wrong with a pipeline file")
     check.add_argument("file", type=Path)
     return parser
 
 
-def _run(pipeline: Pipeline, path: Path, parsed: argparse.Namespace) -> int:
-    try:
-        from pyspark.errors import PySparkException
+def _run(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
+    from pyspark.errors import PySparkException
 
-        from pipeline.jobs import run
-        from pipeline.session import NoConnector, open_session
-    except ImportError as error:
-        print(f"{error}; pipelines need: pip install 'odradek[pipeline]'", file=sys.stderr)
-        return FAILED
+    from pipeline.jobs import run
+    from pipeline.progress import Progress, serve, show
+    from pipeline.session import NoConnector, open_session
+
+    path: Path = parsed.file
     folder = path.resolve().parent
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -77,13 +98,33 @@ def _run(pipeline: Pipeline, path: Path, parsed: argparse.Namespace) -> int:
         built = run.build(spark, pipeline, folder)
         if pipeline.pipeline.mode == "batch":
             run.run_batch(pipeline, built, folder)
-        else:
+            return 0
+        progress = Progress()
+        spark.streams.addListener(progress)
+        if parsed.metrics_port is not None:
+            serve(progress, parsed.metrics_port)
+        with show(progress):
             run.wait(run.start_stream(pipeline, built, folder))
-    except (PySparkException, NoConnector, run.WrongCheckpoint, OSError) as error:
+    except (PySparkException, NoConnector, run.WrongCheckpoint) as error:
         print(f"{path}: {error}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        return 0
+    return 0
+
+
+def _train(parsed: argparse.Namespace) -> int:
+    from pipeline.session import open_session
+    from pipeline.transforms.classifier import train
+
+    spark = open_session("train", needs=())
+    table = str(parsed.table.resolve())
+    is_json = parsed.table.suffix in (".json", ".jsonl")
+    rows = spark.read.json(table) if is_json else spark.read.csv(table, header=True)
+    for column in (parsed.text, parsed.label):
+        if column not in rows.columns:
+            known = ", ".join(rows.columns)
+            print(f"{table} has no column {column!r}; it has: {known}", file=sys.stderr)
+            return BAD_FILE
+    train(rows, parsed.text, parsed.label).save(str(parsed.model.resolve()))
     return 0
 
 
