@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 CONFIG ?= config/server.properties
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run test lint unit clients golden bench tools system-packages clean
+.PHONY: run test lint unit clients golden bench demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG)
@@ -28,10 +28,16 @@ golden: tools
 	$(BIN)/python -m tests.scripts.record_golden
 	$(BIN)/python -m tests.golden.record_configs
 	$(BIN)/python -m tests.odradek.topics_conversation
+	$(BIN)/python -m tests.odradek.console_conversation
+	$(BIN)/python -m tests.odradek.consumer_groups_conversation
 
 # Needs gcc and librdkafka-dev besides; brings Apache Kafka's jars.
 bench: tools
 	$(BIN)/python -m bench
+
+# Card payments through a broker and a pipeline; leaves a page in build/demo-pipeline. Needs Java 17.
+demo-pipeline: $(VENV)/.dev
+	$(BIN)/python -m pipeline.demo
 
 # What the tests need besides Python: client libraries of other languages, Apache Kafka's own jars.
 tools: $(VENV)/.dev system-packages
@@ -44,12 +50,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --editable '.[tools]'
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --editable '.[lint,test,bench]'
+	$(BIN)/pip install --quiet --editable '.[lint,test,bench,tools]'
 	@touch $@ $(VENV)/.run
 
 clean:

@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--mode", choices=["stream", "available_now", "batch"])
     run.add_argument("--metrics-port", type=int, help="answer Prometheus there, on 127.0.0.1")
+    run.add_argument("--progress-file", type=Path, help="add a line of JSON for each batch")
     train = commands.add_parser("train", help="train a classifier for filter steps")
     train.add_argument(
         "table", type=Path, help="labelled texts: .csv with a header, or .json lines"
@@ -81,7 +82,7 @@ def _run(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
     from pipeline.jobs import run
-    from pipeline.progress import Progress, serve, show
+    from pipeline.progress import Progress, record, serve, show
     from pipeline.session import NoConnector, open_session
 
     path: Path = parsed.file
@@ -103,6 +104,8 @@ def _run(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
         spark.streams.addListener(progress)
         if parsed.metrics_port is not None:
             serve(progress, parsed.metrics_port)
+        if parsed.progress_file is not None:
+            record(progress, parsed.progress_file)
         with show(progress):
             run.wait(run.start_stream(pipeline, built, folder))
     except (PySparkException, NoConnector, run.WrongCheckpoint) as error:

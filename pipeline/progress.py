@@ -6,10 +6,13 @@ it for Prometheus.
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
@@ -179,6 +182,17 @@ def _table(queries: list[QueryProgress]) -> Table:
             one.state,
         )
     return table
+
+
+def record(progress: Progress, path: Path) -> None:
+    """Add a line of JSON to a file for each batch: the fields of QueryProgress, and `at_ms`."""
+    file = path.open("a", encoding="utf-8", buffering=1)
+
+    def write(one: QueryProgress) -> None:
+        if one.batch_id >= 0:
+            file.write(json.dumps({"at_ms": int(time.time() * 1_000), **asdict(one)}) + "\n")
+
+    progress.on_change.append(write)
 
 
 def serve(progress: Progress, port: int, *, address: str = "127.0.0.1") -> Callable[[], None]:

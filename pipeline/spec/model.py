@@ -10,7 +10,16 @@ from pydantic import Field
 from pipeline.spec.common import Duration, Name, Options, Part, Text
 from pipeline.spec.ends import Cluster, KafkaSink, KafkaSource, Sink, Source
 from pipeline.spec.positions import Path
-from pipeline.spec.steps import AnyStep, Join, Parse, Sql
+from pipeline.spec.steps import (
+    AnyStep,
+    Correlate,
+    Deduplicate,
+    Join,
+    Parse,
+    Sql,
+    TopKeys,
+    Window,
+)
 
 
 class Head(Part):
@@ -59,9 +68,44 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
             if view not in views:
                 yield ("steps", name, key), _unknown(view, "source or earlier step", views)
         views[name] = None
+    yield from _watermarks(pipeline)
     for name, sink in pipeline.sinks.items():
         if sink.source not in views:
             yield ("sinks", name, "from"), _unknown(sink.source, "source or step", views)
+
+
+def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    """One watermark on each way from a source to a sink, and before it is needed."""
+    set_by: dict[str, str] = {}
+    for name, step in pipeline.steps.items():
+        if isinstance(step, Sql):
+            if step.watermarks:
+                set_by[name] = name
+            continue
+        above = set_by.get(step.source)
+        if above is not None:
+            set_by[name] = above
+        if not isinstance(step, Deduplicate | Window | Correlate | TopKeys):
+            continue
+        if step.watermark is not None and above is not None:
+            said = f"step {above} above has set the watermark already; leave it out here"
+            yield ("steps", name, "watermark"), said
+        elif step.watermark is None and above is None and pipeline.pipeline.mode != "batch":
+            is_sure = _is_plain(pipeline, step.source)
+            if is_sure:
+                yield ("steps", name), "a stream needs a watermark here: watermark = ..."
+        if step.watermark is not None:
+            set_by[name] = name
+
+
+def _is_plain(pipeline: Pipeline, view: str) -> bool:
+    """Whether no query or join lies above, whose watermarks are not known here."""
+    while view in pipeline.steps:
+        step = pipeline.steps[view]
+        if isinstance(step, Sql | Join):
+            return False
+        view = step.source
+    return True
 
 
 def _clusters(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:

@@ -12,6 +12,10 @@ Expressions = Annotated[dict[str, Text], Field(min_length=1)]
 """Column -> SQL expression."""
 
 
+Watermark = Duration | None
+"""How late rows may be; None where a step above has said it, since it cannot be said twice."""
+
+
 class Step(Part):
     """What all steps have."""
 
@@ -104,7 +108,7 @@ class Deduplicate(Step):
     kind: Literal["deduplicate"]
     keys: Columns
     time: Text
-    watermark: Duration
+    watermark: Watermark = None
 
 
 class Window(Step):
@@ -117,7 +121,7 @@ class Window(Step):
 
     kind: Literal["window"]
     time: Text
-    watermark: Duration
+    watermark: Watermark = None
     length: Duration | None = None
     slide: Duration | None = None
     gap: Duration | None = None
@@ -159,7 +163,7 @@ class Correlate(Step):
 
     kind: Literal["correlate"]
     time: Text
-    watermark: Duration
+    watermark: Watermark = None
     length: Duration
     slide: Duration | None = None
     x: Text
@@ -175,7 +179,7 @@ class TopKeys(Step):
 
     kind: Literal["top_keys"]
     time: Text
-    watermark: Duration
+    watermark: Watermark = None
     length: Duration
     column: Text
     k: Annotated[int, Field(ge=1, le=10_000)]

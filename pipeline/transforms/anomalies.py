@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -16,7 +17,8 @@ from pipeline.transforms.scoring import Memory
 
 ALL: Final = "_all"
 """The group of everything, where no columns are named."""
-STATE: Final = "history ARRAY<DOUBLE>"
+STATE: Final = "history STRING"
+"""JSON: Spark 4.0 cannot hand an array of its state back to Python."""
 
 
 def find_anomalies(rows: DataFrame, step: Anomalies) -> DataFrame:
@@ -46,9 +48,9 @@ def find_anomalies(rows: DataFrame, step: Anomalies) -> DataFrame:
         return rows.groupBy(*keys).applyInPandas(whole, schema)
 
     def batch(_: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        memory = Memory(step, state.get[0] if state.exists else ())
+        memory = Memory(step, json.loads(state.get[0]) if state.exists else ())
         yield _judged(pd.concat(list(frames))[names], step, memory)
-        state.update((memory.history,))
+        state.update((json.dumps(memory.history),))
 
     return rows.groupBy(*keys).applyInPandasWithState(
         batch, schema, STATE, "append", GroupStateTimeout.NoTimeout

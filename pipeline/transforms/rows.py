@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
+from pipeline.transforms.windows import marked
 
 
 def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFrame:
@@ -76,4 +77,4 @@ def deduplicate(rows: DataFrame, step: Deduplicate) -> DataFrame:
     """
     if not rows.isStreaming:
         return rows.dropDuplicates(step.keys)
-    return rows.withWatermark(step.time, step.watermark).dropDuplicatesWithinWatermark(step.keys)
+    return marked(rows, step.time, step.watermark).dropDuplicatesWithinWatermark(step.keys)

@@ -19,6 +19,11 @@ def _window(time: str, length: str, slide: str | None) -> Column:
     return F.window(time, length, slide) if slide is not None else F.window(time, length)
 
 
+def marked(rows: DataFrame, time: str, watermark: str | None) -> DataFrame:
+    """Rows with a watermark, unless a step above has set it."""
+    return rows if watermark is None else rows.withWatermark(time, watermark)
+
+
 def aggregate(rows: DataFrame, step: Window) -> DataFrame:
     """One row per window and group; see `Window`."""
     if step.gap is not None:
@@ -27,7 +32,7 @@ def aggregate(rows: DataFrame, step: Window) -> DataFrame:
         assert step.length is not None, "a window has a length or a gap"
         window = _window(step.time, step.length, step.slide)
     aggregates = [F.expr(text).alias(name) for name, text in step.aggregates.items()]
-    grouped = rows.withWatermark(step.time, step.watermark).groupBy(
+    grouped = marked(rows, step.time, step.watermark).groupBy(
         window.alias("window"), *step.group_by
     )
     return grouped.agg(*aggregates).select(*_bounds(), *step.group_by, *step.aggregates)
@@ -50,7 +55,7 @@ def correlate(rows: DataFrame, step: Correlate) -> DataFrame:
     """Pearson's r per window and group; null where a column does not vary."""
     window = _window(step.time, step.length, step.slide).alias("window")
     x, y = F.expr(step.x).cast("double"), F.expr(step.y).cast("double")
-    grouped = rows.withWatermark(step.time, step.watermark).groupBy(window, *step.group_by)
+    grouped = marked(rows, step.time, step.watermark).groupBy(window, *step.group_by)
     result = grouped.agg(F.corr(x, y).alias("r"), F.count("*").alias("count"))
     r = F.when(~F.isnan("r"), F.col("r")).alias("r")
     return result.select(*_bounds(), *step.group_by, r, "count")
@@ -63,7 +68,7 @@ def top_keys(rows: DataFrame, step: TopKeys) -> DataFrame:
     """
     window = F.window(step.time, step.length)
     counts = (
-        rows.withWatermark(step.time, step.watermark)
+        marked(rows, step.time, step.watermark)
         .groupBy(window.alias("window"), F.col(step.column).alias("key"))
         .agg(F.count("*").alias("count"))
     )

@@ -1,0 +1,1 @@
+"""The worked example: card payments with planted hot merchants and anomalies."""

@@ -1,0 +1,184 @@
+"""`make demo-pipeline`: a broker, card payments, a pipeline, and a page of what it found."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from json import dumps
+from pathlib import Path
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pipeline.demo.findings import END, Findings, read_findings
+from pipeline.demo.payments import Truth, make_payments
+from pipeline.demo.report import read_progress, write_report
+
+START_S = 60.0
+DRAIN_S = 120.0
+PARTITIONS = 4
+SETTLE_MS = 25_000
+"""After the payments a few later ones push the watermark over the last windows."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; returns 0 when all that was planted and counted is there."""
+    parser = argparse.ArgumentParser(prog="demo-pipeline")
+    parser.add_argument("--rate", type=int, default=500, help="payments per second")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=Path("build/demo-pipeline"))
+    parser.add_argument("--broker", help="a broker that runs already; default: one is started")
+    parser.add_argument("--jars", type=Path, help="a folder of Spark's connector jars")
+    parsed = parser.parse_args(arguments)
+    folder = parsed.folder.resolve() / time.strftime("%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True)
+    with contextlib.ExitStack() as stack:
+        address = parsed.broker or stack.enter_context(_broker(folder))
+        _create(address, "payments")
+        pipeline = stack.enter_context(_pipeline(folder, address, parsed.jars))
+        _await_start(folder, pipeline)
+        truth = Truth(begin_ms=int(time.time() * 1_000))
+        _send(address, truth, seed=parsed.seed, rate=parsed.rate, seconds=parsed.seconds)
+        (folder / "planted.json").write_text(dumps(asdict(truth), indent=1))
+        findings = _await_findings(folder, address, truth, pipeline)
+    progress = read_progress(folder / "progress.jsonl")
+    page = folder / "report.html"
+    write_report(page, truth, findings, progress)
+    return _tell(truth, findings, page)
+
+
+@contextlib.contextmanager
+def _broker(folder: Path) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    settings = {"listeners": f"PLAINTEXT://{address}", "log.dirs": str(folder / "data")}
+    (folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+    command = [sys.executable, "-I", "-m", "odradek", "start", str(folder / "server.properties")]
+    with _process(command, folder / "broker.log"):
+        print(f"broker on {address}")
+        yield address
+
+
+@contextlib.contextmanager
+def _pipeline(folder: Path, address: str, jars: Path | None) -> Iterator[subprocess.Popen[bytes]]:
+    text = files("pipeline.demo").joinpath("payments.toml").read_text(encoding="utf-8")
+    path = folder / "payments.toml"
+    path.write_text(text.replace('"ADDRESS"', f'"{address}"'))
+    command = [sys.executable, "-m", "pipeline.cli", "run", str(path)]
+    command += ["--progress-file", str(folder / "progress.jsonl")]
+    if jars is not None:
+        command += ["--jars", str(jars)]
+    with _process(command, folder / "pipeline.log") as process:
+        yield process
+
+
+@contextlib.contextmanager
+def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(START_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _create(address: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+        done.result(START_S)
+
+
+def _await_start(folder: Path, pipeline: subprocess.Popen[bytes]) -> None:
+    """Until every query has begun: its checkpoint holds its identity."""
+    print("Spark starts ...")
+    sinks = ("landed", "merchants", "hot_merchants", "alarms")
+    deadline_s = time.monotonic() + 2 * START_S
+    while not all((folder / "state" / sink / "metadata").exists() for sink in sinks):
+        _check(pipeline, folder, deadline_s)
+
+
+def _check(pipeline: subprocess.Popen[bytes], folder: Path, deadline_s: float) -> None:
+    """Wait a little; the pipeline must live."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        pipeline.wait(0.5)
+        raise SystemExit(f"the pipeline has ended: see {folder / 'pipeline.log'}")
+    if time.monotonic() > deadline_s:
+        raise SystemExit(f"the pipeline takes too long: see {folder / 'pipeline.log'}")
+
+
+def _send(address: str, truth: Truth, *, seed: int, rate: int, seconds: int) -> None:
+    events = make_payments(truth, seed=seed, rate_per_second=rate, duration_ms=seconds * 1_000)
+    ordered = sorted(events, key=lambda event: event.send_ms)
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 20})
+    print(f"{len(ordered):,} records in {seconds} s ...")
+    begin_s = time.monotonic()
+    for event in ordered:
+        wait_s = event.send_ms / 1_000 - (time.monotonic() - begin_s)
+        producer.poll(max(wait_s, 0))
+        producer.produce("payments", event.value, event.key)
+    producer.flush(START_S)
+    _push_watermark(producer, truth, seconds * 1_000)
+
+
+def _push_watermark(producer: Producer, truth: Truth, end_ms: int) -> None:
+    """A last payment far behind the others in each partition; the findings leave it out."""
+    after = time.gmtime((truth.begin_ms + end_ms + SETTLE_MS) / 1_000)
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", after)
+    for partition in range(PARTITIONS):
+        identity = f"{END}{partition}"
+        value = {"id": identity, "card": "", "merchant": "end", "amount": 0.0, "at": at}
+        producer.produce("payments", dumps(value).encode(), b"end", partition)
+    producer.flush(START_S)
+
+
+def _await_findings(
+    folder: Path, address: str, truth: Truth, pipeline: subprocess.Popen[bytes]
+) -> Findings:
+    """Until the last window is there, and the counts do not change any more."""
+    print("the pipeline finishes ...")
+    deadline_s = time.monotonic() + DRAIN_S
+    last: Findings | None = None
+    while True:
+        _check(pipeline, folder, deadline_s)
+        with contextlib.suppress(OSError, sqlite3.Error, KafkaException):
+            findings = read_findings(folder, address)
+            counted = sum(one.payments for one in findings.windows)
+            if counted >= truth.payments and findings == last:
+                return findings
+            last = findings
+        if time.monotonic() > deadline_s - 5 and last is not None:
+            return last
+
+
+def _tell(truth: Truth, findings: Findings, page: Path) -> int:
+    hot, odd = findings.hot(truth), findings.anomalies(truth)
+    print(f"payments: {truth.payments:,} sent, {findings.landed_ids:,} landed")
+    for name, verdict in (("hot merchants", hot), ("odd amounts", odd)):
+        print(
+            f"{name}: {verdict.planted} planted, {verdict.right} of them found,"
+            f" precision {verdict.precision:.2f}, recall {verdict.recall:.2f}"
+        )
+    print(f"the page: {page}")
+    is_whole = findings.landed == findings.landed_ids == truth.payments
+    return 0 if is_whole and hot.recall > 0 and odd.recall > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""What the demo pipeline found, beside what was planted."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.dataset
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from pipeline.demo.payments import Truth
+
+END_WAIT_S: Final = 5.0
+END: Final = "end-"
+"""How the ids of the payments begin that only push the watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Precision and recall of one kind of finding."""
+
+    planted: int
+    found: int
+    right: int
+
+    @property
+    def precision(self) -> float:
+        """Of what was found, how much was planted."""
+        return self.right / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Of what was planted, how much was found."""
+        return self.right / self.planted if self.planted else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One row of the merchants' table."""
+
+    start_ms: int
+    merchant: str
+    payments: int
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """All of it."""
+
+    windows: list[Window]
+    hottest: dict[int, tuple[str, float]]
+    """Begin of a window -> its most frequent merchant and that one's share."""
+    alerts: list[str]
+    """Ids of payments."""
+    landed: int
+    landed_ids: int
+    rejected: int
+
+    def hot(self, truth: Truth) -> Verdict:
+        """Windows with a planted merchant: is it the first?"""
+        right = sum(
+            self.hottest.get(start, ("", 0.0))[0] == one for start, one in truth.hot.items()
+        )
+        return Verdict(len(truth.hot), sum(start in self.hottest for start in truth.hot), right)
+
+    def anomalies(self, truth: Truth) -> Verdict:
+        """Payments that were called odd."""
+        planted = dict.fromkeys(truth.anomalies)
+        right = sum(one in planted for one in dict.fromkeys(self.alerts))
+        return Verdict(len(planted), len(dict.fromkeys(self.alerts)), right)
+
+
+def read_findings(folder: Path, address: str) -> Findings:
+    """From the files, databases and topics that the pipeline has written."""
+    windows = [
+        Window(_ms(start), merchant, payments, total)
+        for start, merchant, payments, total in _rows(
+            folder / "payments.db",
+            "SELECT window_start, merchant, payments, total FROM per_merchant ORDER BY 1, 2",
+        )
+    ]
+    hottest = {
+        _ms(start): (merchant, share)
+        for start, merchant, share in _rows(
+            folder / "hot.db",
+            "SELECT window_start, merchant, share FROM hot_merchants WHERE rank = 1",
+        )
+    }
+    alerts = [json.loads(value)["id"] for value in _values(address, "payment-alerts")]
+    ids = _landed(folder / "landed")
+    return Findings(
+        windows,
+        hottest,
+        alerts,
+        landed=len(ids),
+        landed_ids=len(dict.fromkeys(ids)),
+        rejected=sum(1 for _ in _values(address, "payments-rejected")),
+    )
+
+
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1_000)
+
+
+def _rows(path: Path, query: str) -> list[Any]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def _landed(folder: Path) -> list[str]:
+    """Ids in the files that Spark's commit log counts in: others are of batches cut off."""
+    log = folder / "_spark_metadata"
+    names: list[str] = []
+    # A file `N.compact` holds everything up to N; the others what their batch has added.
+    entries = sorted(log.glob("[0-9]*"), key=lambda path: int(path.stem))
+    compacted = [path for path in entries if path.suffix == ".compact"]
+    first = int(compacted[-1].stem) if compacted else -1
+    for path in [*compacted[-1:], *(one for one in entries if int(one.stem) > first)]:
+        names += [json.loads(line)["path"] for line in path.read_text().splitlines()[1:]]
+    files = [name.removeprefix("file://") for name in dict.fromkeys(names)]
+    if not files:
+        return []
+    table = pyarrow.dataset.dataset(files, format="parquet").to_table(columns=["id"])
+    ids: list[str] = table.column("id").to_pylist()
+    return [one for one in ids if not one.startswith(END)]
+
+
+def _values(address: str, topic: str) -> Iterable[bytes]:
+    """All records of a topic; none when it is not there."""
+    settings = {"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "enable.partition.eof": False})
+    try:
+        known = consumer.list_topics(topic, timeout=END_WAIT_S).topics[topic]
+        for index in known.partitions if known.error is None else ():
+            partition = TopicPartition(topic, index, OFFSET_BEGINNING)
+            _, end = consumer.get_watermark_offsets(partition, timeout=END_WAIT_S)
+            consumer.assign([partition])
+            next_offset = 0
+            while next_offset < end:
+                message = consumer.poll(END_WAIT_S)
+                if message is None:
+                    break
+                if message.error() is None:
+                    next_offset = (message.offset() or 0) + 1
+                    yield message.value() or b""
+    finally:
+        consumer.close()

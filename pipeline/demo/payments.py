@@ -1,0 +1,133 @@
+"""Made-up card payments, with things planted in them that a pipeline should find.
+
+The same seed makes the same payments.  Times are event times in milliseconds, counted from the
+beginning of the run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+MERCHANTS: Final = 40
+CARDS: Final = 5_000
+WINDOW_MS: Final = 5_000
+"""As in payments.toml."""
+HOT_SHARE: Final = 0.35
+"""Of the payments in a window with a planted hot merchant; others have a tenth at most."""
+HOT_CHANCE: Final = 0.3
+DUPLICATE_CHANCE: Final = 0.02
+LATE_CHANCE: Final = 0.02
+LATE_MS: Final = 4_000
+"""How much later than it happened a late payment comes: less than the watermark."""
+GARBAGE_CHANCE: Final = 0.002
+ANOMALY_CHANCE: Final = 0.003
+ANOMALY_FACTOR: Final = 25.0
+SPREAD: Final = 0.25
+"""Standard deviation of the logarithm of a merchant's amounts."""
+QUIET_MS: Final = 5_000
+"""No anomalies are planted before the merchants are known."""
+
+
+@dataclass(slots=True)
+class Truth:
+    """What was planted."""
+
+    begin_ms: int
+    """Wall time of event time 0."""
+    payments: int = 0
+    """Without duplicates and garbage."""
+    duplicates: int = 0
+    late: int = 0
+    garbage: int = 0
+    anomalies: list[str] = field(default_factory=list)
+    """Ids of payments."""
+    hot: dict[int, str] = field(default_factory=dict)
+    """Begin of a window (wall milliseconds) -> its merchant."""
+    amount: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A record to be sent when the run is `send_ms` old."""
+
+    send_ms: int
+    key: bytes
+    value: bytes
+
+
+def make_payments(
+    truth: Truth, *, seed: int, rate_per_second: int, duration_ms: int
+) -> Iterator[Event]:
+    """The records of a run in the order of their events; sort by `send_ms` to send them.
+
+    truth  is filled on the way
+    """
+    rng = random.Random(seed)
+    means = [math.exp(rng.uniform(1.5, 4.5)) for _ in range(MERCHANTS)]
+    weights = [1 / (number + 8) for number in range(MERCHANTS)]
+    step_ms = 1_000 / rate_per_second
+    first_window = -(truth.begin_ms % WINDOW_MS)
+    hot: dict[int, int] = {}
+    for number in range(round(duration_ms / step_ms)):
+        at_ms = int(number * step_ms)
+        window = (at_ms - first_window) // WINDOW_MS
+        if window not in hot:
+            hot[window] = _hot_merchant(rng, truth, first_window + window * WINDOW_MS, duration_ms)
+        is_hot = hot[window] >= 0 and rng.random() < HOT_SHARE
+        merchant = hot[window] if is_hot else rng.choices(range(MERCHANTS), weights)[0]
+        yield from _payment(rng, truth, number, at_ms, merchant, means[merchant])
+
+
+def _hot_merchant(rng: random.Random, truth: Truth, start_ms: int, duration_ms: int) -> int:
+    """The merchant that is hot in a window, -1 for none; windows cut off by the run have none."""
+    is_whole = start_ms >= 0 and start_ms + WINDOW_MS <= duration_ms
+    if not is_whole or rng.random() >= HOT_CHANCE:
+        return -1
+    # One that is not among the largest anyway.
+    merchant = rng.randrange(MERCHANTS // 4, MERCHANTS)
+    truth.hot[truth.begin_ms + start_ms] = _name(merchant)
+    return merchant
+
+
+def _name(merchant: int) -> str:
+    return f"merchant-{merchant:02d}"
+
+
+def _payment(
+    rng: random.Random, truth: Truth, number: int, at_ms: int, merchant: int, mean: float
+) -> Iterator[Event]:
+    identity = f"p-{number:08d}"
+    amount = mean * math.exp(rng.gauss(0, SPREAD))
+    if at_ms > QUIET_MS and rng.random() < ANOMALY_CHANCE:
+        amount = mean * ANOMALY_FACTOR
+        truth.anomalies.append(identity)
+    amount = round(amount, 2)
+    at = datetime.fromtimestamp((truth.begin_ms + at_ms) / 1_000, UTC)
+    value = json.dumps(
+        {
+            "id": identity,
+            "card": f"4000{rng.randrange(CARDS):012d}",
+            "merchant": _name(merchant),
+            "amount": amount,
+            "at": at.isoformat(timespec="milliseconds"),
+        }
+    ).encode()
+    key = _name(merchant).encode()
+    truth.payments += 1
+    truth.amount += amount
+    is_late = rng.random() < LATE_CHANCE
+    truth.late += is_late
+    send_ms = at_ms + (LATE_MS if is_late else 0)
+    yield Event(send_ms, key, value)
+    if rng.random() < DUPLICATE_CHANCE:
+        truth.duplicates += 1
+        yield Event(send_ms + rng.randrange(1_000), key, value)
+    if rng.random() < GARBAGE_CHANCE:
+        truth.garbage += 1
+        yield Event(send_ms, key, value[: rng.randrange(1, len(value) - 1)])
