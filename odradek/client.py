@@ -1,7 +1,8 @@
 """A small blocking client for the command-line tools: one request at a time, newest common version.
 
 It connects when something is asked for, takes the first bootstrap address that answers, and finds
-the controller for requests that only the controller serves, as Kafka's admin client does.
+the controller for requests that only the controller serves, and the coordinators of groups, as
+Kafka's admin client does.
 Speaks PLAINTEXT only.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -19,6 +20,11 @@ from protocol.decode_error import DecodeError
 from protocol.errors import ErrorCode
 from protocol.headers import ResponseHeader, encode_request_header, response_header_version
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.schema import schema_of
 
@@ -31,6 +37,8 @@ CONNECT_TIMEOUT_MS: Final = 10_000
 """Kafka: socket.connection.setup.timeout.ms."""
 RETRY_PAUSE_MS: Final = 100
 """Kafka: retry.backoff.ms."""
+COORDINATORS_AT_ONCE: Final = 4
+"""The version of FindCoordinator from which one request can ask for several."""
 FRAME_BYTES_MAX: Final = 100 << 20
 ZERO_ID: Final = UUID(int=0)
 
@@ -199,6 +207,43 @@ class Client:
                 return self._broker(node_id, broker.host, broker.port)
         raise ClientError(f"the cluster has no broker {node_id}")
 
+    def coordinators(self, groups: Sequence[str]) -> list[Coordinator]:
+        """Where each group is looked after, or an error code for it; one row for each group."""
+        version = self._bootstrap().version_of(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest)
+        if version >= COORDINATORS_AT_ONCE:
+            together = FindCoordinatorRequest(coordinator_keys=list(groups))
+            return self.any(ApiKey.FIND_COORDINATOR, together, FindCoordinatorResponse).coordinators
+        rows = []
+        for group in groups:
+            answer = self.any(
+                ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key=group), FindCoordinatorResponse
+            )
+            rows.append(
+                Coordinator(
+                    key=group,
+                    node_id=answer.node_id,
+                    host=answer.host,
+                    port=answer.port,
+                    error_code=answer.error_code,
+                    error_message=answer.error_message,
+                )
+            )
+        return rows
+
+    def connection(self, node_id: int, host: str, port: int) -> Connection:
+        """The connection to a broker that an answer has named."""
+        return self._broker(node_id, host, port)
+
+    def until(self, attempt: Callable[[], Response | None]) -> Response | None:
+        """What `attempt` returns, which is tried again while it is None and `timeout_ms` last."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            is_late = time.monotonic() >= deadline
+            answer = attempt()
+            if answer is not None or is_late:
+                return answer
+            time.sleep(RETRY_PAUSE_MS / 1000)
+
     def metadata(self, names: list[str] | None = None) -> MetadataResponse:
         """Brokers, controller and topics (all, or the named ones); nothing is made by asking."""
         topics = None
@@ -206,6 +251,10 @@ class Client:
             topics = [MetadataRequestTopic(name=name, topic_id=ZERO_ID) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         return self.any(ApiKey.METADATA, request, MetadataResponse)
+
+    def limit(self, timeout_ms: int) -> None:
+        """How long answers and repeated attempts may take from now on; connections keep theirs."""
+        self._timeout_ms = timeout_ms
 
     def close(self) -> None:
         """End every connection."""

@@ -19,6 +19,7 @@ from tests.support.apache import JUDGE_VERSION, LOG4J_QUIET, ToolResult, java_co
 
 JAVA_PROGRAM = Path(__file__).parent / "java" / "TopicCommands.java"
 ANSWER_TIMEOUT_S = 90.0
+LOG4J_SILENT = LOG4J_QUIET.replace("WARN, stderr", "OFF, stderr")
 
 Tool = Callable[[Sequence[str]], ToolResult]
 
@@ -34,13 +35,16 @@ def our_tool(arguments: Sequence[str]) -> ToolResult:
 class ApacheTool:
     """Apache Kafka's TopicCommand; starting a JVM for every command line would cost 1.5 s each."""
 
-    def __init__(self, folder: Path) -> None:
-        logging = folder / "log4j-topics.properties"
-        logging.write_text(LOG4J_QUIET.replace("WARN, stderr", "OFF, stderr"))
+    def __init__(
+        self, folder: Path, *, program: Path = JAVA_PROGRAM, log4j: str = LOG4J_SILENT
+    ) -> None:
+        """program  another tool's, with the same conversation"""
+        logging = folder / "log4j-tool.properties"
+        logging.write_text(log4j)
         libraries = maven.broker_libraries(JUDGE_VERSION)
-        command = java_command(libraries, str(JAVA_PROGRAM), [], heap="128m")
+        command = java_command(libraries, str(program), [], heap="128m")
         command.insert(1, f"-Dlog4j.configuration=file:{logging}")
-        self._errors = folder / "topics-tool.log"
+        self._errors = folder / f"{program.stem}.log"
         with open(self._errors, "wb") as errors:
             self._child = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True

@@ -1,0 +1,67 @@
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
+
+/**
+ * Runs Apache Kafka's consumer group tool for one command line after another, in one JVM.
+ *
+ * A line of standard input is a JSON array of arguments; a line of standard output tells what the
+ * tool printed up to its first exit, and the code of that exit. An exception that leaves the tool
+ * is told as a JVM tells it that ends by it.
+ */
+public class ConsumerGroupCommands {
+    private static final class Exited extends RuntimeException {}
+
+    public static void main(String[] none) throws Exception {
+        ObjectMapper json = new ObjectMapper();
+        PrintStream answers = System.out;
+        BufferedReader lines =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            Map<String, Object> answer = run(json.readValue(line, String[].class));
+            answers.println(json.writeValueAsString(answer));
+            answers.flush();
+        }
+    }
+
+    private static Map<String, Object> run(String[] arguments) {
+        ByteArrayOutputStream output = new ByteArrayOutputStream();
+        ByteArrayOutputStream errors = new ByteArrayOutputStream();
+        Map<String, Object> answer = new LinkedHashMap<>();
+        Exit.setExitProcedure((code, message) -> {
+            // The tool catches what is thrown here and goes on; only the first exit counts.
+            tell(answer, code, output, errors);
+            throw new Exited();
+        });
+        System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
+        try {
+            ConsumerGroupCommand.main(arguments);
+            tell(answer, 0, output, errors);
+        } catch (Exited expected) {
+            return answer;
+        } catch (RuntimeException failure) {
+            System.err.println("Exception in thread \"main\" " + failure);
+            tell(answer, 1, output, errors);
+        }
+        return answer;
+    }
+
+    private static void tell(
+        Map<String, Object> answer,
+        int code,
+        ByteArrayOutputStream output,
+        ByteArrayOutputStream errors
+    ) {
+        answer.putIfAbsent("exit_code", code);
+        answer.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
+        answer.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
+    }
+}

@@ -1,0 +1,422 @@
+"""`odradek consumer-groups` before scripted brokers: what one healthy broker never answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.client import Client
+from odradek.consumer_groups_errors import KafkaError, refused
+from odradek.consumer_groups_logs import LATEST, list_offsets
+from odradek.consumer_groups_lookup import list_groups, parse_assignment
+from odradek.consumer_groups_offsets import commit_offsets, committed_offsets, delete_offsets
+from odradek.consumer_groups_order import TopicPartition
+from odradek.consumer_groups_reset import parse_scope
+from odradek.options import OptionsError
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from protocol.messages.consumer_group_describe import DescribedGroup as NewGroup
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_delete import OffsetDeleteResponse
+from protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from tests.odradek.consumer_groups_conversation import our_tool
+from tests.odradek.scripted_broker import Answer, Request, ScriptedBroker, scripted_broker
+from tests.support.processes import free_port
+
+LOADING, NOT_COORDINATOR, NOT_LEADER, DENIED = 14, 16, 6, 30
+FAILED = "\nError: Executing consumer group command failed due to "
+ERRORS = "org.apache.kafka.common.errors."
+T0 = TopicPartition("t", 0)
+VERSIONS = {
+    ApiKey.LIST_OFFSETS: 9,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 4,
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.OFFSET_DELETE: 0,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 0,
+    ApiKey.METADATA: 12,
+    ApiKey.API_VERSIONS: 0,
+}
+
+
+def broker_of(
+    script: Mapping[ApiKey, list[Answer]], versions: Mapping[ApiKey, int] | None = None
+) -> Any:
+    """A scripted broker that serves what it has answers for, and finds itself as coordinator."""
+    served = VERSIONS | dict(versions or {})
+    full = {ApiKey.FIND_COORDINATOR: [found()]} | dict(script)
+    rows = [
+        ApiVersion(api_key=key, min_version=0, max_version=served[key])
+        for key in (ApiKey.API_VERSIONS, ApiKey.METADATA, *full)
+    ]
+    first: Answer = partial(_say, ApiVersionsResponse(error_code=0, api_keys=rows))
+    return scripted_broker({ApiKey.API_VERSIONS: [first]} | full)
+
+
+def _say(body: Any, request: Request) -> bytes:
+    return request.answer(body)
+
+
+def says(body: Any) -> Answer:
+    """The same to every request."""
+    return partial(_say, body)
+
+
+def found(error_code: int = 0, group: str = "g") -> Answer:
+    """The broker itself as coordinator; the same for requests of one key and of several."""
+
+    def answer(request: Request) -> bytes:
+        host, port = request.address
+        row = Coordinator(
+            key=group, node_id=0, host=host, port=port, error_code=error_code, error_message=""
+        )
+        return request.answer(
+            FindCoordinatorResponse(
+                error_code=error_code, node_id=0, host=host, port=port, coordinators=[row]
+            )
+        )
+
+    return answer
+
+
+def client_of(broker: ScriptedBroker, timeout_ms: int = 5_000) -> Client:
+    return Client(broker.bootstrap, timeout_ms=timeout_ms)
+
+
+def dead(error_code: int = 0) -> Answer:
+    group = DescribedGroup(
+        error_code=error_code,
+        group_id="g",
+        group_state="Dead",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+    return says(DescribeGroupsResponse(groups=[group]))
+
+
+def asked(broker: ScriptedBroker) -> list[ApiKey]:
+    """What it was asked for, in order, without handshakes."""
+    return [one.key for one in broker.requests if one.key is not ApiKey.API_VERSIONS]
+
+
+def test_a_coordinator_that_loads_is_asked_again_and_one_that_moved_is_looked_for() -> None:
+    answers = [dead(LOADING), dead(NOT_COORDINATOR), dead()]
+    coordinators = [found(LOADING), found()]
+    script = {ApiKey.DESCRIBE_GROUPS: answers, ApiKey.FIND_COORDINATOR: coordinators}
+    words = ["--describe", "--group", "g", "--state"]
+    with broker_of(script) as broker:
+        result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
+    assert result.output == "\nError: Consumer group 'g' does not exist.\n"
+    assert asked(broker).count(ApiKey.DESCRIBE_GROUPS) == 3
+    assert asked(broker).count(ApiKey.FIND_COORDINATOR) == 4
+
+
+def test_a_coordinator_that_never_loads_is_given_up_after_the_timeout() -> None:
+    words = ["--describe", "--group", "g", "--timeout", "150"]
+    with broker_of({ApiKey.DESCRIBE_GROUPS: [dead(LOADING)]}) as broker:
+        result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
+    assert result.exit_code == 0
+    assert result.output.startswith(f"{FAILED}{ERRORS}TimeoutException: ")
+    assert asked(broker).count(ApiKey.DESCRIBE_GROUPS) >= 2
+
+
+@pytest.mark.parametrize(("code", "is_asked_twice"), [(69, True), (35, True), (DENIED, False)])
+def test_a_group_that_is_not_of_the_new_protocol_is_asked_for_by_the_old_api(
+    code: int, is_asked_twice: bool
+) -> None:
+    new = NewGroup(
+        error_code=code,
+        error_message="not for you",
+        group_id="g",
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+    script = {
+        ApiKey.CONSUMER_GROUP_DESCRIBE: [says(ConsumerGroupDescribeResponse(groups=[new]))],
+        ApiKey.DESCRIBE_GROUPS: [dead()],
+    }
+    with broker_of(script) as broker:
+        result = our_tool(["--bootstrap-server", broker.bootstrap, "--describe", "--group", "g"])
+    assert (ApiKey.DESCRIBE_GROUPS in asked(broker)) == is_asked_twice
+    refusal = f"{FAILED}{ERRORS}GroupAuthorizationException: not for you\n"
+    assert (result.output == refusal) == (not is_asked_twice)
+
+
+def test_a_state_that_came_with_a_later_kafka_is_not_passed_over() -> None:
+    group = DescribedGroup(
+        error_code=0,
+        group_id="g",
+        group_state="NotReady",
+        protocol_type="consumer",
+        protocol_data="",
+        members=[],
+    )
+    script = {ApiKey.DESCRIBE_GROUPS: [says(DescribeGroupsResponse(groups=[group]))]}
+    words = ["--describe", "--group", "g", "--state"]
+    with broker_of(script) as broker:
+        result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
+    problem = "Expected a valid consumer group state, but found 'Unknown'."
+    assert result.output == f"{FAILED}{problem}\n"
+
+
+def listing(*rows: tuple[str, str, str], error_code: int = 0) -> Answer:
+    groups = [
+        ListedGroup(group_id=name, protocol_type=kind, group_state=state)
+        for name, kind, state in rows
+    ]
+    return says(ListGroupsResponse(error_code=error_code, groups=groups))
+
+
+def test_only_groups_of_consumers_are_listed_and_loading_brokers_are_asked_again() -> None:
+    rows = (("b", "consumer", "stable"), ("c", "connect", "Stable"), ("a", "", "Odd"))
+    script = {ApiKey.LIST_GROUPS: [listing(error_code=LOADING), listing(*rows)]}
+    words = ["--list", "--state", "--type"]
+    with broker_of(script) as broker:
+        result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
+    lines = [line.split() for line in result.output.splitlines()]
+    assert lines == [
+        ["GROUP", "TYPE", "STATE"],
+        ["a", "Unknown", "Unknown"],
+        ["b", "Unknown", "Stable"],
+    ]
+
+
+def test_a_broker_too_old_for_states_and_types_says_so() -> None:
+    with broker_of({ApiKey.LIST_GROUPS: [listing()]}, {ApiKey.LIST_GROUPS: 3}) as broker:
+        at = ["--bootstrap-server", broker.bootstrap]
+        states = our_tool([*at, "--list", "--state", "stable"])
+        types = our_tool([*at, "--list", "--type", "classic"])
+        plain = our_tool([*at, "--list"])
+    where = f"Error listing groups on {broker.bootstrap} (id: 0 rack: null): "
+    failed = f"{FAILED}{ERRORS}UnsupportedVersionException: {where}The broker only supports "
+    problem = "ListGroups v3, but we need v{} or newer to request groups by {}.\n"
+    assert states.output == failed + problem.format(4, "states")
+    assert types.output == failed + problem.format(5, "type")
+    assert plain == (plain.__class__)(0, "", "")
+
+
+def test_a_listing_that_is_refused_fails() -> None:
+    with broker_of({ApiKey.LIST_GROUPS: [listing(error_code=DENIED)]}) as broker:
+        client = client_of(broker)
+        with pytest.raises(
+            KafkaError, match="GroupAuthorizationException: Error listing groups on"
+        ):
+            list_groups(client)
+        client.close()
+
+
+def fetched(code: int = 0, offset: int = 7) -> Answer:
+    partitions = [
+        OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=number, metadata="", error_code=error
+        )
+        for index, number, error in ((0, offset, 0), (1, -1, 0), (2, 5, 3))
+    ]
+    topic = OffsetFetchResponseTopic(name="t", partitions=partitions)
+    return says(OffsetFetchResponse(topics=[topic], error_code=code))
+
+
+def test_offsets_of_a_broker_that_knows_one_group_at_a_time() -> None:
+    script = {ApiKey.OFFSET_FETCH: [fetched(LOADING), fetched()]}
+    with broker_of(script, {ApiKey.FIND_COORDINATOR: 3}) as broker:
+        client = client_of(broker)
+        assert committed_offsets(client, "g") == {T0: 7}
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "fetch", "problem"),
+    [
+        (0, DENIED, "GroupAuthorizationException: Group authorization failed."),
+        (0, 1234, "UnknownServerException: The server experienced an unexpected error"),
+        (DENIED, 0, "GroupAuthorizationException: FindCoordinator request for groupId"),
+        (24, 0, "InvalidGroupIdException: FindCoordinator request for key"),
+    ],
+)
+def test_offsets_that_are_refused_fail(coordinator: int, fetch: int, problem: str) -> None:
+    script = {
+        ApiKey.FIND_COORDINATOR: [found(coordinator)],
+        ApiKey.OFFSET_FETCH: [fetched(fetch)],
+    }
+    with broker_of(script) as broker:
+        client = client_of(broker)
+        with pytest.raises(KafkaError) as raised:
+            committed_offsets(client, "g")
+        client.close()
+    assert raised.value.text.startswith(ERRORS + problem)
+    assert str(raised.value) == f"java.util.concurrent.ExecutionException: {raised.value.text}"
+
+
+def committed(*codes: int) -> Answer:
+    rows = [
+        OffsetCommitResponsePartition(partition_index=index, error_code=code)
+        for index, code in enumerate(codes)
+    ]
+    return says(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=rows)]))
+
+
+def test_a_commit_into_a_rebalance_is_tried_again_and_an_error_names_the_partitions() -> None:
+    with broker_of({ApiKey.OFFSET_COMMIT: [committed(0, 27), committed(0, 12)]}) as broker:
+        client = client_of(broker)
+        with pytest.raises(KafkaError) as raised:
+            commit_offsets(client, "g", {T0: 1, TopicPartition("t", 1): 2})
+        client.close()
+    assert raised.value.text == (
+        f"{ERRORS}OffsetMetadataTooLarge: Failed altering consumer group offsets for the "
+        "following partitions: [t-1]"
+    )
+    assert asked(broker).count(ApiKey.OFFSET_COMMIT) == 2
+
+
+def test_deleting_asks_again_while_the_coordinator_loads() -> None:
+    def results(code: int) -> Answer:
+        row = DeletableGroupResult(group_id="g", error_code=code)
+        return says(DeleteGroupsResponse(results=[row]))
+
+    script = {
+        ApiKey.DELETE_GROUPS: [results(LOADING), results(0)],
+        ApiKey.OFFSET_DELETE: [
+            says(OffsetDeleteResponse(error_code=code, topics=[])) for code in (LOADING, 69)
+        ],
+    }
+    with broker_of(script) as broker:
+        result = our_tool(["--bootstrap-server", broker.bootstrap, "--delete", "--group", "g"])
+        client = client_of(broker)
+        with pytest.raises(KafkaError) as raised:
+            delete_offsets(client, "g", [T0])
+        client.close()
+    assert result.output == "Deletion of requested consumer groups ('g') was successful.\n"
+    assert raised.value.code == 69
+
+
+def led(error_code: int = 0, leader_id: int = 0) -> Answer:
+    partition = MetadataResponsePartition(
+        error_code=0,
+        partition_index=0,
+        leader_id=leader_id,
+        replica_nodes=[0],
+        isr_nodes=[0],
+        offline_replicas=[],
+    )
+    topic = MetadataResponseTopic(error_code=error_code, name="t", partitions=[partition])
+
+    def answer(request: Request) -> bytes:
+        return request.metadata(topics=[topic])
+
+    return answer
+
+
+def listed(code: int) -> Answer:
+    row = ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=7)
+    return says(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[row])]))
+
+
+def test_a_leader_that_moves_is_followed() -> None:
+    script = {
+        ApiKey.METADATA: [led(5), led(leader_id=-1), led(leader_id=9), led(), led()],
+        ApiKey.LIST_OFFSETS: [listed(NOT_LEADER), listed(0)],
+    }
+    with broker_of(script) as broker:
+        client = client_of(broker)
+        assert list_offsets(client, [T0], LATEST) == {T0: 7}
+        client.close()
+    assert asked(broker).count(ApiKey.METADATA) == 5
+
+
+@pytest.mark.parametrize(
+    ("metadata", "offsets", "problem"),
+    [
+        (29, 0, "TopicAuthorizationException: Failed to fetch metadata for partition t-0 due to "),
+        (17, 0, "InvalidTopicException: Failed to fetch metadata for partition t-0 due to inv"),
+        (-1, 0, "UnknownServerException: Failed to fetch metadata for partition t-0 due to une"),
+        (0, 43, "UnsupportedForMessageFormatException: The message format version"),
+    ],
+)
+def test_a_log_that_is_refused_fails(metadata: int, offsets: int, problem: str) -> None:
+    script = {ApiKey.METADATA: [led(metadata)], ApiKey.LIST_OFFSETS: [listed(offsets)]}
+    with broker_of(script) as broker:
+        client = client_of(broker)
+        with pytest.raises(KafkaError) as raised:
+            list_offsets(client, [T0], LATEST)
+        client.close()
+    assert raised.value.text.startswith(ERRORS + problem)
+
+
+def test_a_partition_that_never_gets_a_leader_is_given_up() -> None:
+    with broker_of({ApiKey.METADATA: [led(leader_id=-1)]}) as broker:
+        client = client_of(broker, timeout_ms=150)
+        with pytest.raises(KafkaError, match=r"TimeoutException: .* partition t-0\.$"):
+            list_offsets(client, [T0], LATEST)
+        client.close()
+
+
+def test_nobody_who_listens_is_told_at_once() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    result = our_tool(["--bootstrap-server", address, "--list"])
+    assert (result.exit_code, result.errors) == (0, "")
+    assert result.output == f"{FAILED}{address} cannot be reached: Connection refused\n"
+
+
+def test_an_encrypted_connection_is_refused_instead_of_spoken_in_the_clear(tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SSL\n")
+    words = ["--bootstrap-server", "127.0.0.1:1", "--list", "--command-config", str(config)]
+    assert "security.protocol=SSL is not spoken by this tool" in our_tool(words).output
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"\0\0", b"\0\0\0\0\0\x01\0", b"\0\0\x7f\xff\xff\xff"]
+)
+def test_an_assignment_that_cannot_be_read_is_none(data: bytes) -> None:
+    assert parse_assignment(data) == []
+
+
+def test_a_code_that_has_no_text_is_told_by_its_name() -> None:
+    assert refused(45).text.startswith(f"{ERRORS}OUT_OF_ORDER_SEQUENCE_NUMBER: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "partitions"),
+    [("t:0", [0]), ("t:2,0", [2, 0]), ("t:+1,", [1]), ("t:-1", [-1]), ("t:0:", [0])],
+)
+def test_a_scope_names_partitions(text: str, partitions: list[int]) -> None:
+    assert parse_scope(text) == [TopicPartition("t", index) for index in partitions]
+
+
+@pytest.mark.parametrize(
+    "text", ["t:", ":", "t:0:1", "t:x", "t:0,,1", "t:,1", "t: 0", "t:9999999999"]
+)
+def test_what_is_no_scope_is_refused_with_the_help(text: str) -> None:
+    with pytest.raises(OptionsError) as raised:
+        parse_scope(text)
+    assert raised.value.shows_help

@@ -1,0 +1,115 @@
+"""Both consumer group tools before Apache Kafka 4.3.0, which has groups of the new protocol."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from tests.odradek.consumer_groups_conversation import apache_tool, our_tool, play
+from tests.odradek.consumer_groups_conversation_scene import scene
+from tests.support.apache_kraft import apache_kraft_node
+from tests.support.wire import Wire
+
+pytestmark = [pytest.mark.judge, pytest.mark.timeout(180)]
+
+FIRST, SECOND = "11111111-2222-3333-4444-555555555555", "61111111-2222-3333-4444-555555555555"
+DEADLINE_S = 30.0
+
+LINES = """\
+--list --type consumer
+--list --type --state
+--list --type classic --state stable
+--describe --group modern
+--describe --group modern --members
+--describe --group modern --members --verbose
+--describe --group modern --state
+--describe --group changing --state
+--describe --group changing --members --verbose
+--describe --group nobody
+--describe --group modern --group live --group latter
+--reset-offsets --group modern --to-latest --topic orders --dry-run
+--reset-offsets --group nobody --to-latest --topic orders --dry-run
+--delete-offsets --group modern --topic orders:0
+--delete-offsets --group nobody --topic orders:0
+--delete --group modern
+--describe --group empty --state
+--reset-offsets --group empty --to-earliest --all-topics --execute
+--describe --group empty
+--reset-offsets --group empty --from-file @/one.csv --execute --export
+""".splitlines()
+
+
+class Consumer:
+    """A member of a group of the new protocol; its session outlasts the test."""
+
+    def __init__(
+        self, address: str, group: str, member_id: str, instance_id: str | None = None
+    ) -> None:
+        self._address = address
+        self._group = group
+        self._member_id = member_id
+        self._instance_id = instance_id
+        self._epoch = 0
+
+    def heartbeat(self, owned: list[TopicPartitions] | None) -> ConsumerGroupHeartbeatResponse:
+        """One sign of life."""
+        is_first = self._epoch == 0
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group,
+            member_id=self._member_id,
+            member_epoch=self._epoch,
+            instance_id=self._instance_id,
+            rebalance_timeout_ms=60_000 if is_first else -1,
+            subscribed_topic_names=["orders"] if is_first else None,
+            topic_partitions=[] if is_first else owned,
+        )
+        with Wire(self._address) as wire:
+            answer: ConsumerGroupHeartbeatResponse = wire.call(request, 1)
+        assert answer.error_code == 0, answer
+        self._epoch = answer.member_epoch
+        return answer
+
+    def settle(self) -> None:
+        """Until the partitions are there and the group knows that it has them."""
+        owned: list[TopicPartitions] | None = None
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            answer = self.heartbeat(owned)
+            if answer.assignment is not None and answer.assignment.topic_partitions:
+                owned = answer.assignment.topic_partitions
+                self.heartbeat(owned)
+                return
+        raise AssertionError("no partitions are assigned")
+
+
+@pytest.fixture(scope="module")
+def kraft_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A 4.3.0 with the scene, a settled group and one that waits for its member."""
+    folder = tmp_path_factory.mktemp("kraft")
+    with apache_kraft_node(folder) as broker, scene(broker.address, folder):
+        Consumer(broker.address, "modern", FIRST, "an-instance").settle()
+        Consumer(broker.address, "changing", FIRST).settle()
+        Consumer(broker.address, "changing", SECOND).heartbeat([])
+        yield broker.address, folder
+
+
+def test_both_tools_tell_the_same_of_groups_of_the_new_protocol(
+    kraft_broker: tuple[str, Path], tmp_path: Path
+) -> None:
+    address, folder = kraft_broker
+    ours = play(our_tool, address, LINES, folder)
+    with apache_tool(tmp_path) as tool:
+        assert ours == play(tool, address, LINES, folder)
+    assert re.search("modern +Consumer +Stable", ours)
+    assert re.search("changing +Consumer +(Assigning|Reconciling)", ours)
+    assert re.search("modern .* an-instance .*3 +\\(0,1,2\\)", ours)
+    assert re.search("modern +.* uniform +Stable +1", ours)

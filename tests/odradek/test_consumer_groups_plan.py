@@ -1,0 +1,135 @@
+"""Plans as comma-separated values, held against what Kafka 3.9.2 has read in the same lines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.consumer_groups_errors import ToolError
+from odradek.consumer_groups_order import TopicPartition
+from odradek.consumer_groups_plan import Plan, export_plans, parse_plans, parse_row
+
+ONE_VALUE = "not a valid `int` value"
+
+
+@pytest.mark.parametrize(
+    ("line", "topic", "index", "offset"),
+    [
+        ("t,0,5", "t", 0, 5),
+        ("t,,5", "t", 0, 5),
+        ("t,0,", "t", 0, 0),
+        ("t,0", "t", 0, 0),
+        ("t", "t", 0, 0),
+        ("  ", "  ", 0, 0),
+        ("\r", "", 0, 0),
+        (",1,2", "", 1, 2),
+        ("t, 1 ,\t2 ", "t", 1, 2),
+        ("t,+1,2", "t", 1, 2),
+        ("t,-1,-2", "t", -1, -2),
+        ("t,01,002", "t", 1, 2),
+        ("t,1,2,", "t", 1, 2),
+        ('"t",1,2', "t", 1, 2),
+        ('"a""b",1,2', 'a"b', 1, 2),
+        ('"a,b",1,2', "a,b", 1, 2),
+        (' "t" ,1,2', ' "t" ', 1, 2),
+        ('t"x",1,2', 't"x"', 1, 2),
+        ('t,"1","2"', "t", 1, 2),
+        ("t,1,2\r", "t", 1, 2),
+        ("t,1,2\rx", "t", 1, 2),
+        ("#t,1,2", "#t", 1, 2),
+        ("t,1,9223372036854775807", "t", 1, 2**63 - 1),
+    ],
+)
+def test_a_row_is_read_as_kafka_reads_it(line: str, topic: str, index: int, offset: int) -> None:
+    assert parse_row(line, "g") == ("g", TopicPartition(topic, index), offset)
+
+
+@pytest.mark.parametrize(
+    ("line", "group", "topic", "index", "offset"),
+    [
+        ("g,t,0,5", "g", "t", 0, 5),
+        ("t,1,2", "t", "1", 2, 0),
+        ('"a,b",t,1,2,', "a,b", "t", 1, 2),
+        ("t,9223372036854775807,1", "t", "9223372036854775807", 1, 0),
+    ],
+)
+def test_a_row_with_a_group_has_one_value_more(
+    line: str, group: str, topic: str, index: int, offset: int
+) -> None:
+    assert parse_row(line, None) == (group, TopicPartition(topic, index), offset)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("", "MismatchedInputException: No content to map due to end-of-input"),
+        ("t,1.5,2", 'Cannot deserialize value of type `int` from String "1.5"'),
+        ("t,1,1e2", 'Cannot deserialize value of type `long` from String "1e2"'),
+        ("t,- 1,2", 'Cannot deserialize value of type `int` from String "- 1"'),
+        ("g,t,0,5", 'Cannot deserialize value of type `int` from String "t"'),
+        ("t,2147483648,2", "Numeric value (2147483648) out of range of int"),
+        ("t,1,9223372036854775808", "Numeric value (9223372036854775808) out of range of long"),
+        ("t,1,2,3", 'Too many entries: expected at most 3 (value #3 (1 chars) "3")'),
+        ("t,1,2,,", 'Too many entries: expected at most 3 (value #3 (0 chars) "")'),
+        ('"t,1,2', "Missing closing quote for value"),
+        ('"t"x,1,2', "Unexpected character ('x' (code 120)): Expected column separator"),
+    ],
+)
+def test_what_is_no_row_is_refused_in_kafkas_words(line: str, problem: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        parse_row(line, "g")
+    assert problem in str(raised.value)
+
+
+def test_the_first_line_tells_whether_rows_have_groups() -> None:
+    assert parse_plans("t,0,5\nt,1,6\n", ["g"]) == {
+        "g": {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
+    }
+    assert parse_plans("a,t,0,5\nb,t,1,6\na,t,0,7", ["a"]) == {
+        "a": {TopicPartition("t", 0): 7},
+        "b": {TopicPartition("t", 1): 6},
+    }
+    assert parse_plans("t,0,5", ["a", "b"]) == {"t": {TopicPartition("0", 5): 0}}
+
+
+@pytest.mark.parametrize("text", ["", "\n", "t,0,5\n\nt,1,6", "t,0,5\ng,t,0,6"])
+def test_one_line_that_is_none_spoils_the_file(text: str) -> None:
+    with pytest.raises(ToolError):
+        parse_plans(text, ["g"])
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("a-topic.of_some", "a-topic.of_some"),
+        ("x" * 24, "x" * 24),
+        ("x" * 25, f'"{"x" * 25}"'),
+        ("a b", '"a b"'),
+        ('a"b', '"a""b"'),
+        ("a,b", '"a,b"'),
+        ("a;b", "a;b"),
+        ("", ""),
+    ],
+)
+def test_a_name_is_quoted_where_kafka_quotes_it(name: str, written: str) -> None:
+    plans: dict[str, Plan] = {name: {TopicPartition("t", 1): 2}}
+    assert export_plans(plans, [name]) == "t,1,2\n"
+    assert export_plans(plans, []) == f"{written},t,1,2\n"
+
+
+names = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), min_size=1, max_size=30
+)
+partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
+plans_of = st.dictionaries(partitions, st.integers(0, 2**63 - 1), min_size=1, max_size=4)
+
+
+@given(st.dictionaries(names, plans_of, min_size=2, max_size=4))
+def test_what_is_written_for_several_groups_is_read_again(plans: dict[str, Plan]) -> None:
+    assert parse_plans(export_plans(plans, list(plans)), list(plans)) == plans
+
+
+@given(names, plans_of)
+def test_what_is_written_for_one_group_is_read_again(group: str, plan: Plan) -> None:
+    assert parse_plans(export_plans({group: plan}, [group]), [group]) == {group: plan}
