@@ -12,6 +12,12 @@ from importlib import import_module
 from typing import Final
 
 SUBCOMMANDS: Final = {
+    "console-consumer": ("odradek.console_consumer", "print records of a topic"),
+    "console-producer": ("odradek.console_producer", "send lines to a topic"),
+    "consumer-groups": (
+        "odradek.consumer_groups",
+        "list, describe, reset and delete consumer groups",
+    ),
     "start": ("odradek.start", "start a broker in the foreground"),
     "topics": ("odradek.topics", "create, list, describe, alter and delete topics"),
 }
@@ -22,7 +28,7 @@ INTERRUPTED: Final = 130
 def usage() -> str:
     """What is printed when no subcommand is named."""
     lines = ["usage: odradek COMMAND [ARGUMENT...]", ""]
-    lines += [f"  {name:10} {meaning}" for name, (_, meaning) in SUBCOMMANDS.items()]
+    lines += [f"  {name:18} {meaning}" for name, (_, meaning) in SUBCOMMANDS.items()]
     lines += ["", "odradek COMMAND --help tells more of one."]
     return "\n".join(lines)
 

@@ -2,6 +2,7 @@
 
     --name value   --name=value   -name value      a value may begin with dashes
     --name                                         given twice is no error, if it takes no value
+    --name word    of an option whose value may be missing: a word that looks like no option
     --             what stands behind it, and every word that is no option, has no effect
 
 Names are not abbreviated.  A value is looked at when it is asked for: that an option was given
@@ -13,10 +14,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
 HELP_COLUMN: Final = 40
 HELP_WIDTH: Final = 100
 _NUMBER: Final = re.compile(r"[+-]?\d+")
@@ -37,6 +39,8 @@ class Flag(NamedTuple):
     meaning: str
     value: str | None = None
     """What its value is, in a word for the help; None: it takes none."""
+    may_lack_value: bool = False
+    """Given without its value, it has an empty one."""
 
 
 class Options:
@@ -68,16 +72,17 @@ class Options:
             )
         return values[0] if values else None
 
-    def number(self, name: str) -> int | None:
+    def number(self, name: str, largest: int = INT32_MAX) -> int | None:
         """The only value of an option as an int32, or None.
 
-        raises  OptionsError when it is none, or was given more than once
+        largest  INT64_MAX for an int64
+        raises   OptionsError when it is none, or was given more than once
         """
         text = self.value(name)
         if text is None:
             return None
-        number = int(text) if _NUMBER.fullmatch(text) else INT32_MAX + 1
-        if not -INT32_MAX - 1 <= number <= INT32_MAX:
+        number = int(text) if _NUMBER.fullmatch(text) else largest + 1
+        if not -largest - 1 <= number <= largest:
             raise OptionsError(f"Cannot parse argument '{text}' of option {name}")
         return number
 
@@ -89,8 +94,9 @@ def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
     """
     known = {flag.name: flag for flag in flags}
     found: dict[str, list[str]] = {}
-    rest = iter(words)
-    for word in rest:
+    rest = list(reversed(words))
+    while rest:
+        word = rest.pop()
         if word == "--":
             break
         if not word.startswith("-") or word == "-":
@@ -103,22 +109,26 @@ def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
             raise OptionsError(f"{name if is_long else name[:1]} is not a recognized option")
         values = found.setdefault(name, [])
         if flag.value is not None:
-            values.append(value if equals else _next_value(rest, name))
+            values.append(value if equals else _next_value(rest, flag))
     return Options(found)
 
 
-def _next_value(rest: Iterator[str], name: str) -> str:
-    value = next(rest, None)
-    if value is None:
-        raise OptionsError(f"Option {name} requires an argument")
-    return value
+def _next_value(rest: list[str], flag: Flag) -> str:
+    if flag.may_lack_value:
+        looks_like_option = not rest or (rest[-1].startswith("-") and rest[-1] != "-")
+        return "" if looks_like_option else rest.pop()
+    if not rest:
+        raise OptionsError(f"Option {flag.name} requires an argument")
+    return rest.pop()
 
 
 def help_text(flags: Sequence[Flag]) -> str:
     """All options, by name."""
     lines = []
     for flag in sorted(flags):
-        left = f"--{flag.name}" if flag.value is None else f"--{flag.name} <{flag.value}>"
+        left = f"--{flag.name}"
+        if flag.value is not None:
+            left += f" [{flag.value}]" if flag.may_lack_value else f" <{flag.value}>"
         meaning = textwrap.wrap(flag.meaning, HELP_WIDTH - HELP_COLUMN)
         if len(left) >= HELP_COLUMN - 1:
             lines.append(left)

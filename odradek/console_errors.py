@@ -1,0 +1,74 @@
+"""What the console tools say when something goes wrong: the lines of Kafka's, without stacks.
+
+Source: Kafka 3.9's ConsoleProducer, ConsoleConsumer and ErrorLoggingCallback; its
+tools-log4j.properties (`[time] LEVEL text (logger)` on stderr).
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from typing import Any, Final
+
+KAFKA_EXCEPTION: Final = "org.apache.kafka.common.KafkaException"
+CONFIG_EXCEPTION: Final = "org.apache.kafka.common.config.ConfigException"
+TIMEOUT_EXCEPTION: Final = "org.apache.kafka.common.errors.TimeoutException"
+_ERRORS: Final = "org.apache.kafka.common.errors"
+_EXCEPTIONS: Final = {
+    "MSG_SIZE_TOO_LARGE": "RecordTooLargeException",
+    "INVALID_MSG_SIZE": "RecordTooLargeException",
+    "TOPIC_EXCEPTION": "InvalidTopicException",
+    "UNKNOWN_TOPIC_OR_PART": "UnknownTopicOrPartitionException",
+    "NOT_ENOUGH_REPLICAS": "NotEnoughReplicasException",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "NotEnoughReplicasAfterAppendException",
+    "TOPIC_AUTHORIZATION_FAILED": "TopicAuthorizationException",
+    "GROUP_AUTHORIZATION_FAILED": "GroupAuthorizationException",
+    "CLUSTER_AUTHORIZATION_FAILED": "ClusterAuthorizationException",
+    "INVALID_RECORD": "InvalidRecordException",
+    "INVALID_MSG": "CorruptRecordException",
+    "FENCED_INSTANCE_ID": "FencedInstanceIdException",
+    "_MSG_TIMED_OUT": "TimeoutException",
+    "_AUTHENTICATION": "SaslAuthenticationException",
+}
+"""Names of the client library -> classes of Kafka, for errors that end a record or the tool."""
+
+
+_TEXTS: Final = {
+    "MSG_SIZE_TOO_LARGE": (
+        "The request included a message larger than the max message size the server will accept."
+    ),
+    "NOT_ENOUGH_REPLICAS": (
+        "Messages are rejected since there are fewer in-sync replicas than required."
+    ),
+}
+"""Kafka's sentences for what the client library puts in other words."""
+_NO_OFFSET: Final = "org.apache.kafka.clients.consumer.NoOffsetForPartitionException"
+_OUT_OF_RANGE: Final = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
+
+
+class ConsoleError(Exception):
+    """The tool cannot go on; the text is the line that Kafka's tool would begin its stack with."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        """kind  the Java class, which scripts may look for"""
+        super().__init__(f"{kind}: {text}" if text else kind)
+
+
+def log(level: str, text: str, logger: str) -> None:
+    """One line on stderr, as Kafka's tools log it."""
+    now = datetime.datetime.now(tz=datetime.UTC).astimezone()
+    time = f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}"
+    print(f"[{time}] {level} {text} ({logger})", file=sys.stderr, flush=True)
+
+
+def exception_line(error: Any) -> str:
+    """An error of the client library, named as Kafka names it.
+
+    error  a confluent_kafka.KafkaError
+    """
+    name, text = error.name(), error.str()
+    if name == "_AUTO_OFFSET_RESET":
+        return f"{_NO_OFFSET if 'No offset' in text else _OUT_OF_RANGE}: {text}"
+    kind = _EXCEPTIONS.get(name)
+    text = _TEXTS.get(name, text)
+    return f"{_ERRORS}.{kind}: {text}" if kind else f"{KAFKA_EXCEPTION}: {text}"

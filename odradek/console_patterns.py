@@ -1,0 +1,29 @@
+"""Java's regular expressions where they differ from Python's in what command lines use."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
+_CLASSES: Final = {
+    "Alpha": "a-zA-Z",
+    "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9",
+    "Upper": "A-Z",
+    "Lower": "a-z",
+}
+_POSIX: Final = re.compile(rf"\\p\{{({'|'.join(_CLASSES)})\}}")
+
+
+def compile_java_pattern(text: str) -> re.Pattern[str]:
+    """The pattern; `\\Q...\\E` means itself, `\\p{Alpha}` and its like stand outside of brackets.
+
+    raises  re.error for what neither of the two languages reads
+    """
+    text = _QUOTED.sub(lambda quoted: re.escape(quoted[1]), text)
+    text = _POSIX.sub(lambda found: f"[{_CLASSES[found[1]]}]", text)
+    try:
+        return re.compile(text, re.ASCII)
+    except OverflowError as error:
+        raise re.error(str(error)) from error

@@ -1,0 +1,76 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.utils.Exit;
+
+/**
+ * Runs Apache Kafka's console producer and consumer for one command line after another, in one JVM.
+ *
+ * A line of standard input is a JSON object of the main class, its arguments and what it reads; a
+ * line of standard output tells what the tool printed up to its first exit, and the code of it.
+ */
+public class ConsoleTools {
+    private static final class Exited extends RuntimeException {}
+
+    public static void main(String[] none) throws Exception {
+        ObjectMapper json = new ObjectMapper();
+        PrintStream answers = System.out;
+        BufferedReader lines =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            JsonNode command = json.readTree(line);
+            Map<String, Object> answer = run(
+                Class.forName(command.get("main").asText()),
+                json.treeToValue(command.get("arguments"), String[].class),
+                command.get("input").asText());
+            answers.println(json.writeValueAsString(answer));
+            answers.flush();
+        }
+    }
+
+    private static Map<String, Object> run(Class<?> tool, String[] arguments, String input)
+            throws Exception {
+        ByteArrayOutputStream output = new ByteArrayOutputStream();
+        ByteArrayOutputStream errors = new ByteArrayOutputStream();
+        Map<String, Object> answer = new LinkedHashMap<>();
+        List<Runnable> hooks = new ArrayList<>();
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
+        Exit.setExitProcedure((code, message) -> {
+            // The tools catch what is thrown here and exit once more; only the first one counts.
+            answer.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
+            answer.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
+            answer.putIfAbsent("exit", code);
+            throw new Exited();
+        });
+        System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
+        System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
+        int code = 0;
+        try {
+            tool.getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (java.lang.reflect.InvocationTargetException thrown) {
+            Throwable cause = thrown.getCause();
+            if (!(cause instanceof Exited)) {
+                // As the JVM tells what nobody catches.
+                System.err.print("Exception in thread \"main\" ");
+                cause.printStackTrace();
+                code = 1;
+            }
+        }
+        hooks.forEach(Runnable::run);
+        answer.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
+        answer.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
+        Object exit = answer.remove("exit");
+        answer.put("exit_code", exit == null ? code : exit);
+        return answer;
+    }
+}

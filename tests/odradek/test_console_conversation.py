@@ -1,0 +1,64 @@
+"""The console tools before our broker: the lines that Apache Kafka's tools have said before theirs.
+
+Everything is held against `console_conversation_3_9_2.txt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.odradek.console_conversation import AT_ONCE, RECORDED, play_all, sections
+from tests.odradek.console_tools import ApacheTools, our_tool, our_tool_here, play
+from tests.support.broker_process import odradek_broker
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(180)]
+
+WITH_RECORDS = ("Keys, headers and nulls.", "Codecs and the other flags.")
+
+
+@pytest.fixture(scope="module")
+def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker of ours."""
+    overrides = {"group.initial.rebalance.delay.ms": "0"}
+    with odradek_broker(tmp_path_factory.mktemp("odradek"), overrides=overrides) as broker:
+        yield broker.address
+
+
+@pytest.fixture(scope="module")
+def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
+    """Apache's tools."""
+    with ApacheTools(tmp_path_factory.mktemp("tools")) as tools:
+        yield tools
+
+
+def test_our_tools_say_what_apache_says(our_broker: str) -> None:
+    said = play_all(our_tool, our_broker, "zz0zz", at_once=AT_ONCE, first=our_tool_here)
+    assert said.splitlines() == RECORDED.read_text("utf-8").splitlines()
+
+
+@pytest.mark.judge
+def test_what_our_producer_sends_apache_reads(our_broker: str, apache_tools: ApacheTools) -> None:
+    lines = [line for title in WITH_RECORDS for line in sections()[title]]
+    said = play(our_tool, apache_tools, our_broker, lines, "zz1zz")
+    assert said == recorded_sections()
+
+
+@pytest.mark.judge
+def test_what_apache_sends_our_consumer_reads(our_broker: str, apache_tools: ApacheTools) -> None:
+    lines = [line for title in WITH_RECORDS for line in sections()[title]]
+    assert play(apache_tools, our_tool, our_broker, lines, "zz2zz") == recorded_sections()
+
+
+def recorded_sections() -> str:
+    """What is recorded of WITH_RECORDS."""
+    wanted = {line for title in WITH_RECORDS for line in sections()[title]}
+    is_wanted = False
+    lines = []
+    for line in RECORDED.read_text("utf-8").splitlines(keepends=True):
+        if line.startswith("$ "):
+            is_wanted = line[2:].rstrip("\n") in wanted
+        if is_wanted:
+            lines.append(line)
+    return "".join(lines)
