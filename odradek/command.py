@@ -20,6 +20,8 @@ SUBCOMMANDS: Final = {
     ),
     "start": ("odradek.start", "start a broker in the foreground"),
     "topics": ("odradek.topics", "create, list, describe, alter and delete topics"),
+    # Named, not imported: pipelines are a client of brokers, and their packages an extra.
+    "pipeline": ("pipeline.cli", "run pipelines on Spark: a file says source, steps and sinks"),
 }
 INTERRUPTED: Final = 130
 """As a shell tells it: 128 and the number of SIGINT."""
