@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from struct import unpack
 from typing import Final
 from uuid import UUID
 
@@ -17,6 +19,9 @@ from protocol.errors import ErrorCode
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_LEADER: Final = -1
+HASHES_KEPT: Final = 4_096
+KEPT_LENGTH_MAX: Final = 128
+"""Characters; what is kept takes 2 MiB at most."""
 
 
 def is_valid_topic_name(name: str) -> bool:
@@ -25,12 +30,23 @@ def is_valid_topic_name(name: str) -> bool:
 
 
 def java_string_hash(text: str) -> int:
-    """java.lang.String.hashCode: an int32 over UTF-16 units; decides a group's coordinator."""
-    number = 0
+    """java.lang.String.hashCode: an int32 over UTF-16 units; decides a group's coordinator.
+
+    cost  0.1 us for a short one that was asked for lately, else 60 ns a character
+    """
+    return _kept_hash(text) if len(text) <= KEPT_LENGTH_MAX else _hash(text)
+
+
+def _hash(text: str) -> int:
     data = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(data[::2], data[1::2], strict=True):
-        number = (31 * number + (high << 8 | low)) & 0xFFFFFFFF
+    units = unpack(f">{len(data) // 2}H", data)
+    number = 0
+    for unit in units:
+        number = (31 * number + unit) & 0xFFFFFFFF
     return number - (1 << 32) if number & 0x80000000 else number
+
+
+_kept_hash = lru_cache(maxsize=HASHES_KEPT)(_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,10 @@ class Topics:
     def __init__(self, picture: Callable[[], Image], auto_create: Callable[[str], None]) -> None:
         self._picture = picture
         self._auto_create = auto_create
+
+    def picture(self) -> Image:
+        """The newest picture itself, for those that ask for much of it."""
+        return self._picture()
 
     @property
     def cluster_id(self) -> str:
