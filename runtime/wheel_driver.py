@@ -21,13 +21,15 @@ class WheelDriver:
         self._wheel = wheel
         self._handle: asyncio.TimerHandle | None = None
         self._wake_ms = 0
+        self._is_turning = False
         self.after_turn: Callable[[], None] = lambda: None
         """Called after timers have fired, to run what they set off."""
 
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
         """A timer on the wheel; makes sure that the loop wakes in time for it."""
         wheel = self._wheel
-        if self._handle is None:
+        if self._handle is None and not self._is_turning:
+            # Nothing is on the wheel, which may have stood still for long.
             wheel.advance(self._clock.monotonic_ms())
         timer = wheel.add(deadline_ms, callback)
         if not self._wakes_before(deadline_ms):
@@ -54,12 +56,14 @@ class WheelDriver:
 
     def _turn(self) -> None:
         self._handle = None
+        self._is_turning = True
         for callback in self._wheel.advance(self._clock.monotonic_ms()):
             try:
                 callback()
             except Exception:
                 logger.exception("a timer's callback failed")
         self.after_turn()
+        self._is_turning = False
         opening_ms = self._wheel.next_opening_ms()
         if opening_ms is not None and not self._wakes_before(opening_ms):
             self._schedule(opening_ms)

@@ -77,3 +77,24 @@ def test_something_periodic_comes_again() -> None:
         return count
 
     assert asyncio.run(run()) >= 3
+
+
+def test_a_timer_that_becomes_due_while_a_callback_adds_another_is_not_lost() -> None:
+    async def run() -> list[str]:
+        driver, clock = await build()
+        fired: list[str] = []
+        done = asyncio.Event()
+        start_ms = clock.monotonic_ms()
+
+        def slow() -> None:
+            while clock.monotonic_ms() <= start_ms + 6:
+                pass
+            driver.add(start_ms + 40, done.set)
+
+        driver.add(start_ms + 2, slow)
+        driver.add(start_ms + 6, lambda: fired.append("due meanwhile"))
+        await asyncio.wait_for(done.wait(), 10)
+        driver.close()
+        return fired
+
+    assert asyncio.run(run()) == ["due meanwhile"]
