@@ -9,6 +9,7 @@ aside belong in another one.  The parts:
     log_append      batches of every kind, rolling, appending as a follower
     log_read        what is not right at the end: positions, times, aborted transactions
     log_truncate    cutting at the end and at the start, retention
+    log_replace     cleaned segments in the place of old ones
     log_flush       what to sync, and the end of a clean stop
     log_opening     making one, from what `recovery` finds in a folder
 
@@ -27,7 +28,16 @@ from dataclasses import dataclass
 
 from protocol.errors import BrokerError, ErrorCode
 from protocol.records.batch import LOG_APPEND_TIME, RecordBatch
-from storage import log_append, log_flush, log_gather, log_read, log_single, log_truncate
+from storage import (
+    log_append,
+    log_flush,
+    log_gather,
+    log_read,
+    log_replace,
+    log_single,
+    log_truncate,
+)
+from storage.compaction.job import CleanedGroup
 from storage.descriptors import Descriptors
 from storage.epoch_file import write_epochs
 from storage.leader_epochs import LeaderEpochs
@@ -66,6 +76,7 @@ class Log:
         "are_epochs_unsynced",
         "are_epochs_unwritten",
         "base_offsets",
+        "cut_count",
         "directory",
         "end_offset",
         "flush_begun_at",
@@ -100,6 +111,8 @@ class Log:
     is_past_unsynced: bool
     """Whether a power cut may bring back what was cut off: since the last flush was prepared, or
     before an unclean start."""
+    cut_count: int
+    """How often the end was cut off since the log was opened: a segment may have been made anew."""
     is_offline: bool
     """The disk has failed in a way that leaves the log unknown; only a new start helps."""
 
@@ -127,6 +140,7 @@ class Log:
         self.flush_begun_at = (loaded.recovery_point, self.active.base_offset)
         self.last_flush_ms = now_ms
         self.is_past_unsynced = loaded.was_checked
+        self.cut_count = 0
         self.leader_epochs: LeaderEpochs = loaded.leader_epochs
         self.are_epochs_unwritten = False
         self.are_epochs_unsynced = loaded.are_epochs_unsynced
@@ -380,6 +394,23 @@ class Log:
         raises            OSError; the log is offline then
         """
         log_truncate.truncate_fully(self, offset, log_start_offset, now_ms)
+
+    def replace_segments(
+        self, groups: Sequence[CleanedGroup], *, cut_count: int, now_ms: int
+    ) -> list[log_truncate.RemovedFiles] | None:
+        """Let cleaned segments take the places of those that they were made of.
+
+        The folder has to be synced (in a thread) before a checkpoint says that this part is clean.
+
+        groups     of one cleaning, oldest first; all at once, or call after call without a gap
+        cut_count  of the cleaning's job
+        returns    what to remove, and when; None, with nothing changed, when the log is offline or
+                   has other segments now: then the `.cleaned` files and the rest of the cleaning
+                   are worth nothing
+        raises     OSError; the log is offline then
+        cost       10 us a rename, up to 8 and 4 more for each old segment
+        """
+        return log_replace.replace_segments(self, groups, cut_count, now_ms)
 
     # Flushing and closing.
 

@@ -5,7 +5,7 @@
     recovery-point-offset-checkpoint  per partition: below it everything is on disk
     replication-offset-checkpoint     per partition: high watermark
     log-start-offset-checkpoint       per partition whose log starts behind its first segment's base
-    cleaner-offset-checkpoint         the cleaner's, not written here
+    cleaner-offset-checkpoint         per compacted partition: where its next cleaning begins
     .kafka_cleanshutdown              only while no broker runs
     <topic>-<partition>/              one folder per log
 
@@ -22,6 +22,7 @@ from uuid import UUID
 
 from runtime.files import FileLock, FileSystem
 from storage.checkpoint import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -36,7 +37,12 @@ from storage.meta_properties import MetaProperties, read_meta_properties
 
 LOCK_FILE: Final = ".lock"
 
-_WRITTEN_HERE: Final = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE)
+_WRITTEN_HERE: Final = (
+    RECOVERY_POINT_FILE,
+    LOG_START_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    CLEANER_OFFSET_FILE,
+)
 
 
 class DirectoryInUse(Exception):
@@ -47,6 +53,7 @@ class LogDirectory:
     """What is known of one directory; the manager alone changes it."""
 
     __slots__ = (
+        "_cleaned_folders",
         "_files",
         "_forgotten",
         "_in_flight",
@@ -54,6 +61,7 @@ class LogDirectory:
         "_unsynced_folders",
         "_wanted_again",
         "_written",
+        "cleaner_offsets",
         "failure",
         "future_logs",
         "high_watermarks",
@@ -85,6 +93,9 @@ class LogDirectory:
     """Of the checkpoint at start."""
     log_start_offsets: dict[TopicPartition, int]
     """Of the checkpoint at start."""
+    cleaner_offsets: dict[TopicPartition, int]
+    """Where the next cleaning of a compacted log begins: of the checkpoint at start, then as it
+    was told; of logs that were cleaned once."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
         """Nothing is touched yet."""
@@ -99,8 +110,10 @@ class LogDirectory:
         self.high_watermarks = {}
         self.recovery_points = {}
         self.log_start_offsets = {}
+        self.cleaner_offsets = {}
         self._lock: FileLock | None = None
         self._unsynced_folders: dict[str, None] = {}
+        self._cleaned_folders: dict[str, None] = {}
         # Per checkpoint: the write under way, whether another one is due behind it, the bytes on
         # disk, and the deleted partitions that those may still name.
         self._in_flight: dict[str, WriteCheckpoint] = {}
@@ -153,12 +166,20 @@ class LogDirectory:
         self.recovery_points = read_offsets(self._files, self.file(RECOVERY_POINT_FILE))
         self.log_start_offsets = read_offsets(self._files, self.file(LOG_START_OFFSET_FILE))
         self.high_watermarks = read_offsets(self._files, self.file(HIGH_WATERMARK_FILE))
+        self.cleaner_offsets = read_offsets(self._files, self.file(CLEANER_OFFSET_FILE))
+        # Most brokers compact nothing: they need no file that says so.
+        self._written[CLEANER_OFFSET_FILE] = encode_offsets(self.cleaner_offsets)
         return was_clean_shutdown
 
     def on_loaded(self) -> None:
         """Every log is open; lines of the checkpoints that no log belongs to are void."""
         self.is_loaded = True
-        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
+        for offsets in (
+            self.recovery_points,
+            self.log_start_offsets,
+            self.high_watermarks,
+            self.cleaner_offsets,
+        ):
             for key in list(offsets):
                 if key not in self.logs and key not in self.future_logs:
                     self.forget(key)
@@ -172,11 +193,19 @@ class LogDirectory:
     # Checkpoints.
 
     def checkpoints(self) -> list[WriteCheckpoint]:
-        """Recovery points and log starts, as far as they are not on disk.
+        """Recovery points, log starts and cleaner offsets, as far as they are not on disk.
 
         A file that is being written just now is left out; `on_written` then gives it again.
         """
-        return [*self._checkpoint(RECOVERY_POINT_FILE), *self._checkpoint(LOG_START_OFFSET_FILE)]
+        return [
+            *self._checkpoint(RECOVERY_POINT_FILE),
+            *self._checkpoint(LOG_START_OFFSET_FILE),
+            *self.checkpoint_cleaner_offsets(),
+        ]
+
+    def checkpoint_cleaner_offsets(self) -> list[WriteCheckpoint]:
+        """The cleaner offsets, unless they are on disk."""
+        return self._checkpoint(CLEANER_OFFSET_FILE)
 
     def checkpoint_high_watermarks(
         self, current: Mapping[TopicPartition, int]
@@ -201,6 +230,8 @@ class LogDirectory:
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         if name == HIGH_WATERMARK_FILE:
             return self.high_watermarks
+        if name == CLEANER_OFFSET_FILE:
+            return self.cleaner_offsets
         if name == RECOVERY_POINT_FILE:
             return {(log.topic, log.partition): log.recovery_point for log in self.all_logs()}
         return {
@@ -222,6 +253,9 @@ class LogDirectory:
         if name == RECOVERY_POINT_FILE:
             folders = tuple(self._unsynced_folders)
             self._unsynced_folders.clear()
+        elif name == CLEANER_OFFSET_FILE:
+            folders = tuple(self._cleaned_folders)
+            self._cleaned_folders.clear()
         job = WriteCheckpoint(self.path, name, data, tuple(self._forgotten[name]), folders)
         self._in_flight[name] = job
         return [job]
@@ -258,8 +292,31 @@ class LogDirectory:
             again = self.on_written(job)
             assert not again, "nothing asks for a checkpoint while it is written within a call"
 
+    def note_cleaned(self, log: Log, end_offset: int) -> None:
+        """A log was cleaned below `end_offset`, or is to be cleaned from there on.
+
+        Its folder is synced before the checkpoint is written: segments that came back after a
+        power cut would count as cleaned.
+        """
+        self.cleaner_offsets[log.topic, log.partition] = end_offset
+        self._cleaned_folders[log.directory] = None
+
+    def note_truncated(self, log: Log) -> bool:
+        """The end of a log was cut off: what is written there next was never cleaned.
+
+        returns  whether its cleaner offset went back
+        source   Kafka's LogCleanerManager.maybeTruncateCheckpoint
+        """
+        key = (log.topic, log.partition)
+        known = self.cleaner_offsets.get(key, 0)
+        if known <= log.active.base_offset:
+            return False
+        self.cleaner_offsets[key] = log.active.base_offset
+        return True
+
     def note_renamed_segments(self, log: Log) -> None:
-        """Retention took segments out of a log, which may have moved its recovery point."""
+        """Retention or compaction has taken segments out of a log; the recovery point may have
+        moved."""
         self._unsynced_folders[log.directory] = None
 
     def forget(self, key: TopicPartition) -> None:
@@ -267,5 +324,6 @@ class LogDirectory:
         self.high_watermarks.pop(key, None)
         self.recovery_points.pop(key, None)
         self.log_start_offsets.pop(key, None)
+        self.cleaner_offsets.pop(key, None)
         for forgotten in self._forgotten.values():
             forgotten[key] = None

@@ -172,7 +172,8 @@ def max_timestamp(log: Log, up_to_offset: int | None) -> tuple[int, int, int] | 
                 continue
             timestamp_ms, offset = segment.largest_timestamp()
             if timestamp_ms > (-1 if greatest is None else greatest[1]):
-                greatest = _greatest_of(segment, segment.find(offset), 0)
+                # The batch may have no records left.
+                greatest = _greatest_of(segment, segment.find(offset), 0) or greatest
     if greatest is None or (up_to_offset is not None and greatest[0] >= up_to_offset):
         return None
     return greatest

@@ -122,6 +122,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     if offset < log.first_base_offset:
         truncate_fully(log, offset, None, now_ms)
         return True
+    log.cut_count += 1
     try:
         _cut_segments(log, offset, now_ms)
         log.log_start_offset = min(log.log_start_offset, log.end_offset)
@@ -129,12 +130,13 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
             log.write_epochs()
         _restore_producers(log, now_ms)
     except (OSError, CorruptBatch):
-        _go_offline(log)
+        go_offline(log)
         raise
     return True
 
 
-def _go_offline(log: Log) -> None:
+def go_offline(log: Log) -> None:
+    """The disk has failed within a change of files: what is there is for the next start."""
     log.is_offline = True
     log.update_limits()
 
@@ -198,13 +200,14 @@ def _restore_producers(log: Log, now_ms: int) -> None:
 def truncate_fully(log: Log, offset: int, log_start_offset: int | None, now_ms: int) -> None:
     """`Log.truncate_fully_and_start_at`."""
     assert offset >= 0, "an offset is not negative"
+    log.cut_count += 1
     try:
         while log.segments:
             _remove_last_segment(log)
         log.snapshots.remove_all()
         segment = Segment.create(log.shared, log.directory, offset, created_ms=now_ms)
     except OSError:
-        _go_offline(log)
+        go_offline(log)
         raise
     log.segments.append(segment)
     log.base_offsets.append(offset)

@@ -22,7 +22,7 @@ def truncate(manager: LogManager, offsets: Mapping[TopicPartition, int], *, now_
 
     raises  NoDirectoryLeft; logs whose disk fails go offline
     cost    one fsync per log that lost a segment, and one per directory where a recovery point
-            went back
+            or a cleaner offset went back
     """
     touched: dict[str, LogDirectory] = {}
     for key, offset in offsets.items():
@@ -38,7 +38,7 @@ def truncate(manager: LogManager, offsets: Mapping[TopicPartition, int], *, now_
         except (OSError, CorruptBatch) as error:
             manager.take_offline(directory, error)
             continue
-        if log.recovery_point != former:
+        if directory.note_truncated(log) or log.recovery_point != former:
             touched[directory.path] = directory
     _checkpoint(manager, touched.values())
 
@@ -62,6 +62,7 @@ def truncate_fully(
     directory = manager.directory_of(log)
     try:
         log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset, now_ms=now_ms)
+        directory.note_truncated(log)
         manager.files.sync_directory(log.directory)
     except OSError as error:
         manager.take_offline(directory, error)

@@ -16,7 +16,7 @@ Source: Kafka's LogManager.cleanupLogs, flushDirtyLogs, checkpointLogRecoveryOff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.batch_scan import CorruptBatch
@@ -24,6 +24,7 @@ from storage.checkpoint import TopicPartition
 from storage.disk_full import is_full
 from storage.disk_jobs import DiskJob, FlushLog, Removal, RemoveFiles, WriteCheckpoint
 from storage.log import Log
+from storage.log_truncate import RemovedFiles
 from storage.manager import LogManager
 
 
@@ -48,17 +49,22 @@ class Upkeep:
     # Retention.
 
     def delete_old_segments(
-        self, high_watermark_of: Callable[[Log], int], *, now_ms: int
+        self,
+        high_watermark_of: Callable[[Log], int],
+        *,
+        now_ms: int,
+        logs: Sequence[Log] | None = None,
     ) -> RetentionRound:
         """Set aside the segments that retention does not keep; `remove` gives them when due.
 
         high_watermark_of  nothing above it is deleted; of a log that no replica has taken up yet
                            `LogManager.high_watermark`
+        logs               those to look at, all of them when None
         """
         manager = self._manager
         count = 0
         damaged: list[str] = []
-        for log in self._healthy_logs():
+        for log in self._healthy_logs(logs):
             try:
                 removed = log.delete_old_segments(
                     now_ms=now_ms, high_watermark=high_watermark_of(log)
@@ -69,13 +75,18 @@ class Upkeep:
             except CorruptBatch as error:
                 damaged.append(f"{log.directory}: {error}")
                 continue
-            directory = manager.directory_of(log)
-            for files in removed:
-                job = RemoveFiles(directory.path, files.paths)
-                manager.removals.append((files.remove_at_ms, job))
-                directory.note_renamed_segments(log)
+            self.set_aside(log, removed)
             count += len(removed)
         return RetentionRound(count, tuple(damaged))
+
+    def set_aside(self, log: Log, removed: Sequence[RemovedFiles]) -> None:
+        """Segments were taken out of a log; their files go when it is time."""
+        manager = self._manager
+        directory = manager.directory_of(log)
+        for files in removed:
+            job = RemoveFiles(directory.path, files.paths)
+            manager.removals.append((files.remove_at_ms, job))
+            directory.note_renamed_segments(log)
 
     def next_removal_ms(self) -> int | None:
         """When `remove` has something to give, None when nothing is set aside."""
@@ -143,10 +154,10 @@ class Upkeep:
             for log in self._manager.all()
         )
 
-    def _healthy_logs(self) -> Iterator[Log]:
+    def _healthy_logs(self, logs: Sequence[Log] | None = None) -> Iterator[Log]:
         """The logs in use; one that a failing disk has made useless takes its directory along."""
         manager = self._manager
-        for log in manager.all():
+        for log in manager.all() if logs is None else logs:
             directory = manager.directory_of(log)
             if directory.is_online and log.is_offline:
                 manager.take_offline(directory, OSError(f"{log.directory} has failed"))

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storage.txn_index import AbortedTransaction
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
@@ -52,6 +54,12 @@ class CleaningJob:
     """Bounds the worker's memory: how many different keys one cleaning may look at."""
     bytes_per_second_max: float
     """Reads and writes together; infinity for no throttle."""
+    cut_count: int
+    """`Log.cut_count` when the job was made: how often the log's end had been cut off."""
+    later_aborts: tuple[AbortedTransaction, ...]
+    """Aborted transactions with data below `first_uncleanable_offset` and their marker behind it
+    (`log_facts.later_aborts`).  The index of the segment in use is in memory, so the worker cannot
+    read of them, and without it their data would count as committed."""
     active_producers: tuple[ActiveProducer, ...] = ()
 
 

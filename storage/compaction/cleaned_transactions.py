@@ -1,0 +1,78 @@
+"""Which transactions the cleaner is in the midst of, and which of their markers are still needed.
+
+A marker may go once no batch of its transaction is left before it.
+
+Source: Kafka's CleanedTransactionMetadata; KIP-534.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
+from protocol.records.control import parse_end_marker
+from storage.txn_index import AbortedTransaction
+
+
+@dataclass(slots=True)
+class _Aborted:
+    transaction: AbortedTransaction
+    is_seen: bool = False
+    """Whether a batch of it was met."""
+
+
+class CleanedTransactions:
+    """Is shown every batch of a log, in order."""
+
+    __slots__ = ("_aborted", "_committed", "_waiting", "retained")
+
+    retained: list[AbortedTransaction]
+    """Aborted ones whose marker stays because of batches that were still there: they are noted in
+    the transaction index of the segment that holds the marker.  The owner takes them out."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """`aborted` are those that have batches, or a marker, in what will be shown."""
+        self._waiting = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
+        self._aborted: dict[int, _Aborted] = {}
+        self._committed: set[int] = set()
+        self.retained = []
+
+    def may_discard(self, batch: RecordBatch) -> bool:
+        """Whether nobody needs the batch: data of an aborted transaction, or an idle marker.
+
+        raises  INVALID_RECORD
+        """
+        if not batch.attributes & (TRANSACTIONAL | CONTROL):
+            return False
+        while self._waiting and self._waiting[-1].first_offset <= batch.last_offset:
+            entry = self._waiting.pop()
+            known = self._aborted.get(entry.producer_id)
+            if known is None or known.transaction.last_offset < entry.first_offset:
+                self._aborted[entry.producer_id] = _Aborted(entry)
+        if batch.is_control:
+            return self._may_discard_marker(batch)
+        aborted = self._aborted.get(batch.producer_id)
+        if aborted is None or aborted.transaction.last_offset < batch.base_offset:
+            self._committed.add(batch.producer_id)
+            return False
+        aborted.is_seen = True
+        return True
+
+    def _may_discard_marker(self, batch: RecordBatch) -> bool:
+        if batch.record_count == 0:
+            return True
+        marker = parse_end_marker(batch)
+        if marker is None:
+            return False
+        producer_id = batch.producer_id
+        if marker.is_commit:
+            if producer_id not in self._committed:
+                return True
+            self._committed.discard(producer_id)
+            return False
+        aborted = self._aborted.pop(producer_id, None)
+        if aborted is None or not aborted.is_seen:
+            return True
+        self.retained.append(aborted.transaction)
+        return False

@@ -1,0 +1,23 @@
+"""Clears what a cleaning has written and nobody has put into place."""
+
+from __future__ import annotations
+
+import contextlib
+
+from runtime.files import FileSystem
+from storage.names import CLEANED
+
+
+def remove_leftovers(files: FileSystem, directory: str) -> None:
+    """Remove the `.cleaned` files in a partition's folder; nothing when the folder is gone.
+
+    raises  OSError
+    """
+    try:
+        file_names = files.list(directory)
+    except FileNotFoundError:
+        return
+    for name in file_names:
+        if name.endswith(CLEANED):
+            with contextlib.suppress(FileNotFoundError):
+                files.remove(f"{directory}/{name}")

@@ -1,0 +1,41 @@
+"""What a cleaning job has to say of a log that its worker cannot read from the segments.
+
+Source: Kafka's UnifiedLog.lastRecordsOfActiveProducers, collectAbortedTransactions.
+"""
+
+from __future__ import annotations
+
+from storage.compaction.job import ActiveProducer
+from storage.log import Log
+from storage.txn_index import AbortedTransaction
+
+
+def active_producers(log: Log) -> tuple[ActiveProducer, ...]:
+    """The producers that the log knows, by producer id."""
+    return tuple(
+        ActiveProducer(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            last_sequence=entry.last_sequence,
+            last_data_offset=entry.last_offset,
+            last_marker_offset=-1,
+        )
+        for entry in log.producer_states.active_producers()
+    )
+
+
+def later_aborts(log: Log, first_uncleanable_offset: int) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions that begin below the offset and whose marker lies behind it.
+
+    first_uncleanable_offset  base of a segment, not behind the last stable offset
+    raises                    OSError; CorruptBatch
+    """
+    found = []
+    for segment in log.segments[log.segment_number(first_uncleanable_offset) :]:
+        for entry in segment.txn_index.entries:
+            if entry.first_offset < first_uncleanable_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= first_uncleanable_offset:
+                # It was noted while all before was stable: later ones begin behind.
+                return tuple(found)
+    return tuple(found)

@@ -1,0 +1,89 @@
+"""Reads what a cleaning works on: the batches of closed segments, and their aborted transactions.
+
+Source: Kafka's Cleaner.cleanInto, buildOffsetMapForSegment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_POSITION
+from runtime.files import FileSystem
+from storage import names
+from storage.batch_scan import MAGIC, CorruptBatch
+from storage.index_file import CorruptIndex
+from storage.txn_index import AbortedTransaction, TxnIndex
+
+CHUNK_BYTES: Final = 1 << 20
+
+_LEGACY_BYTES_MIN: Final = 26
+_read_size_and_magic = Struct(">8xi4xb").unpack_from
+
+
+def iterate_stored(
+    files: FileSystem, path: str, size_bytes: int, on_read: Callable[[int], None]
+) -> Iterator[memoryview]:
+    """Every batch of a segment, also entries of the formats before version 2; exactly their bytes.
+
+    on_read  is told the size of each read; it may sleep
+    raises   OSError; CorruptBatch when the bytes are not batches up to the end
+    memory   `CHUNK_BYTES`, or one batch if that is larger
+    """
+    file = files.open(path)
+    try:
+        position = at = 0
+        chunk = memoryview(b"")
+        while position < size_bytes:
+            size = MAGIC_POSITION + 1
+            if at + size <= len(chunk):
+                length, magic = _read_size_and_magic(chunk, at)
+                size = length + LOG_OVERHEAD
+                least = BATCH_OVERHEAD if magic == MAGIC else _LEGACY_BYTES_MIN
+                if not 0 <= magic <= MAGIC or not least <= size <= size_bytes - position:
+                    raise CorruptBatch(f"no batch at position {position}")
+            if at + size <= len(chunk):
+                yield chunk[at : at + size]
+                at += size
+                position += size
+                continue
+            wanted = min(max(CHUNK_BYTES, size), size_bytes - position)
+            chunk = memoryview(file.read_at(position, wanted))
+            at = 0
+            if len(chunk) < min(size, wanted) or wanted <= MAGIC_POSITION:
+                raise CorruptBatch(f"cut short at position {position}")
+            on_read(len(chunk))
+    finally:
+        file.close()
+
+
+def read_aborted(
+    files: FileSystem, directory: str, base_offsets: Sequence[int]
+) -> list[AbortedTransaction]:
+    """The aborted transactions whose markers lie in some segments.
+
+    raises  OSError; CorruptBatch
+    """
+    found: list[AbortedTransaction] = []
+    for base_offset in base_offsets:
+        path = f"{directory}/{names.file_name(base_offset, names.TXN_INDEX)}"
+        try:
+            found += TxnIndex.decode(files.read(path), base_offset).entries
+        except FileNotFoundError:
+            continue
+        except CorruptIndex as error:
+            raise CorruptBatch(f"{path}: {error}") from None
+    return found
+
+
+def sync_file(files: FileSystem, path: str) -> None:
+    """Make a file's content durable; costs little when it is.
+
+    raises  OSError: the disk has lost something, which nobody else may be told of
+    """
+    file = files.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()

@@ -1,0 +1,269 @@
+"""The process that cleans logs beside the broker: `python -I -m storage.compaction.worker PARENT`.
+
+    PARENT    process id of the broker
+    hurried   behind it: with a share of busy processors
+
+It reads segments and writes `.cleaned` files, one job after the other, and touches nothing else;
+the broker's process puts the files into place.  It ends with the broker: by the end of its input,
+and by a signal of the kernel's, so that nothing is written into a log that a next broker has
+opened already.
+
+It gives way to the broker.  A low priority alone is not enough: who has a processor keeps it for
+some milliseconds (EEVDF), and a broker that wakes up waits for so long.  Under SCHED_IDLE it is
+thrown off at once; but then it gets 0.3 % of processors that others keep busy.  So a worker that
+starves says so, and the next one is hurried: nice 19, 1.5 %.  Where the scheduler weighs groups of
+processes first, all of this counts within the broker's group.
+
+Source: Kafka's LogCleaner.CleanerThread, Throttler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from runtime.files import Bytes, File
+from runtime.system_files import SystemFile, SystemFileSystem
+from storage.compaction.job import CleaningJob, CleaningResult
+from storage.compaction.leftovers import remove_leftovers
+from storage.compaction.wire import (
+    HURRIED,
+    STARVED,
+    Answer,
+    CleaningFailure,
+    Progress,
+    decode_request,
+    encode_answer,
+)
+
+INPUT: Final = 0
+OUTPUT: Final = 1
+PROGRESS_S: Final = 1.0
+RATE_LEAST: Final = 1.0
+"""Bytes per second; a bound of 0 would never let a job end."""
+NICENESS: Final = 19
+STARVING_S: Final = 30.0
+"""For how long a worker has to starve before it says so."""
+SHARE_LEAST: Final = 0.02
+"""Of the time that it could have run."""
+READ_BYTES: Final = 1 << 16
+PORTION_BYTES: Final = 1 << 16
+
+_SET_PARENT_DEATH_SIGNAL: Final = 1
+_IO_BEST_EFFORT_LAST: Final = 2 << 13 | 7
+_SYSTEM_CALL_IO_PRIORITY: Final = {"x86_64": 251, "aarch64": 30}
+
+
+class GentleFile(SystemFile):
+    """Reads and writes in small portions: nobody is let on the processor within a system call, and
+    copying a megabyte to pages that are touched for the first time takes milliseconds."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """As a whole for the caller."""
+        if size <= PORTION_BYTES:
+            return super().read_at(position, size)
+        parts = []
+        while size > 0:
+            part = super().read_at(position, min(size, PORTION_BYTES))
+            if not part:
+                break
+            parts.append(part)
+            position += len(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def append(self, chunks: Sequence[Bytes]) -> int:
+        """As a whole for the caller."""
+        total = 0
+        for chunk in chunks:
+            view = memoryview(chunk)
+            for start in range(0, len(view), PORTION_BYTES):
+                total += super().append((view[start : start + PORTION_BYTES],))
+        return total
+
+
+class GentleFileSystem(SystemFileSystem):
+    """The host's files, opened as `GentleFile`."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and appending."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return GentleFile(path, os.open(path, flags, 0o644))
+
+
+class Conversation:
+    """The two pipes to the broker."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def next_line(self, *, wait: bool) -> bytes | None:
+        """The next line; None when there is none yet.  The process ends when the broker has."""
+        while True:
+            end = self._received.find(b"\n")
+            if end >= 0:
+                line = bytes(self._received[:end])
+                del self._received[: end + 1]
+                return line
+            if not wait and not select.select([INPUT], [], [], 0)[0]:
+                return None
+            data = os.read(INPUT, READ_BYTES)
+            if not data:
+                os._exit(0)
+            self._received += data
+
+    def say(self, answer: Answer) -> None:
+        """Tell the broker; the process ends when nobody listens."""
+        rest = memoryview(encode_answer(answer))
+        try:
+            while rest:
+                rest = rest[os.write(OUTPUT, rest) :]
+        except BrokenPipeError:
+            os._exit(0)
+
+
+class Hunger:
+    """Whether others leave the process no time to run, as the kernel counts it."""
+
+    def __init__(self, now_s: float, path: str = "/proc/self/schedstat") -> None:
+        self._path = path
+        self._since_s = now_s
+        self._ran_ns, self._waited_ns = self._read()
+
+    def _read(self) -> tuple[int, int]:
+        try:
+            with open(self._path, "rb") as file:
+                ran, waited, _ = file.read().split()
+        except (OSError, ValueError):
+            return 0, 0
+        return int(ran), int(waited)
+
+    def is_starving(self, now_s: float) -> bool:
+        """Asked again and again; answers for the last `STARVING_S`."""
+        if now_s - self._since_s < STARVING_S:
+            return False
+        ran_ns, waited_ns = self._read()
+        ran, waited = ran_ns - self._ran_ns, waited_ns - self._waited_ns
+        self._since_s, self._ran_ns, self._waited_ns = now_s, ran_ns, waited_ns
+        return waited > 0 and ran < SHARE_LEAST * (ran + waited)
+
+
+class Throttle:
+    """Called with the bytes of each read and write: waits, reports, listens.
+
+    raises  OSError STARVED
+    """
+
+    def __init__(
+        self, conversation: Conversation, bytes_per_second_max: float, *, is_hurried: bool
+    ) -> None:
+        self._conversation = conversation
+        self._rate = max(bytes_per_second_max, RATE_LEAST)
+        self._allowed_s = time.monotonic()
+        self._told_s = self._allowed_s
+        self._bytes_done = 0
+        self._hunger = None if is_hurried else Hunger(self._told_s)
+
+    def __call__(self, byte_count: int) -> None:
+        """Account for bytes; sleeps when they came too fast."""
+        self._bytes_done += byte_count
+        now_s = time.monotonic()
+        self._allowed_s = max(self._allowed_s, now_s) + byte_count / self._rate
+        self._report(now_s)
+        while True:
+            self._listen()
+            wait_s = self._allowed_s - time.monotonic()
+            if wait_s <= 0:
+                return
+            time.sleep(min(wait_s, PROGRESS_S))
+            self._report(time.monotonic())
+
+    def _report(self, now_s: float) -> None:
+        if now_s - self._told_s >= PROGRESS_S:
+            self._told_s = now_s
+            self._conversation.say(Progress(self._bytes_done))
+            if self._hunger is not None and self._hunger.is_starving(now_s):
+                raise OSError(STARVED, "other programs leave it no time on the processors")
+
+    def _listen(self) -> None:
+        line = self._conversation.next_line(wait=False)
+        if line is None:
+            return
+        wanted = decode_request(line)
+        assert isinstance(wanted, float), "one job at a time"
+        self._rate = max(wanted, RATE_LEAST)
+        self._allowed_s = time.monotonic()
+
+
+def work(
+    conversation: Conversation, job: CleaningJob, *, is_hurried: bool
+) -> CleaningResult | CleaningFailure:
+    """Do one job; nothing is left of one that fails."""
+    # The first job brings the code: a worker says that it is there before it has read all.
+    from storage.compaction.clean_log import clean
+
+    files = GentleFileSystem()
+    try:
+        try:
+            return clean(
+                files,
+                job,
+                lambda: time.monotonic_ns() // 1_000_000,
+                Throttle(conversation, job.bytes_per_second_max, is_hurried=is_hurried),
+            )
+        except BaseException:
+            remove_leftovers(files, job.directory)
+            raise
+    except OSError as error:
+        return CleaningFailure(str(error) or type(error).__name__, error.errno)
+    except MemoryError:
+        return CleaningFailure("there is not enough memory", errno.ENOMEM)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the broker has to be told
+        return CleaningFailure(f"{type(error).__name__}: {error}", None)
+
+
+def give_way(*, is_hurried: bool) -> None:
+    """Take a low priority, as far as the host allows."""
+    os.nice(NICENESS)
+    policy = os.SCHED_BATCH if is_hurried else os.SCHED_IDLE
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, policy, os.sched_param(0))
+    number = _SYSTEM_CALL_IO_PRIORITY.get(os.uname().machine)
+    if number is not None:
+        ctypes.CDLL(None).syscall(number, 1, 0, _IO_BEST_EFFORT_LAST)
+
+
+def end_with_parent(parent_pid: int) -> None:
+    """Be killed when the broker's process ends, however it does."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
+def main() -> None:
+    """Serve jobs until the broker closes the pipe."""
+    # Ctrl-C goes to the whole group of a terminal; the broker decides what becomes of its worker.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent(int(sys.argv[1]))
+    is_hurried = HURRIED in sys.argv[2:]
+    give_way(is_hurried=is_hurried)
+    conversation = Conversation()
+    while True:
+        line = conversation.next_line(wait=True)
+        assert line is not None, "it waited"
+        wanted = decode_request(line)
+        # A bound that comes between jobs has been overtaken: each job brings its own.
+        if isinstance(wanted, CleaningJob):
+            conversation.say(work(conversation, wanted, is_hurried=is_hurried))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Cleaning a log: what stays, what goes, and what a crash leaves."""

@@ -1,0 +1,252 @@
+"""Cleaned segments take their places in a log that is in use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.records.batch import iterate_batches
+from storage import names
+from storage.compaction.job import CleaningJob, CleaningResult
+from storage.compaction.leftovers import remove_leftovers
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.log_truncate import RemovedFiles
+from tests.storage.compaction.cleaning import (
+    batches_of,
+    clean_log,
+    job_of,
+    keyed,
+    records_of,
+    run_job,
+)
+from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, flush, read_all
+
+CONFIG = LogConfig(
+    segment_bytes=1 << 20,
+    index_interval_bytes=100,
+    cleanup_delete=False,
+    cleanup_compact=True,
+    file_delete_delay_ms=7_000,
+)
+VALUE = b"v" * 50
+
+
+def five_segments() -> tuple[LogHouse, Log]:
+    """Segments 0, 10, 20, 30 and, in use, 40; ten records in each, with keys 0 to 9."""
+    house = LogHouse(config=CONFIG)
+    log = house.open()
+    for number in range(50):
+        if number and number % 10 == 0:
+            log.roll(now_ms=NOW_MS)
+        append(
+            log,
+            keyed(
+                (b"%d" % (number % 10), VALUE),
+                producer_id=number % 2,
+                producer_epoch=0,
+                base_sequence=number // 2,
+            ),
+        )
+    flush(log)
+    return house, log
+
+
+def cleaned(house: LogHouse, log: Log) -> tuple[CleaningJob, CleaningResult]:
+    job = job_of(log)
+    return job, run_job(house.files, job)
+
+
+def put(log: Log, job: CleaningJob, result: CleaningResult) -> list[RemovedFiles] | None:
+    return log.replace_segments(result.groups, cut_count=job.cut_count, now_ms=NOW_MS)
+
+
+def files_ending(house: LogHouse, *endings: str) -> list[str]:
+    return [name for name in house.files.list(FOLDER) if name.endswith(endings)]
+
+
+def test_one_segment_stands_for_those_that_it_was_made_of() -> None:
+    house, log = five_segments()
+    size = log.size_bytes()
+    last = log.segments[3].handle.path
+    house.files.set_modified_ms(last, 1_234_567)
+    job, result = cleaned(house, log)
+    assert result.groups[0].replaced_base_offsets == (0, 10, 20, 30)
+    removed = put(log, job, result)
+    assert removed is not None
+    assert log.base_offsets == [0, 40]
+    assert [segment.base_offset for segment in log.segments] == [0, 40]
+    assert [record.offset for record in records_of(batches_of(log))] == list(range(30, 50))
+    assert (log.log_start_offset, log.end_offset) == (0, 50)
+    assert log.size_bytes() < size * 0.5
+    assert house.files.modified_ms(log.segments[0].handle.path) == 1_234_567
+    log.check()
+    # Appending, closing, rolling and flushing go on as before.
+    append(log, keyed((b"0", b"new")))
+    log.roll(now_ms=NOW_MS)
+    flush(log)
+    log.check()
+    log.close(NOW_MS)
+    again = house.open(was_clean=True)
+    assert again.base_offsets == [0, 40, 51]
+    again.check()
+
+
+def test_the_old_files_are_set_aside_and_removed_later() -> None:
+    house, log = five_segments()
+    job, result = cleaned(house, log)
+    removed = put(log, job, result)
+    assert removed is not None
+    (files,) = removed
+    assert files.remove_at_ms == NOW_MS + 7_000
+    names_there = sorted(path.rpartition("/")[2] for path in files.paths)
+    assert names_there == files_ending(house, names.DELETED)
+    assert {names.file_name(base, names.LOG) + names.DELETED for base in (0, 10, 20, 30)} <= set(
+        names_there
+    )
+    # Those of segments that are no more; the one of base 0 never had any.
+    assert [name for name in names_there if names.SNAPSHOT in name] == [
+        names.file_name(base, names.SNAPSHOT) + names.DELETED for base in (10, 20, 30)
+    ]
+    assert log.snapshots.offsets == [40]
+    assert not files_ending(house, names.CLEANED, names.SWAP)
+
+
+def test_who_reads_an_old_segment_reads_on() -> None:
+    house, log = five_segments()
+    log.segments[1].offset_index  # noqa: B018 - loads it
+    piece = log.read(5, 1 << 20, up_to_offset=50)
+    assert piece is not None
+    expected = piece.read()
+    job, result = cleaned(house, log)
+    removed = put(log, job, result)
+    assert removed is not None
+    for path in removed[0].paths:
+        house.files.remove(path)
+    assert piece.read() == expected
+    assert next(iterate_batches(memoryview(expected))).base_offset == 5
+    piece.release()
+    assert next(iterate_batches(memoryview(read_all(log, 5)))).base_offset == 30
+    # Nothing of the old ones is open or in memory any more.
+    assert house.descriptors.open_count == 2
+    assert len(house.descriptors.indexes) <= 1
+
+
+def test_a_log_that_was_cut_meanwhile_refuses() -> None:
+    house, log = five_segments()
+    job, result = cleaned(house, log)
+    log.truncate_to(20)
+    for number in range(20, 50):
+        if number and number % 10 == 0:
+            log.roll(now_ms=NOW_MS)
+        append(log, keyed((b"%d" % (number % 10), b"other")))
+    assert tuple(log.base_offsets[:4]) == job.base_offsets
+    content = read_all(log)
+    assert put(log, job, result) is None
+    assert read_all(log) == content
+    log.check()
+
+
+def test_a_log_that_has_begun_anew_refuses() -> None:
+    house, log = five_segments()
+    job, result = cleaned(house, log)
+    log.truncate_fully_and_start_at(0)
+    append(log, keyed((b"1", b"2")))
+    assert put(log, job, result) is None
+    log.check()
+
+
+def test_a_log_whose_beginning_was_deleted_refuses() -> None:
+    house, log = five_segments()
+    job, result = cleaned(house, log)
+    log.advance_log_start(15)
+    assert log.delete_old_segments(now_ms=NOW_MS, high_watermark=50)
+    assert log.base_offsets == [10, 20, 30, 40]
+    assert put(log, job, result) is None
+    assert log.base_offsets == [10, 20, 30, 40]
+    log.check()
+
+
+def test_a_log_that_only_starts_later_takes_it() -> None:
+    house, log = five_segments()
+    job, result = cleaned(house, log)
+    log.advance_log_start(35)
+    assert put(log, job, result) is not None
+    assert (log.log_start_offset, log.base_offsets) == (35, [0, 40])
+    assert [record.offset for record in records_of(batches_of(log))] == list(range(35, 50))
+    log.check()
+
+
+def test_a_log_that_was_let_go_refuses() -> None:
+    house, log = five_segments()
+    job, result = cleaned(house, log)
+    log.abandon()
+    assert put(log, job, result) is None
+    assert files_ending(house, names.CLEANED)
+
+
+def test_files_that_are_not_there_or_not_whole_are_refused() -> None:
+    house, log = five_segments()
+    job, result = cleaned(house, log)
+    path = log.segments[0].path(names.LOG) + names.CLEANED
+    file = house.files.open(path)
+    file.truncate(file.size() - 1)
+    assert put(log, job, result) is None
+    file.close()
+    remove_leftovers(house.files, FOLDER)
+    assert put(log, job, result) is None
+    log.check()
+
+
+def test_groups_may_come_one_by_one() -> None:
+    house, log = five_segments()
+    log.config = replace(CONFIG, segment_bytes=2_500)
+    job, result = cleaned(house, log)
+    assert [group.replaced_base_offsets for group in result.groups] == [(0, 10), (20, 30)]
+    for group in result.groups:
+        assert log.replace_segments([group], cut_count=job.cut_count, now_ms=NOW_MS) is not None
+        log.check()
+    assert log.base_offsets == [0, 20, 40]
+    assert log.segments[0].size == 0
+    assert log.max_timestamp() is not None
+    assert log.bytes_between(0, 50, 1 << 20) == log.size_bytes()
+    assert log.delete_old_segments(now_ms=NOW_MS, high_watermark=50) == []
+
+
+@pytest.mark.parametrize("operation", [1, 5, 20])
+def test_a_failing_rename_takes_the_log_offline(operation: int) -> None:
+    house, log = five_segments()
+    job, result = cleaned(house, log)
+    house.files.fail_operation(operation, OSError(5, "refused"))
+    with pytest.raises(OSError, match="refused"):
+        put(log, job, result)
+    assert log.is_offline
+    assert put(log, job, result) is None
+    again = house.open()
+    again.check()
+    assert [r.offset for r in records_of(batches_of(again))][-20:] == list(range(30, 50))
+
+
+def test_a_cut_goes_through_a_cleaned_segment() -> None:
+    house, log = five_segments()
+    clean_log(house.files, log)
+    log.truncate_to(35)
+    assert (log.end_offset, log.base_offsets) == (35, [0])
+    log.check()
+    append(log, keyed((b"1", b"2")))
+    log.truncate_to(7)
+    assert log.end_offset == 7
+    append(log, keyed((b"1", b"3")))
+    assert [record.offset for record in records_of(batches_of(log))] == [7]
+    log.check()
+
+
+def test_a_follower_copies_a_cleaned_log() -> None:
+    house, log = five_segments()
+    clean_log(house.files, log)
+    follower = LogHouse(config=CONFIG).open()
+    data = bytearray(read_all(log))
+    assert follower.append_as_follower(memoryview(data), now_ms=NOW_MS) == 50
+    assert read_all(follower) == data
+    follower.check()

@@ -1,0 +1,58 @@
+"""Which neighbours are cleaned into one segment."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.compaction.segment_groups import SourceSegment, group_segments
+
+SEGMENT_BYTES = 1_000
+INDEX_BYTES = 100
+RANGE = 2**31
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([1, 10, RANGE // 2, RANGE - 1, RANGE]),
+        st.sampled_from([0, 1, 300, 500, 1_000, 1_500]),
+        st.sampled_from([0, 8, 48, 104]),
+        st.sampled_from([0, 12, 60, 120]),
+    ),
+    max_size=12,
+)
+
+
+def segments(wanted: list[tuple[int, int, int, int]]) -> list[SourceSegment]:
+    found = []
+    base = 0
+    for offsets, *sizes in wanted:
+        found.append(SourceSegment(base, base + offsets, *sizes))
+        base += offsets
+    return found
+
+
+def fits(group: list[SourceSegment]) -> bool:
+    """Whether one segment may take the place of these."""
+    return (
+        sum(each.size_bytes for each in group) <= SEGMENT_BYTES
+        and sum(each.offset_index_bytes for each in group) <= INDEX_BYTES
+        and sum(each.time_index_bytes for each in group) <= INDEX_BYTES
+        # Only batches need offsets within the range of an index.
+        and all(
+            each.size_bytes == 0 or each.end_offset - group[0].base_offset <= RANGE
+            for each in group
+        )
+    )
+
+
+@given(steps)
+def test_groups_are_as_large_as_may_be(wanted: list[tuple[int, int, int, int]]) -> None:
+    given_segments = segments(wanted)
+    groups = group_segments(given_segments, segment_bytes=SEGMENT_BYTES, index_bytes=INDEX_BYTES)
+    assert [each for group in groups for each in group] == given_segments
+    for group in groups:
+        assert len(group) == 1 or fits(group)
+    for group, following in pairwise(groups):
+        assert not fits([*group, following[0]])
