@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.server.listener import SocketServer
 from broker.services import Services
@@ -21,6 +21,9 @@ from storage.disk_jobs import DiskJob
 from storage.log import Log
 from storage.manager import NoDirectoryLeft
 from storage.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from broker.compaction.compaction import Compaction
 
 TICK_MS: Final = 1_000
 IDLE_CHECK_MS: Final = 5_000
@@ -56,6 +59,9 @@ class Background:
         self._server = server
         self._on_fatal = on_fatal
         self._upkeep: Upkeep | None = None
+        self._compaction: Compaction | None = None
+        self._unretained: dict[Log, None] = {}
+        """Logs that retention has passed over because they were being cleaned."""
         self.on_tick: Callable[[], None] = lambda: None
         """More that is to be done once a second."""
         self._running = 0
@@ -96,6 +102,42 @@ class Background:
         assert self._upkeep is not None, "the rounds have begun"
         return self._upkeep
 
+    # Compaction.
+
+    @property
+    def compaction(self) -> Compaction:
+        """The cleaner of compacted logs, at work from the first use on."""
+        if self._compaction is None:
+            # Imported when there is something to clean: most nodes never need it.
+            from broker.compaction.compaction import Compaction
+
+            self._compaction = Compaction(
+                self._services,
+                files=self._files,
+                executor=self._executor,
+                wheel=self._wheel,
+                upkeep=self.upkeep,
+                run_jobs=self.run_jobs,
+                on_fatal=self._on_fatal,
+                on_done=self._retain_after_cleaning,
+            )
+            if self._services.settings.log_cleaner_enable:
+                self._compaction.start(self._supervisor)
+        return self._compaction
+
+    def on_settings_changed(self) -> None:
+        """The broker's settings have changed."""
+        if self._compaction is not None:
+            self._compaction.on_settings_changed()
+
+    def _look_for_compacted_logs(self) -> None:
+        if self._compaction is None and self._services.settings.log_cleaner_enable:
+            logs = self._services.logs.all()
+            if any(log.config.cleanup_compact and len(log.segments) > 1 for log in logs):
+                self.compaction.wake()
+
+    # Retention.
+
     def _high_watermark(self, log: Log) -> int:
         partition = self._services.partitions.get(log.topic, log.partition)
         if partition is None:
@@ -103,8 +145,22 @@ class Background:
         return partition.high_watermark
 
     def _retain(self) -> None:
+        logs = self._services.logs.all()
+        # What is put into place at the end of a cleaning must find the segments it was made of.
+        in_work = None if self._compaction is None else self._compaction.log_in_work
+        if in_work is not None:
+            self._unretained[in_work] = None
+        self._retain_some([log for log in logs if log is not in_work])
+
+    def _retain_after_cleaning(self, log: Log) -> None:
+        if log in self._unretained:
+            del self._unretained[log]
+            if self._services.logs.get(log.topic, log.partition) is log:
+                self._retain_some([log])
+
+    def _retain_some(self, logs: Sequence[Log]) -> None:
         done = self.upkeep.delete_old_segments(
-            self._high_watermark, now_ms=self._services.clock.now_ms()
+            self._high_watermark, now_ms=self._services.clock.now_ms(), logs=logs
         )
         if done.deletion_count:
             logger.info("retention set segments of %d logs aside", done.deletion_count)
@@ -134,6 +190,7 @@ class Background:
         self.run_jobs(list(self.upkeep.remove(now_ms=now_ms)))
         # By flush.ms, and what a closed segment has left unsynced.
         self.run_jobs(list(self.upkeep.flush(now_ms=now_ms)))
+        self._look_for_compacted_logs()
         self._services.controller.tick()
         self.on_tick()
         self._server.windows.drop_idle()
@@ -186,6 +243,8 @@ class Background:
     def stop(self) -> None:
         """Begin no more rounds."""
         self._is_stopped = True
+        if self._compaction is not None:
+            self._compaction.stop()
 
     async def finish(self) -> None:
         """Wait for the disk jobs under way."""

@@ -16,12 +16,19 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from socket import gethostname
 from time import strftime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvloop
 
 from broker.background import LONG_MS, Background
 from broker.delayed import Purgatory
+from broker.group.consumer.settings import (
+    CONSUMER,
+    ConsumerSettings,
+    MigrationPolicy,
+    assignment_interval_ms,
+    assignor_names,
+)
 from broker.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from broker.group.doors import Doors
 from broker.group.limits import Limits
@@ -58,6 +65,9 @@ from storage.log_config import LogConfig
 from storage.log_directory import DirectoryInUse
 from storage.manager import DuplicateLog, LogManager, NoDirectoryLeft
 from storage.meta_properties import MetaPropertiesError, stored_broker_id
+
+if TYPE_CHECKING:
+    from broker.compaction.compaction import Compaction
 
 WORKERS: Final = 4
 GC_THRESHOLD: Final = 20_000
@@ -189,6 +199,7 @@ class Node:
             ),
             codec=settings.offsets_topic_compression_codec,
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
+            consumer=consumer_settings(settings),
         )
         return GroupCoordinator(
             doors,
@@ -233,6 +244,11 @@ class Node:
         )
         for listener in self.listeners:
             self.server.listen(listener)
+
+    @property
+    def compaction(self) -> Compaction:
+        """The cleaner of compacted logs; the node is started."""
+        return self._background.compaction
 
     def _run_later(self, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -301,6 +317,7 @@ class Node:
                 logger.warning("%s", warning)
             for partition in services.partitions.all():
                 partition.log.config = self._config_of(partition.topic)
+            self._background.on_settings_changed()
 
     def on_problem(self, text: str) -> None:
         """Something that an operator should read."""
@@ -345,6 +362,20 @@ class Node:
         }
         services.logs.shutdown(high_watermarks, now_ms=self._clock.now_ms())
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def consumer_settings(settings: BrokerSettings) -> ConsumerSettings:
+    """What bounds groups of the new protocol."""
+    return ConsumerSettings(
+        is_served=CONSUMER in settings.group_coordinator_rebalance_protocols,
+        session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        assignment_interval_ms=assignment_interval_ms(settings.written),
+        members_max=settings.group_consumer_max_size,
+        classic_members_max=settings.group_max_size,
+        assignors=assignor_names(settings.group_consumer_assignors),
+        migration=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
+    )
 
 
 def internal_wish(topic: str, settings: BrokerSettings) -> CreateTopic:

@@ -25,3 +25,15 @@ class BrokerMetrics:
     fetch_sessions: int = 0
     """Gauge: incremental fetch sessions held."""
     fetch_sessions_evicted: int = 0
+    compactions: int = 0
+    """Cleanings of logs that came to their end."""
+    compaction_read_bytes: int = 0
+    compaction_written_bytes: int = 0
+    compaction_last_ms: int = 0
+    """Gauge: how long the last cleaning took."""
+    compaction_dirty_ratio_max: float = 0.0
+    """Gauge: the greatest share of dirty bytes that a compacted log had at the last look."""
+    compaction_uncleanable_logs: int = 0
+    """Gauge: logs that cannot be cleaned and are left alone."""
+    compaction_worker_deaths: int = 0
+    """Worker processes that died, or had to be killed, in the midst of a cleaning."""

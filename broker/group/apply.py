@@ -13,6 +13,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
+from broker.group.consumer.convert import forget_classic
+from broker.group.consumer.records import KINDS, VALUE_VERSION, Stored
+from broker.group.consumer.replay import replay
 from broker.group.limits import Memory, Now
 from broker.group.records import GROUP_KEY, OFFSET_KEY
 from broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
@@ -59,6 +62,8 @@ class Loading:
         elif kind == GROUP_KEY:
             key = self._read(GroupMetadataKey, kind, record.key)
             self._apply_group(key.group, record.value)
+        elif kind in KINDS:
+            self._apply_consumer(kind, record.key, record.value)
         else:
             self.unknown_records += 1
 
@@ -131,11 +136,29 @@ class Loading:
         if known is not None:
             known.forget()
             group.offsets = known.offsets
+            if data is None:
+                group.consumer = known.consumer
         if data is not None:
             value: GroupMetadataValue
             value, _ = self._read_value(GroupMetadataValue, GROUP_VALUE_NEWEST, data)
             restore(group, value)
         self.groups[group_id] = group
+
+    def _apply_consumer(self, kind: int, key: bytes, data: bytes | None) -> None:
+        """A record of a group of the new protocol, whose first one ends what was classic of it."""
+        key_kind, value_kind = KINDS[kind]
+        decoded = self._read(key_kind, kind, key)
+        value = None
+        if data is not None:
+            value, _ = self._read_value(value_kind, VALUE_VERSION, data)
+        group = self.groups.get(decoded.group_id)
+        if value is None and (group is None or group.consumer is None):
+            return
+        if group is None:
+            group = self._group(decoded.group_id)
+        elif group.consumer is None:
+            forget_classic(group)
+        group.consumer = replay(group.consumer, Stored(decoded, value), self._memory)
 
     def finish(self, now: Now) -> dict[str, Group]:
         """The groups, once the log is read; their members' sessions begin now."""
@@ -151,7 +174,7 @@ class Loading:
         return {
             group_id: group
             for group_id, group in self.groups.items()
-            if group.generation or not group.is_idle()
+            if group.generation or group.consumer is not None or not group.is_idle()
         }
 
 

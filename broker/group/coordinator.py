@@ -6,6 +6,7 @@ its coordinator.  Source: Kafka's GroupCoordinator, GroupMetadataManager.partiti
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -42,6 +43,7 @@ class GroupCoordinator:
     ) -> None:
         self.shards: dict[int, Shard] = {}
         self.limits = doors.limits
+        self.consumer = doors.consumer
         self._doors = doors
         self._topics = topics
         self._rng = rng
@@ -53,8 +55,11 @@ class GroupCoordinator:
     def lead(self, partition: Partition) -> None:
         """This broker leads a partition in a new leader epoch: read it, then coordinate."""
         # Imported at the first use: most nodes are ready before anybody has a group.
+        from broker.group.consumer.topics import TopicDirectory
         from broker.group.shard import Shard
 
+        if self._doors.directory is None:
+            self._doors.directory = TopicDirectory(self._topics.picture)
         self.resign(partition.index)
         self.shards[partition.index] = Shard(partition, self._doors)
 
@@ -90,6 +95,10 @@ class GroupCoordinator:
     def new_member_id(self, prefix: str) -> str:
         """An id for a member: its client id or instance id, and something unique."""
         return f"{prefix}-{self._rng.uuid()}"
+
+    def new_uuid(self) -> str:
+        """An id for a member of the new protocol that brings none: 22 characters, as in Kafka."""
+        return urlsafe_b64encode(self._rng.uuid().bytes).decode().rstrip("=")
 
     def expire(self) -> None:
         """Forget old offsets in all groups."""

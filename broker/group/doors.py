@@ -6,10 +6,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from broker.delayed import Purgatory, Wheel
+from broker.group.consumer.settings import ConsumerSettings
 from broker.group.limits import Limits, Memory, Now
 from runtime.clock import Clock
 
 if TYPE_CHECKING:
+    from broker.group.consumer.topics import TopicDirectory
     from broker.group.shard import Shard
     from broker.group.state import Group
 
@@ -51,6 +53,7 @@ class Doors:
     """The parts of a node that a shard reaches.
 
     codec              of the batches that it writes, 0 none
+    consumer           what bounds groups of the new protocol
     commit_timeout_ms  how long an append waits for the replicas
     """
 
@@ -58,6 +61,8 @@ class Doors:
         "clock",
         "codec",
         "commit_timeout_ms",
+        "consumer",
+        "directory",
         "given_ids",
         "limits",
         "memory",
@@ -74,6 +79,7 @@ class Doors:
         *,
         codec: int = 0,
         commit_timeout_ms: int = 5_000,
+        consumer: ConsumerSettings | None = None,
     ) -> None:
         self.purgatory = purgatory
         self.wheel = wheel
@@ -81,6 +87,9 @@ class Doors:
         self.limits = limits
         self.codec = codec
         self.commit_timeout_ms = commit_timeout_ms
+        self.consumer = consumer or ConsumerSettings()
+        self.directory: TopicDirectory | None = None
+        """The topics; there once somebody leads a partition of groups."""
         self.memory = Memory()
         self.given_ids = GivenIds(limits.pending_bytes_max)
 

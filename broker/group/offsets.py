@@ -105,6 +105,10 @@ def expired(group: Group, *, wall_ms: int, retention_ms: int) -> list[TopicParti
 
     A group with members of a protocol that is not the consumers', or in a rebalance, keeps all.
     """
+    if group.consumer is not None:
+        subscribed = group.consumer.topics
+        old = _older(group, wall_ms, lambda one: one.commit_ms, retention_ms)
+        return [place for place in old if place[0] not in subscribed]
     if group.protocol_type is not None and group.state is GroupState.EMPTY:
         since_ms = group.state_changed_ms
         return _older(
@@ -141,9 +145,12 @@ def _older(
 
 def deletable(group: Group, topic: str) -> ErrorCode:
     """Whether an administrator may delete the group's offsets of a topic (KIP-496)."""
-    if group.state is GroupState.EMPTY:
+    if group.is_empty():
         return ErrorCode.NONE
-    topics = subscribed_topics(group)
+    if group.consumer is None:
+        topics = subscribed_topics(group)
+    else:
+        topics = dict.fromkeys(group.consumer.topics)
     # A consumer group whose subscriptions cannot be read may be consuming anything.
     if topics is None or topic in topics:
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

@@ -15,6 +15,7 @@ from typing import Final
 
 from broker.group import classic, offsets
 from broker.group.apply import Loading
+from broker.group.consumer.edge import ConsumerEdge
 from broker.group.doors import Doors
 from broker.group.events import (
     Effect,
@@ -29,7 +30,7 @@ from broker.group.events import (
     Ticket,
 )
 from broker.group.loading import load_steps
-from broker.group.rebalance import drop
+from broker.group.rebalance import answer_join, answer_sync, begin_rebalance, drop
 from broker.group.records import group_record, offset_record
 from broker.group.state import NEVER, CommittedOffset, Group, GroupState, TopicPartition
 from broker.handlers.handler import Delayed
@@ -63,6 +64,8 @@ class Shard:
         self.has_failed = False
         """The log could not be read."""
         self.is_closed = False
+        self.doors = doors
+        self.consumer = ConsumerEdge(self)
         self._doors = doors
         self._leader = partition.leader
         self._timers: dict[str, Timer] = {}
@@ -103,7 +106,8 @@ class Shard:
         if loading.unknown_records:
             logger.warning("%s: %d records of unknown kinds", self, loading.unknown_records)
         for group in self.groups.values():
-            self._arm(group)
+            self.consumer.loaded(group)
+            self.arm(group)
 
     def __repr__(self) -> str:
         return f"{self.partition.topic}-{self.partition.index}"
@@ -137,8 +141,16 @@ class Shard:
     def join(self, group_id: str, event: Join) -> Pending[JoinAnswer]:
         """A JoinGroup; its group is made when the member is new."""
         answer: Pending[JoinAnswer] = Pending()
-        self._joins[event.ticket] = answer
         group = self.groups.get(group_id)
+        if group is not None and group.consumer is not None:
+            if group.consumer.members:
+                return self.consumer.join(group, event)
+            error = self.consumer.end_empty(group)
+            if error:
+                return Pending.of(JoinAnswer(error, event.member_id))
+            # Only its offsets are left.
+            self.groups[group_id] = group
+        self._joins[event.ticket] = answer
         if group is None:
             if event.member_id:
                 refused: list[Effect] = []
@@ -164,6 +176,8 @@ class Shard:
         group = self.groups.get(group_id)
         if group is None:
             return Pending.of(SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+        if group.consumer is not None:
+            return self.consumer.sync(group.consumer, event)
         answer: Pending[SyncAnswer] = Pending()
         self._syncs[event.ticket] = answer
         self._after(group, classic.sync(group, event, self._doors.now()))
@@ -176,27 +190,52 @@ class Shard:
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        now = self._doors.now()
-        error = classic.heartbeat(group, member_id, instance_id, generation, now)
-        self._arm(group)
+        if group.consumer is not None:
+            error = self.consumer.classic_heartbeat(group, member_id, instance_id, generation)
+        else:
+            now = self._doors.now()
+            error = classic.heartbeat(group, member_id, instance_id, generation, now)
+        self.arm(group)
         return error
 
-    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> Pending[list[ErrorCode]]:
         """A LeaveGroup; an error for each that goes."""
         group = self.groups.get(group_id)
         if group is None:
-            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+            return Pending.of([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving))
+        if group.consumer is not None:
+            return self.consumer.classic_leave(group, leaving)
         doors = self._doors
         errors, effects = classic.leave(group, leaving, doors.limits, doors.now())
         self._after(group, effects)
-        return errors
+        return Pending.of(errors)
+
+    def rebalance(self, group: Group) -> None:
+        """Have a group's members join again."""
+        effects: list[Effect] = []
+        begin_rebalance(group, self._doors.limits, self._doors.now(), effects)
+        self._after(group, effects)
+
+    def dismiss(self, group: Group) -> None:
+        """The group is not a classic one any more: whoever waits finds that out when it joins."""
+        effects: list[Effect] = []
+        now = self._doors.now()
+        again = ErrorCode.REBALANCE_IN_PROGRESS
+        for member in group.members.values():
+            answer_join(group, member, JoinAnswer(again, member.member_id), effects)
+            answer_sync(group, member, SyncAnswer(again), now, effects)
+        self._perform(group, effects)
 
     def _after(self, group: Group, effects: list[Effect]) -> None:
         self._perform(group, effects)
-        if group.generation == 0 and not group.members and group.is_idle():
+        if self._is_blank(group):
             self._forget(group)
         else:
-            self._arm(group)
+            self.arm(group)
+
+    def _is_blank(self, group: Group) -> bool:
+        """Whether nothing of it is stored."""
+        return group.generation == 0 and group.consumer is None and group.is_idle()
 
     def _forget(self, group: Group) -> None:
         if self.groups.get(group.group_id) is group:
@@ -225,15 +264,17 @@ class Shard:
             if error:
                 logger.warning("%s: group %s is not stored: %s", self, group.group_id, error.name)
             self._perform(group, classic.stored(group, effect, error, doors.limits, doors.now()))
-            self._arm(group)
+            self.arm(group)
 
         self.append([group_record(group.group_id, effect.value, doors.clock.now_ms())], stored)
 
     # Time.
 
-    def _arm(self, group: Group) -> None:
+    def arm(self, group: Group) -> None:
         """One timer per group; heartbeats only move deadlines away, and leave it where it is."""
         wake_ms = group.wake_ms
+        if group.consumer is not None:
+            wake_ms = min(wake_ms, group.consumer.deadlines.wake_ms)
         if wake_ms == NEVER or self.is_closed:
             return
         timer = self._timers.get(group.group_id)
@@ -248,33 +289,42 @@ class Shard:
             return
         effects = classic.on_time(group, self._doors.limits, self._doors.now())
         self._timers.pop(group.group_id, None)
+        self.consumer.on_time(group)
         self._after(group, effects)
 
     # Records.
 
     def append(self, records: Sequence[Record], when_stored: WhenStored) -> None:
         """Append one batch, and tell when it is replicated or why it is not."""
+        error, base_offset = self.write(records)
+        if error:
+            when_stored(error, -1)
+        else:
+            last_offset = base_offset + len(records) - 1
+            self._await_replicas(base_offset, last_offset, when_stored)
+
+    def write(self, records: Sequence[Record]) -> tuple[ErrorCode, int]:
+        """Append one batch and do not wait: why it is not in the log, and its first offset."""
         partition = self.partition
         leader = partition.leader
         if leader is None or leader is not self._leader:
-            when_stored(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-            return
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         if leader.in_sync_count() < partition.log.config.min_insync_replicas:
-            when_stored(ErrorCode.NOT_ENOUGH_REPLICAS, -1)
-            return
+            return ErrorCode.NOT_ENOUGH_REPLICAS, -1
         batch = build_batch(records, codec=self._doors.codec)
         if len(batch) > partition.log.config.max_message_bytes:
-            when_stored(ErrorCode.MESSAGE_TOO_LARGE, -1)
-            return
+            return ErrorCode.MESSAGE_TOO_LARGE, -1
         wall_ms = self._doors.clock.now_ms()
         (result,) = partition.append([RecordBatch(memoryview(batch))], wall_ms)
         self._doors.purgatory.notify(partition)
         if isinstance(result, BrokerError):
-            when_stored(result.code, -1)
-        elif leader.high_watermark > result.last_offset:
-            when_stored(ErrorCode.NONE, result.base_offset)
-        else:
-            self._await_replicas(result.base_offset, result.last_offset, when_stored)
+            return result.code, -1
+        return ErrorCode.NONE, result.base_offset
+
+    def when_replicated(self, told: Callable[[ErrorCode], None]) -> None:
+        """Tell when everything that the log holds now is replicated, or why it is not."""
+        last_offset = self.partition.log.end_offset - 1
+        self._await_replicas(last_offset, last_offset, lambda error, _: told(error))
 
     def _await_replicas(self, base_offset: int, last_offset: int, when_stored: WhenStored) -> None:
         partition = self.partition
@@ -289,6 +339,10 @@ class Shard:
                 return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             return ErrorCode.NONE
 
+        known = self._leader
+        if known is not None and partition.leader is known and known.high_watermark > last_offset:
+            when_stored(ErrorCode.NONE, base_offset)
+            return
         delayed = Delayed(
             (partition,),
             self._doors.commit_timeout_ms,
@@ -311,19 +365,29 @@ class Shard:
         instance_id: str | None,
         generation: int,
         commits: dict[TopicPartition, CommittedOffset],
+        version: int = 8,
     ) -> Pending[ErrorCode]:
-        """Offsets of a member, or of a client that is none and names no generation."""
+        """Offsets of a member, or of a client that is none and names no generation.
+
+        version  of the request: from 9 on the generation may be the epoch of a member
+        """
         doors = self._doors
         now = doors.now()
         group = self.groups.get(group_id)
         if group is None:
             if generation >= 0:
+                # Differs from Kafka 4: classic clients get over this one, not GROUP_ID_NOT_FOUND.
                 return Pending.of(ErrorCode.ILLEGAL_GENERATION)
             group = Group(group_id, doors.memory)
-        error = offsets.check_commit(
-            group, member_id=member_id, instance_id=instance_id, generation=generation, now=now
-        )
-        self._arm(group)
+        if group.consumer is None:
+            error = offsets.check_commit(
+                group, member_id=member_id, instance_id=instance_id, generation=generation, now=now
+            )
+            self.arm(group)
+        else:
+            error = self.consumer.check_commit(
+                group.consumer, member_id, generation, version, commits
+            )
         if error or not commits:
             return Pending.of(error)
         self.groups[group_id] = group
@@ -336,7 +400,7 @@ class Shard:
                 for number, (place, committed) in enumerate(commits.items()):
                     placed = committed._replace(log_offset=base_offset + number)
                     offsets.store(group, place, placed)
-            elif group.generation == 0 and not group.members and group.is_idle():
+            elif self._is_blank(group):
                 self._forget(group)
             answer.resolve(offsets.COMMIT_ERRORS.get(failure, failure))
 
@@ -353,7 +417,7 @@ class Shard:
         wall_ms = self._doors.clock.now_ms()
         records = [offset_record(group.group_id, place, None, wall_ms) for place in known]
         is_gone = (
-            group.state is GroupState.EMPTY
+            group.is_empty()
             and len(known) == len(group.offsets)
             and not group.open_offsets
             and not group.pending
@@ -361,6 +425,8 @@ class Shard:
         )
         if is_gone and group.generation:
             records.append(group_record(group.group_id, None, wall_ms))
+        if is_gone:
+            records += self.consumer.deletion(group, wall_ms)
         for place in known:
             del group.offsets[place]
         if is_gone:
@@ -370,7 +436,7 @@ class Shard:
 
     def delete_group(self, group: Group) -> Pending[ErrorCode]:
         """Delete an empty group with all that it has committed."""
-        assert group.state is GroupState.EMPTY, "a group with members is not deleted"
+        assert group.is_empty(), "a group with members is not deleted"
         group.pending.clear()
         return self.delete_offsets(group, list(group.offsets))
 

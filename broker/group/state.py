@@ -13,10 +13,13 @@ Source: KIP-62, KIP-345, KIP-394; Kafka's GroupMetadata and MemberMetadata.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.group.events import JoinedMember, Protocols, Ticket
 from broker.group.limits import Memory, Now
+
+if TYPE_CHECKING:
+    from broker.group.consumer.state import ConsumerGroup
 
 NEVER: Final = 2**63 - 1
 MEMBER_BYTES: Final = 1_000
@@ -160,6 +163,7 @@ class Group:
 
     __slots__ = (
         "awaiting_joins",
+        "consumer",
         "generation",
         "group_id",
         "initial_left_ms",
@@ -189,6 +193,8 @@ class Group:
         self.memory = memory or Memory()
         self.member_bytes = 0
         """Its own part of `memory`."""
+        self.consumer: ConsumerGroup | None = None
+        """The group of the new protocol that it is; the classic half is blank then."""
         self.state = GroupState.EMPTY
         self.generation = 0
         """Grows with each completed rebalance; the first members see 1."""
@@ -259,10 +265,16 @@ class Group:
             self.initial_left_ms = None
             self.is_new_member_added = False
 
+    def is_empty(self) -> bool:
+        """Whether it has no members, of either protocol."""
+        if self.consumer is not None:
+            return not self.consumer.members
+        return self.state is GroupState.EMPTY
+
     def is_idle(self) -> bool:
         """Whether nothing would be lost without it."""
         return (
-            self.state is GroupState.EMPTY
+            self.is_empty()
             and not self.pending
             and not self.offsets
             and not self.open_offsets
@@ -344,6 +356,8 @@ class Group:
     def forget(self) -> None:
         """The group is dropped with its members: their memory is free."""
         self._weigh(-self.member_bytes)
+        if self.consumer is not None:
+            self.consumer.forget()
 
     def wait_for_join(self, member: Member, ticket: Ticket | None) -> None:
         """A member's JoinGroup waits, or no longer."""

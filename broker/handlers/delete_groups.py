@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.state import GroupState
 from broker.handlers.handler import Context, Delayed, Reply
 from broker.handlers.waiting import when_done
 from controller.coordination.pending import Pending, settled
@@ -70,6 +69,6 @@ def _delete(context: Context, name: str) -> Pending[ErrorCode]:
     group = shard.groups.get(name)
     if group is None:
         return Pending.of(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not GroupState.EMPTY:
+    if not group.is_empty():
         return Pending.of(ErrorCode.NON_EMPTY_GROUP)
     return shard.delete_group(group)

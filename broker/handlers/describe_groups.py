@@ -1,9 +1,10 @@
 """DescribeGroups (key 15): members and state of groups.
 
-Served: 0-5.  Authorized operations (v3): all, since there are no ACLs yet.
+Served: 0-6.  Authorized operations (v3): all, since there are no ACLs yet.
 Group errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.  A group
-    that does not exist is told as Dead, without an error.
-Source: KIP-345, KIP-430; Kafka's GroupCoordinator.handleDescribeGroup.
+    that does not exist, or is one of the new protocol, is told as Dead: before v6 without an error,
+    then with GROUP_ID_NOT_FOUND.
+Source: KIP-345, KIP-430, KIP-1043; Kafka's GroupCoordinator.handleDescribeGroup.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from protocol.messages.describe_groups import (
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
 """READ, DELETE and DESCRIBE: what may be done to a group."""
 NOT_ASKED: Final = -(2**31)
+NOT_FOUND_FROM: Final = 6
 
 
 def run(context: Context, request: DescribeGroupsRequest) -> Reply:
@@ -59,10 +61,20 @@ def _describe(context: Context, group_id: str, operations: int) -> DescribedGrou
     except BrokerError as error:
         return _blank(group_id, error.code)
     if group is None:
-        described = _blank(group_id, ErrorCode.NONE, GroupState.DEAD.value)
+        described = _absent(context, group_id, f"Group {group_id} not found.")
+    elif group.consumer is not None:
+        described = _absent(context, group_id, f"Group {group_id} is not a classic group.")
     else:
         described = _known(group)
     described.authorized_operations = operations
+    return described
+
+
+def _absent(context: Context, group_id: str, message: str) -> DescribedGroup:
+    if context.version < NOT_FOUND_FROM:
+        return _blank(group_id, ErrorCode.NONE, GroupState.DEAD.value)
+    described = _blank(group_id, ErrorCode.GROUP_ID_NOT_FOUND, GroupState.DEAD.value)
+    described.error_message = message
     return described
 
 

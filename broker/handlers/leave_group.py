@@ -11,33 +11,51 @@ from __future__ import annotations
 from typing import Final
 
 from broker.group.events import Leaving
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.waiting import when_done
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 SEVERAL_FROM: Final = 3
+WAIT_MAX_MS: Final = 2**31 - 1
+"""The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
 
 
-def run(context: Context, request: LeaveGroupRequest) -> Reply:
+def run(context: Context, request: LeaveGroupRequest) -> Reply | Delayed:
     """One member, or several since version 3."""
     shard = context.services.groups.shard_of(request.group_id)
     if not request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
-    if context.version < SEVERAL_FROM:
-        (error,) = shard.leave(request.group_id, [Leaving(request.member_id, None)])
-        return Reply(LeaveGroupResponse(error_code=error))
     leaving = [Leaving(one.member_id, one.group_instance_id) for one in request.members]
-    errors = shard.leave(request.group_id, leaving)
-    return Reply(
-        LeaveGroupResponse(
-            error_code=ErrorCode.NONE,
-            members=[
-                MemberResponse(
-                    member_id=one.member_id, group_instance_id=one.instance_id, error_code=error
-                )
-                for one, error in zip(leaving, errors, strict=True)
-            ],
-        )
+    if context.version < SEVERAL_FROM:
+        leaving = [Leaving(request.member_id, None)]
+    pending = shard.leave(request.group_id, leaving)
+
+    def respond(errors: list[ErrorCode]) -> LeaveGroupResponse:
+        return _respond(context.version, leaving, errors)
+
+    if pending.is_done:
+        return Reply(respond(pending.result()))
+    return when_done(
+        context,
+        pending,
+        WAIT_MAX_MS,
+        answer=respond,
+        late=lambda: failed(request, ErrorCode.REQUEST_TIMED_OUT, None),
+    )
+
+
+def _respond(version: int, leaving: list[Leaving], errors: list[ErrorCode]) -> LeaveGroupResponse:
+    if version < SEVERAL_FROM:
+        return LeaveGroupResponse(error_code=errors[0])
+    return LeaveGroupResponse(
+        error_code=ErrorCode.NONE,
+        members=[
+            MemberResponse(
+                member_id=one.member_id, group_instance_id=one.instance_id, error_code=error
+            )
+            for one, error in zip(leaving, errors, strict=True)
+        ],
     )
 
 

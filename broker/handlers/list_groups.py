@@ -1,6 +1,6 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-Served: 0-5.  Every group is a classic one.
+Served: 0-5.
 Errors: COORDINATOR_LOAD_IN_PROGRESS (the list is not whole yet).
 Source: KIP-518, KIP-848; Kafka's GroupCoordinator.handleListGroups.
 """
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.group.state import Group
 from broker.handlers.handler import Context, Reply
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+"""The type of groups of the new protocol, and the protocol type that they tell."""
 
 
 def run(context: Context, request: ListGroupsRequest) -> Reply:
@@ -22,21 +25,32 @@ def run(context: Context, request: ListGroupsRequest) -> Reply:
     states = {name.lower() for name in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     is_loading = any(shard.is_loading for shard in shards)
-    listed = []
-    if not types or CLASSIC in types:
-        listed = [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
-            )
-            for shard in shards
-            for group in shard.groups.values()
-            if not states or group.state.lower() in states
-        ]
+    listed = [
+        _listed(group)
+        for shard in shards
+        for group in shard.groups.values()
+        if (not types or _type(group) in types) and (not states or _state(group).lower() in states)
+    ]
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
     return Reply(ListGroupsResponse(error_code=error, groups=listed))
+
+
+def _type(group: Group) -> str:
+    return CLASSIC if group.consumer is None else CONSUMER
+
+
+def _state(group: Group) -> str:
+    return group.state.value if group.consumer is None else group.consumer.state.value
+
+
+def _listed(group: Group) -> ListedGroup:
+    is_classic = group.consumer is None
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=(group.protocol_type or "") if is_classic else CONSUMER,
+        group_state=_state(group),
+        group_type=_type(group),
+    )
 
 
 def failed(request: ListGroupsRequest, code: ErrorCode, message: str | None) -> ListGroupsResponse:

@@ -1,10 +1,12 @@
 """ListOffsets (key 2): which offset belongs to a timestamp.
 
-Served: 1-10.  Special timestamps: -1 latest, -2 earliest, -3 that of the largest timestamp (v7),
+Served: 0-10; version 0, which tells where segments begin, since Burrow still asks by it.
+Special timestamps: -1 latest, -2 earliest, -3 that of the largest timestamp (v7),
 -4 earliest local (v8), -5 last tiered (v9; nothing is tiered here).
 Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH, INVALID_REQUEST (a partition named twice), UNSUPPORTED_VERSION (a special
     timestamp of a later version), OFFSET_NOT_AVAILABLE and, up to v4, LEADER_NOT_AVAILABLE.
+    Version 0 knows the first two of them only.
 Source: KIP-79, KIP-207, KIP-320, KIP-734; Kafka's ReplicaManager.fetchOffset.
 """
 
@@ -41,6 +43,8 @@ NOWHERE: Final = (-1, -1, -1)
 
 def run(context: Context, request: ListOffsetsRequest) -> Reply:
     """Every partition for itself."""
+    if context.version == 0:
+        return Reply(_starts_of_segments(context, request))
     named = Counter(
         (topic.name, partition.partition_index)
         for topic in request.topics
@@ -68,6 +72,53 @@ def run(context: Context, request: ListOffsetsRequest) -> Reply:
             )
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return Reply(ListOffsetsResponse(topics=topics))
+
+
+def _starts_of_segments(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """The answer before KIP-79: offsets in descending order, at most as many as asked for."""
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            one = _refused(wanted, ErrorCode.NONE)
+            try:
+                one.old_style_offsets = _old_style_offsets(
+                    context, topic.name, wanted, is_consumer=request.replica_id == CONSUMER
+                )
+            except BrokerError as error:
+                one.error_code = error.code
+            partitions.append(one)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _old_style_offsets(
+    context: Context, topic: str, wanted: ListOffsetsPartition, *, is_consumer: bool
+) -> list[int]:
+    """Of segments that were changed last at the timestamp or before; a consumer's end is that of
+    what it may read."""
+    partition = context.services.partitions.get(topic, wanted.partition_index)
+    if partition is None:
+        raise BrokerError(context.services.topics.absence(topic, wanted.partition_index))
+    high_watermark = partition.leading().high_watermark
+    log = partition.log
+    timestamp = wanted.timestamp_ms
+    _check_special(timestamp, context.version)
+    try:
+        starts = [
+            max(segment.base_offset, log.log_start_offset)
+            for segment in (log.segments[:1] if timestamp == EARLIEST else log.segments)
+            if timestamp in (LATEST, EARLIEST)
+            or segment.shared.files.modified_ms(segment.handle.path) <= timestamp
+        ]
+    except OSError as error:
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+    if log.active.size and (timestamp == LATEST or timestamp >= context.now_ms):
+        starts.append(log.end_offset)
+    newest_first = sorted(starts, reverse=True)[: max(wanted.max_num_offsets, 0)]
+    if not is_consumer or not newest_first or newest_first[0] <= high_watermark:
+        return newest_first
+    return [high_watermark, *(offset for offset in newest_first if offset <= high_watermark)]
 
 
 def failed(
@@ -104,10 +155,7 @@ def _look_up(
     partition.check_leader_epoch(wanted.current_leader_epoch)
     leader = partition.leading()
     timestamp = wanted.timestamp_ms
-    if timestamp < LATEST and context.version < FIRST_VERSION_OF.get(
-        timestamp, 0 if timestamp == EARLIEST else 2**15
-    ):
-        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+    _check_special(timestamp, context.version)
     if request.replica_id == CONSUMER:
         end = partition.fetch_end(read_committed=request.isolation_level == READ_COMMITTED)
     else:
@@ -121,6 +169,12 @@ def _look_up(
     if found == NOWHERE and timestamp >= 0 and not is_settled:
         raise BrokerError(_not_available(context))
     return found
+
+
+def _check_special(timestamp: int, version: int) -> None:
+    first_version = 0 if timestamp >= EARLIEST else FIRST_VERSION_OF.get(timestamp, 2**15)
+    if version < first_version:
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def _not_available(context: Context) -> ErrorCode:

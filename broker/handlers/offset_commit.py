@@ -3,9 +3,10 @@
 Served: 2-9.
 Partition errors: those of the coordinator for all (COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (v7),
-    ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, INVALID_COMMIT_OFFSET_SIZE, REQUEST_TIMED_OUT);
+    ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, INVALID_COMMIT_OFFSET_SIZE, REQUEST_TIMED_OUT; in
+    groups of the new protocol STALE_MEMBER_EPOCH, and UNSUPPORTED_VERSION before v9);
     UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE.
-Source: KIP-211, KIP-320, KIP-345; Kafka's KafkaApis.handleOffsetCommitRequest.
+Source: KIP-211, KIP-320, KIP-345, KIP-848; Kafka's KafkaApis.handleOffsetCommitRequest.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def run(context: Context, request: OffsetCommitRequest) -> Reply | Delayed:
         instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
         commits=commits,
+        version=context.version,
     )
     if pending.is_done:
         return Reply(_respond(request, errors, pending.result()))
@@ -73,7 +75,7 @@ def _sort_out(
                 continue
             has_known = True
             metadata = partition.committed_metadata or ""
-            if len(metadata) > metadata_bytes_max:
+            if java_length(metadata) > metadata_bytes_max:
                 errors[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             commits[place] = CommittedOffset(
@@ -84,6 +86,13 @@ def _sort_out(
                 expire_ms,
             )
     return commits, errors, has_known
+
+
+def java_length(text: str) -> int:
+    """The length that Kafka bounds: UTF-16 units."""
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
 def _respond(
@@ -104,6 +113,7 @@ def _respond(
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.group.offsets import CONSUMER, deletable
-from broker.group.state import Group, GroupState, TopicPartition
+from broker.group.state import Group, TopicPartition
 from broker.handlers.handler import Context, Delayed, Reply
 from broker.handlers.waiting import when_done
 from protocol.errors import BrokerError, ErrorCode
@@ -35,7 +35,7 @@ def run(context: Context, request: OffsetDeleteRequest) -> Reply | Delayed:
     group = shard.groups.get(request.group_id)
     if group is None:
         raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
+    if not group.is_empty() and group.consumer is None and group.protocol_type != CONSUMER:
         raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
     places, response = _sort_out(context, request, group)
     pending = shard.delete_offsets(group, places)
@@ -61,10 +61,8 @@ def _sort_out(
 ) -> tuple[list[TopicPartition], OffsetDeleteResponse]:
     topics = context.services.topics
     places: list[TopicPartition] = []
-    response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
+    told: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
-        told = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
-        response.topics.append(told)
         for partition in topic.partitions:
             index = partition.partition_index
             error = topics.absence(topic.name, index)
@@ -72,10 +70,12 @@ def _sort_out(
                 error = deletable(group, topic.name)
             if not error:
                 places.append((topic.name, index))
-            told.partitions.append(
+            told.setdefault(
+                topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+            ).partitions.append(
                 OffsetDeleteResponsePartition(partition_index=index, error_code=error)
             )
-    return places, response
+    return places, OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(told.values()))
 
 
 def failed(

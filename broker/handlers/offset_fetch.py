@@ -1,16 +1,19 @@
 """OffsetFetch (key 9): tells how far groups have consumed.
 
-Served: 1-9.  Ignored: member id and epoch (v9), which only the newer groups have.
+Served: 1-9.
 Errors, for a group (before v2 for each partition): COORDINATOR_NOT_AVAILABLE,
-    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.  Partition errors: UNSTABLE_OFFSET_COMMIT (v7).
+    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR; from v9 on, in groups of the new protocol,
+    UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION (classic members).
+Partition errors: UNSTABLE_OFFSET_COMMIT (v7).
 Nothing is committed: offset -1, no error.
-Source: KIP-320, KIP-447, KIP-709; Kafka's KafkaApis.handleOffsetFetchRequest.
+Source: KIP-320, KIP-447, KIP-709, KIP-848; Kafka's KafkaApis.handleOffsetFetchRequest.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from broker.group.consumer.offsets import check_fetch
 from broker.group.offsets import fetch
 from broker.group.state import CommittedOffset, TopicPartition
 from broker.handlers.handler import Context, Reply
@@ -109,10 +112,19 @@ def _of_one(topics: Topics) -> OffsetFetchResponse:
     )
 
 
+def _check_member(context: Context, group: OffsetFetchRequestGroup) -> None:
+    holder = context.services.groups.shard_of(group.group_id).groups.get(group.group_id)
+    if holder is not None and holder.consumer is not None:
+        error = check_fetch(holder.consumer, group.member_id, group.member_epoch)
+        if error:
+            raise BrokerError(error)
+
+
 def _of_group(
     context: Context, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     try:
+        _check_member(context, group)
         topics = _fetch(context, group.group_id, group.topics, require_stable)
     except BrokerError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)

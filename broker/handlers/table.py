@@ -26,7 +26,7 @@ HANDLERS: Final = (
     # librdkafka up to 2.x compresses only if version 0 of Produce is listed (KAFKA-18659).
     Api(0, 3, 13, "produce", is_staged=True, advertised_min_version=0),
     Api(1, 4, 18, "fetch"),
-    Api(2, 1, 10, "list_offsets"),
+    Api(2, 0, 10, "list_offsets"),
     Api(3, 0, 13, "metadata"),
     Api(8, 2, 9, "offset_commit"),
     Api(9, 1, 9, "offset_fetch"),
@@ -35,7 +35,7 @@ HANDLERS: Final = (
     Api(12, 0, 4, "heartbeat"),
     Api(13, 0, 5, "leave_group"),
     Api(14, 0, 5, "sync_group"),
-    Api(15, 0, 5, "describe_groups"),
+    Api(15, 0, 6, "describe_groups"),
     Api(16, 0, 5, "list_groups"),
     Api(18, 0, 4, "api_versions"),
     Api(19, 2, 7, "create_topics"),
@@ -52,5 +52,7 @@ HANDLERS: Final = (
     Api(47, 0, 0, "offset_delete"),
     Api(60, 0, 2, "describe_cluster"),
     Api(61, 0, 0, "describe_producers"),
+    Api(68, 0, 1, "consumer_group_heartbeat"),
+    Api(69, 0, 1, "consumer_group_describe"),
     Api(75, 0, 0, "describe_topic_partitions"),
 )

@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker.group.consumer.settings import (
+    ASSIGNMENT_INTERVAL_SETTING,
+    assignment_interval_ms,
+    assignor_names,
+)
 from broker.settings.definitions import BROKER, base_name
 from broker.settings.types import InvalidValueError, value_text
 
@@ -57,6 +62,7 @@ def check_settings(settings: BrokerSettings) -> None:
     check_replication(settings)
     check_connections(settings)
     check_listeners(settings)
+    check_groups(settings)
 
 
 def check_refused(settings: BrokerSettings) -> None:
@@ -68,8 +74,8 @@ def check_refused(settings: BrokerSettings) -> None:
     assert isinstance(protocols, tuple), "a list setting is a tuple"
     name = "group.coordinator.rebalance.protocols"
     require("classic" in protocols, name, ",".join(protocols), "classic cannot be left out")
-    other = [protocol for protocol in protocols if protocol != "classic"]
-    require(not other, name, ",".join(protocols), "only classic is served in ZooKeeper mode")
+    other = [one for one in protocols if one not in ("classic", "consumer")]
+    require(not other, name, ",".join(protocols), "only classic and consumer are served")
 
 
 def check_identity(settings: BrokerSettings) -> None:
@@ -131,6 +137,29 @@ def check_replication(settings: BrokerSettings) -> None:
         require(wait_ms <= high, "replica.fetch.wait.max.ms", wait_ms, allowed)
 
 
+def check_groups(settings: BrokerSettings) -> None:
+    """Times of groups of the new protocol, and what spreads their partitions."""
+    bounds = (
+        (
+            "group.consumer.heartbeat.interval.ms",
+            settings.group_consumer_heartbeat_interval_ms,
+            settings.group_consumer_min_heartbeat_interval_ms,
+            settings.group_consumer_max_heartbeat_interval_ms,
+        ),
+        (
+            "group.consumer.session.timeout.ms",
+            settings.group_consumer_session_timeout_ms,
+            settings.group_consumer_min_session_timeout_ms,
+            settings.group_consumer_max_session_timeout_ms,
+        ),
+    )
+    for name, value, low, high in bounds:
+        allowed = f"Value must be between its least ({low}) and its greatest ({high}) value"
+        require(low <= value <= high, name, value, allowed)
+    assignor_names(settings.group_consumer_assignors)
+    assignment_interval_ms(settings.written)
+
+
 def check_connections(settings: BrokerSettings) -> None:
     """Bounds of connections and requests."""
     queued, request = settings.queued_max_request_bytes, settings.socket_request_max_bytes
@@ -178,7 +207,7 @@ def unknown_names(written: Mapping[str, str]) -> list[str]:
         unknown_name_warning(name)
         for name in written
         if base_name(name) not in BROKER
-        and name not in PLUGIN_SETTINGS
+        and name not in (*PLUGIN_SETTINGS, ASSIGNMENT_INTERVAL_SETTING)
         and not name.startswith(PLUGIN_PREFIXES)
     ]
 

@@ -34,9 +34,10 @@ TABLE: Final = (
         "How long an empty group waits for further members before its first rebalance."),
     Definition("group.max.size", INT, INT_MAX, at_least(1), MEDIUM, READ_ONLY,
         "Members that a group may have."),
-    Definition("group.coordinator.rebalance.protocols", LIST, "classic",
+    # Differs from Kafka 3.9, as Kafka 4 does: consumer is served too, and groups may migrate.
+    Definition("group.coordinator.rebalance.protocols", LIST, "classic,consumer",
         each_of("consumer", "classic", "share", "unknown"), MEDIUM, READ_ONLY,
-        "Kinds of groups that are served; classic cannot be left out, consumer needs KRaft mode."),
+        "Kinds of groups that are served; classic cannot be left out."),
     Definition("group.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY,
         "KRaft mode only: threads of the newer group coordinator."),
     Definition("group.coordinator.append.linger.ms", INT, 10, at_least(0), MEDIUM, READ_ONLY,
@@ -63,7 +64,7 @@ TABLE: Final = (
         "org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor",
         None, MEDIUM, READ_ONLY,
         "Ways of spreading partitions that the broker knows; the first is the default."),
-    Definition("group.consumer.migration.policy", STRING, "disabled",
+    Definition("group.consumer.migration.policy", STRING, "bidirectional",
         OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), is_case_ignored=True), MEDIUM,
         READ_ONLY,
         "Whether groups may change between the classic and the consumer "

@@ -1,8 +1,8 @@
 """Groups of the new protocol, as they lie in `__consumer_offsets`.
 
-Key: int16 record type (3 to 8, the version of the key), then the fields.  Value: int16 version,
-then the fields; no value at all deletes what the key names.  The fields with tags that Kafka 3.9
-does not write came with Kafka 4.
+Key: int16 record type (3 to 8 and 16, the version of the key), then the fields.  Value: int16
+version, then the fields; no value at all deletes what the key names.  The fields with tags that
+Kafka 3.9 does not write came with Kafka 4.
 
 Source: KIP-848; the records of Kafka's group coordinator.
 """
@@ -135,3 +135,17 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     """0 stable, 1 unrevoked partitions, 2 unreleased partitions, 127 unknown."""
     assigned_partitions: list[TopicPartitions] = field(ArrayOf(TopicPartitions), "0+")
     partitions_pending_revocation: list[TopicPartitions] = field(ArrayOf(TopicPartitions), "0+")
+
+
+@message(versions="16")
+class ConsumerGroupRegularExpressionKey:
+    group_id: str = field(STRING, "0+")
+    regular_expression: str = field(STRING, "0+")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupRegularExpressionValue:
+    topics: list[str] = field(ArrayOf(STRING), "0+")
+    version: int = field(INT64, "0+")
+    """Of the cluster's topics that were looked at."""
+    timestamp_ms: int = field(INT64, "0+")

@@ -29,8 +29,18 @@ CORES = (
     "controller/config_znodes.py",
     "controller/control.py",
     "controller/znodes.py",
+    "broker/compaction/set_back.py",
     "broker/group/apply.py",
     "broker/group/classic.py",
+    "broker/group/consumer",
+    "broker/group/consumer/assignors.py",
+    "broker/group/consumer/model.py",
+    "broker/group/consumer/range_assignor.py",
+    "broker/group/consumer/reconcile.py",
+    "broker/group/consumer/subscription_regex.py",
+    "broker/group/consumer/target.py",
+    "broker/group/consumer/uniform.py",
+    "broker/group/consumer/uniform_heterogeneous.py",
     "broker/group/events.py",
     "broker/group/limits.py",
     "broker/group/loading.py",
@@ -41,7 +51,7 @@ CORES = (
     "broker/replication/leader.py",
     "broker/replication/fetch_session.py",
 )
-EDGES = ("storage/manager.py",)
+EDGES = ("broker/group/consumer/edge.py", "storage/manager.py", "storage/compaction/worker.py")
 BANNED_IN_CORES = {"asyncio", "logging", "os", "random", "secrets", "socket", "threading", "time"}
 
 POLLS_A_STRANGER = {"tests/scripts/talk.py"}

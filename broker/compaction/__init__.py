@@ -1,0 +1,1 @@
+"""The edge of log compaction: when to clean, the worker process, what becomes of its work."""

@@ -1,0 +1,134 @@
+"""What the choice of the next log rests on, read from a log; and the job that comes of the choice.
+
+Sizes and bases are in memory.  Times of closed segments are read from disk, and only where a topic
+sets min.compaction.lag.ms or max.compaction.lag.ms; each is read once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.settings.broker_settings import BrokerSettings
+from storage.batch_scan import iterate_headers
+from storage.compaction.candidates import (
+    NO_LIMIT_MS,
+    Candidate,
+    LogFacts,
+    SegmentTimes,
+    first_dirty_number,
+    first_dirty_offset,
+)
+from storage.compaction.job import CleaningJob
+from storage.compaction.log_facts import active_producers, later_aborts
+from storage.compaction.offset_map import ENTRY_BYTES
+from storage.log import Log
+from storage.segment import Segment
+
+NO_TIME: Final = -1
+HEADER_BYTES: Final = 128
+
+
+class SegmentClock:
+    """Times of closed segments, remembered as long as they are asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[Log, dict[tuple[int, int], SegmentTimes]] = {}
+
+    def times(self, log: Log, first_number: int) -> tuple[SegmentTimes, ...]:
+        """Of the closed segments from `first_number` on, as far as the log's settings need them.
+
+        raises  OSError; CorruptBatch
+        """
+        former = self._known.get(log, {})
+        current: dict[tuple[int, int], SegmentTimes] = {}
+        for segment in log.segments[first_number:-1]:
+            # A truncation may have brought another segment of the same base.
+            key = (segment.base_offset, segment.size)
+            current[key] = former.get(key) or _times_of(segment)
+        self._known[log] = current
+        return tuple(current.values())
+
+    def keep_only(self, logs: set[Log]) -> None:
+        """Forget the logs that are gone."""
+        for log in [log for log in self._known if log not in logs]:
+            del self._known[log]
+
+
+def _times_of(segment: Segment) -> SegmentTimes:
+    first_ms = NO_TIME
+    for found in iterate_headers(segment.handle.use(), 0, segment.size, chunk_bytes=HEADER_BYTES):
+        first_ms = found.max_timestamp_ms
+        break
+    return SegmentTimes(first_ms, segment.largest_timestamp_or_change_ms())
+
+
+def has_dirty_segment(log: Log, checkpoint_offset: int | None) -> bool:
+    """Whether there can be anything to clean: an answer in a microsecond for most logs."""
+    dirty_offset = first_dirty_offset(checkpoint_offset, log.log_start_offset, log.end_offset)
+    return log.base_offsets[-1] > dirty_offset
+
+
+def facts_of(
+    log: Log, checkpoint_offset: int | None, last_stable_offset: int, clock: SegmentClock
+) -> LogFacts:
+    """All facts of one log.
+
+    raises  OSError; CorruptBatch
+    """
+    config = log.config
+    times: tuple[SegmentTimes, ...] = ()
+    if config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < NO_LIMIT_MS:
+        dirty_offset = first_dirty_offset(checkpoint_offset, log.log_start_offset, log.end_offset)
+        times = clock.times(log, first_dirty_number(log.base_offsets, dirty_offset))
+    return LogFacts(
+        checkpoint_offset=checkpoint_offset,
+        log_start_offset=log.log_start_offset,
+        end_offset=log.end_offset,
+        last_stable_offset=last_stable_offset,
+        base_offsets=log.base_offsets,
+        segment_sizes=[segment.size for segment in log.segments],
+        dirty_times=times,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+    )
+
+
+def job_of(log: Log, candidate: Candidate, settings: BrokerSettings, now_ms: int) -> CleaningJob:
+    """What the worker is told.
+
+    raises  OSError; CorruptBatch
+    """
+    config = log.config
+    end_offset = candidate.first_uncleanable_offset
+    return CleaningJob(
+        directory=log.directory,
+        base_offsets=tuple(base for base in log.base_offsets if base < end_offset),
+        log_start_offset=log.log_start_offset,
+        first_dirty_offset=candidate.first_dirty_offset,
+        first_uncleanable_offset=end_offset,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        max_message_bytes=config.max_message_bytes,
+        compression=config.compression_type,
+        map_entries_max=map_entries_max(settings),
+        bytes_per_second_max=settings.log_cleaner_io_max_bytes_per_second,
+        cut_count=log.cut_count,
+        later_aborts=later_aborts(log, end_offset),
+        active_producers=active_producers(log),
+    )
+
+
+def map_entries_max(settings: BrokerSettings) -> int:
+    """How many keys one cleaning may look at.
+
+    Differs from Kafka: an entry takes `ENTRY_BYTES` of the buffer, not 24, and the one worker has
+    the whole buffer, however many threads are set.
+    """
+    usable_bytes = (
+        settings.log_cleaner_dedupe_buffer_size * settings.log_cleaner_io_buffer_load_factor
+    )
+    return max(1, int(usable_bytes) // ENTRY_BYTES)

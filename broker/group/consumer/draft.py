@@ -1,0 +1,296 @@
+"""The steps of a decision on a group: from what a member says to records that are not written yet.
+
+Pure: the group stays as it is until the records are appended and replayed, so a step that looks at
+what an earlier one has changed is given it.  Only deadlines and what was seen of the topics change
+at once; both do no harm if the records cannot be written.
+
+    describe     the member has changed what it says of itself
+    subscribe    the member has changed its expression
+    begin_epoch  subscriptions or topics call for another epoch
+    plan         the epoch calls for another target
+    reconcile    the target calls for a step of the member
+
+Source: Kafka 4.3's GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from broker.group.consumer.assignors import ASSIGNORS, Assignor
+from broker.group.consumer.model import NOTHING, Assignment, ConsumerMember, MemberState
+from broker.group.consumer.reconcile import Goal, ReportedPartitions, reconcile
+from broker.group.consumer.records import (
+    Records,
+    assignment_record,
+    epoch_record,
+    member_record,
+    regex_gone,
+    target_epoch_record,
+    target_record,
+    topics_gone,
+)
+from broker.group.consumer.settings import ConsumerSettings
+from broker.group.consumer.state import (
+    NEVER_MATCHED,
+    ConsumerGroup,
+    Subscribers,
+    count,
+    is_reconciled,
+    most_votes,
+    size_bytes,
+    subscribe,
+)
+from broker.group.consumer.subscription_regex import check_regex
+from broker.group.consumer.target import Subscriptions, plan_target
+from broker.group.consumer.topics import TopicDirectory
+from broker.group.limits import Now
+from protocol.errors import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from broker.group.consumer.convert import Downgrade
+
+REGEX_INTERVAL_MS: Final = 10_000
+"""Expressions of a group are matched no more often, whatever happens to topics and members."""
+
+
+class RegexChange(Enum):
+    """What has become of a member's expression."""
+
+    NONE = 0
+    CHANGED = 1
+    """Its topics are not known yet."""
+    RESOLVED = 2
+    """It is gone, or its topics are known."""
+
+
+class Draft:
+    """Records to be appended in one batch, and what is found out on the way to them."""
+
+    __slots__ = (
+        "downgrade",
+        "epoch",
+        "group",
+        "is_regex_due",
+        "now",
+        "records",
+        "settings",
+        "topics",
+    )
+
+    def __init__(
+        self, group: ConsumerGroup, topics: TopicDirectory, settings: ConsumerSettings, now: Now
+    ) -> None:
+        self.group = group
+        self.topics = topics
+        self.settings = settings
+        self.now = now
+        self.records: Records = []
+        self.downgrade: Downgrade | None = None
+        """The group is handed back to the classic protocol."""
+        self.epoch = group.epoch
+        self.is_regex_due = False
+        """Expressions are to be matched against the topics once the records are appended."""
+
+    def describe(self, old: ConsumerMember, new: ConsumerMember) -> bool:
+        """Store what a member says of itself if it has changed; whether its topics have.
+
+        raises  BrokerError GROUP_MAX_SIZE_REACHED when there is no memory for it
+        """
+        if new == old:
+            return False
+        self._check_memory(new)
+        self.records.append(member_record(self.group.group_id, new))
+        return new.subscribed_topic_names != old.subscribed_topic_names
+
+    def _check_memory(self, new: ConsumerMember) -> None:
+        """Differs from Kafka: what clients send to be kept is bounded over all groups."""
+        known = self.group.members.get(new.member_id)
+        more_bytes = size_bytes(new) - (0 if known is None else size_bytes(known))
+        used_bytes = self.group.memory.used_bytes
+        if more_bytes > 0 and used_bytes + more_bytes > self.settings.members_bytes_max:
+            raise BrokerError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED, "There is no memory for more members."
+            )
+
+    # Expressions.
+
+    def subscribe(self, old: ConsumerMember, new: ConsumerMember) -> RegexChange:
+        """A member may have another expression.
+
+        raises  BrokerError INVALID_REGULAR_EXPRESSION
+        """
+        group = self.group
+        before, after = old.subscribed_topic_regex or "", new.subscribed_topic_regex or ""
+        change = RegexChange.NONE
+        is_due = False
+        if before != after:
+            change = RegexChange.CHANGED
+            if before and group.regex_subscribers.get(before) == 1:
+                self.records.append(regex_gone(group.group_id, before))
+            if after and after not in group.regex_subscribers:
+                check_regex(after)
+                is_due = True
+            elif after in group.resolved_regexes or (before and not after):
+                change = RegexChange.RESOLVED
+        if is_due or group.regex_subscribers:
+            self.is_regex_due = not group.is_resolving and self._must_resolve(
+                _changed_counts(group.regex_subscribers, before, after), is_due=is_due
+            )
+        return change
+
+    def _must_resolve(self, subscribers: Mapping[str, int], *, is_due: bool) -> bool:
+        resolved = self.group.resolved_regexes
+        last_ms = max(
+            self.group.match_failed_ms,
+            *(one.timestamp_ms for one in resolved.values()),
+            NEVER_MATCHED,
+        )
+        wall_ms = self.now.wall_ms
+        if not subscribers or wall_ms <= last_ms + REGEX_INTERVAL_MS:
+            return False
+        return (
+            is_due
+            or len(subscribers) != len(resolved)
+            or any(one.version != self.topics.names_version for one in resolved.values())
+            or wall_ms > last_ms + self.settings.regex_refresh_ms
+        )
+
+    # Epochs.
+
+    def begin_epoch(self, old: ConsumerMember, new: ConsumerMember, *, is_called_for: bool) -> None:
+        """Another epoch if it is called for, or if the topics have changed since the last."""
+        group = self.group
+        version, epoch = group.seen_topics
+        if not is_called_for and version == self.topics.version and group.epoch >= epoch:
+            return
+        metadata_hash = self.topics.hash_of(self._topics_with(old, new))
+        if is_called_for or metadata_hash != group.metadata_hash:
+            self.bump(metadata_hash)
+        group.seen_topics = (self.topics.version, self.epoch)
+        if group.has_topics_record:
+            self.records.append(topics_gone(group.group_id))
+
+    def bump(self, metadata_hash: int) -> None:
+        """Another epoch."""
+        self.epoch = self.group.epoch + 1
+        self.records.append(epoch_record(self.group.group_id, self.epoch, metadata_hash))
+
+    def _topics_with(self, old: ConsumerMember, new: ConsumerMember) -> Mapping[str, Subscribers]:
+        group = self.group
+        before, after = old.subscribed_topic_regex, new.subscribed_topic_regex
+        if old.subscribed_topic_names == new.subscribed_topic_names and before == after:
+            return group.topics
+        topics = dict(group.topics)
+        subscribe(topics, old.subscribed_topic_names, by_name=-1)
+        subscribe(topics, new.subscribed_topic_names, by_name=1)
+        if before and before != after and group.regex_subscribers.get(before) == 1:
+            resolved = group.resolved_regexes.get(before)
+            if resolved is not None:
+                subscribe(topics, resolved.topics, by_regex=-1)
+        return topics
+
+    # The target.
+
+    def plan(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Assignment]:
+        """The target's epoch and the member's part: the last one, or one for the present epoch."""
+        group = self.group
+        if group.target_epoch >= self.epoch or not self._may_plan():
+            return group.target_epoch, group.target_of(new)
+        votes = dict(group.assignor_votes)
+        for member, step in ((old, -1), (new, 1)):
+            if member.server_assignor is not None:
+                count(votes, member.server_assignor, step)
+        members = dict(group.members)
+        inherits: dict[str, str] = {}
+        former = None if new.instance_id is None else group.static_members.get(new.instance_id)
+        if former is not None and former != new.member_id:
+            members.pop(former, None)
+            inherits[new.member_id] = former
+        members[new.member_id] = new
+        planned = plan_target(
+            members,
+            group.targets,
+            assignor=self._assignor(votes),
+            topics=self.topics.select(self._topics_with(old, new)),
+            resolved=self._resolved(),
+            inherits=inherits,
+        )
+        for member_id, assignment in planned.changed.items():
+            self.records.append(target_record(group.group_id, member_id, assignment))
+        self.records.append(target_epoch_record(group.group_id, self.epoch, self.now.wall_ms))
+        return self.epoch, planned.assignments.get(new.member_id, NOTHING)
+
+    def _assignor(self, votes: Mapping[str, int]) -> Assignor:
+        """What most members ask for, unless it is one that only an earlier coordinator knew."""
+        default = self.settings.assignors[0]
+        return ASSIGNORS.get(most_votes(votes, default), ASSIGNORS[default])
+
+    def _may_plan(self) -> bool:
+        interval_ms = self.settings.assignment_interval_ms
+        last_ms = self.group.target_timestamp_ms
+        return not last_ms or not interval_ms or self.now.wall_ms >= last_ms + interval_ms
+
+    def _resolved(self) -> dict[str, tuple[str, ...]]:
+        return {regex: one.topics for regex, one in self.group.resolved_regexes.items()}
+
+    # The member.
+
+    def reconcile(
+        self,
+        member: ConsumerMember,
+        target: tuple[int, Assignment],
+        reported: ReportedPartitions | None,
+        *,
+        has_subscription_changed: bool,
+    ) -> ConsumerMember:
+        """The member's next step; its time to give up partitions begins or ends.
+
+        raises  BrokerError FENCED_MEMBER_EPOCH
+        """
+        target_epoch, assignment = target
+        if not has_subscription_changed and is_reconciled(member, target_epoch):
+            return member
+        group = self.group
+        resolved = self._resolved()
+        names = dict.fromkeys(member.subscribed_topic_names)
+        names.update(dict.fromkeys(resolved.get(member.subscribed_topic_regex or "", ())))
+        subscriptions = Subscriptions(self.topics.select(names), resolved)
+        updated = reconcile(
+            member,
+            Goal(
+                target_epoch=target_epoch,
+                target=assignment,
+                subscribed_topic_ids=frozenset(subscriptions.topic_ids(member)),
+                partition_epochs=group.partition_epochs,
+                reported=reported,
+                has_subscription_changed=has_subscription_changed,
+            ),
+        )
+        if updated == member:
+            return updated
+        self.records.append(assignment_record(group.group_id, updated))
+        if updated.classic is None:
+            self._await_revocation(updated)
+        return updated
+
+    def _await_revocation(self, member: ConsumerMember) -> None:
+        deadlines = self.group.deadlines
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            deadline_ms = self.now.monotonic_ms + member.rebalance_timeout_ms
+            deadlines.await_revocation(member.member_id, deadline_ms, member.member_epoch)
+        else:
+            deadlines.rebalances.pop(member.member_id, None)
+
+
+def _changed_counts(
+    counts: Mapping[str, int], before: str | None, after: str | None
+) -> dict[str, int]:
+    changed = dict(counts)
+    if before:
+        count(changed, before, -1)
+    if after:
+        count(changed, after, 1)
+    return changed

@@ -1,0 +1,82 @@
+"""Members that go, are silent for too long, or do not do in time what they were asked to.
+
+Pure.  Source: Kafka 4.3's GroupMetadataManager.consumerGroupFenceMembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.group.consumer.draft import Draft
+from broker.group.consumer.model import ConsumerMember, MemberState
+from broker.group.consumer.records import member_gone, regex_gone
+from broker.group.consumer.state import ConsumerGroup, count, subscribe
+
+RETRY_MS: Final = 500
+"""After it, members whose deletion could not be written are looked at again."""
+
+Members = Mapping[str, ConsumerMember]
+
+
+def fence(draft: Draft, leaving: Members) -> None:
+    """Members are gone, which calls for another epoch."""
+    group = draft.group
+    for member_id in leaving:
+        draft.records += member_gone(group.group_id, member_id)
+    topics = dict(group.topics)
+    by_regex: dict[str, int] = {}
+    for member in leaving.values():
+        subscribe(topics, member.subscribed_topic_names, by_name=-1)
+        if member.subscribed_topic_regex:
+            count(by_regex, member.subscribed_topic_regex, 1)
+    for regex, members in by_regex.items():
+        if group.regex_subscribers.get(regex) == members:
+            draft.records.append(regex_gone(group.group_id, regex))
+            resolved = group.resolved_regexes.get(regex)
+            if resolved is not None:
+                subscribe(topics, resolved.topics, by_regex=-1)
+    draft.bump(draft.topics.hash_of(topics))
+
+
+def overdue(group: ConsumerGroup, now_ms: int) -> dict[str, str]:
+    """Members whose time is up, and why; their deadlines are forgotten.
+
+    now_ms  monotonic
+    """
+    deadlines = group.deadlines
+    found: dict[str, str] = {}
+    for member_id, deadline_ms in list(deadlines.sessions.items()):
+        if deadline_ms <= now_ms:
+            del deadlines.sessions[member_id]
+            found[member_id] = "the member session expired"
+    for member_id, (deadline_ms, epoch) in list(deadlines.rebalances.items()):
+        if deadline_ms <= now_ms:
+            del deadlines.rebalances[member_id]
+            member = group.members.get(member_id)
+            if member is not None and member.member_epoch == epoch:
+                found[member_id] = f"it failed to transition from epoch {epoch} in time"
+    waits = (
+        (deadlines.joins, "the classic member failed to join within the rebalance timeout"),
+        (deadlines.syncs, "the member failed to sync within timeout"),
+    )
+    for waiting, reason in waits:
+        for member_id, deadline_ms in list(waiting.items()):
+            if deadline_ms <= now_ms:
+                del waiting[member_id]
+                found[member_id] = reason
+    deadlines.settle()
+    return {member_id: reason for member_id, reason in found.items() if member_id in group.members}
+
+
+def begin_deadlines(group: ConsumerGroup, now_ms: int, session_timeout_ms: int) -> None:
+    """A coordinator has read the group: its members have their time from now on.
+
+    now_ms  monotonic
+    """
+    for member in group.members.values():
+        group.deadlines.touch(member.member_id, now_ms + session_timeout_ms)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            group.deadlines.await_revocation(
+                member.member_id, now_ms + member.rebalance_timeout_ms, member.member_epoch
+            )

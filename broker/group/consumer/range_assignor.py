@@ -1,0 +1,69 @@
+"""The range assignor: of each topic, every subscriber gets a run of partitions that follow each
+other.
+
+Members are put in one order: static members by their instance ids, then the others by their member
+ids.  So members that are subscribed to the same topics get the same numbers of topics with equally
+many partitions, which joins of streams rest on, and a static member that comes back finds what it
+had.  What members have now plays no part.  Pure.
+
+Source: KIP-848; Kafka 4.3's RangeAssignor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID as Uuid
+
+from broker.group.consumer.model import Assignment, MemberSubscription, topic_order
+
+
+def assign_ranges(
+    members: Mapping[str, MemberSubscription], partition_counts: Mapping[Uuid, int]
+) -> dict[str, Assignment]:
+    """Everybody's new assignment, whether or not all are subscribed to the same topics.
+
+    partition_counts  of every subscribed topic
+    cost              linear in partitions and, where subscriptions differ, in members times topics
+    """
+    ranked = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
+    made: list[dict[Uuid, tuple[int, ...]]] = [{} for _ in ranked]
+    distinct = {id(one.topic_ids): one.topic_ids for one in members.values()}
+    subscribers: dict[Uuid, Sequence[int]]
+    if len(distinct) == 1:
+        everybody = range(len(ranked))
+        subscribers = dict.fromkeys(next(iter(distinct.values())), everybody)
+    else:
+        subscribers = _subscribers([members[member_id].topic_ids for member_id in ranked])
+    for topic_id, of_topic in subscribers.items():
+        ranges = _ranges(partition_counts[topic_id], len(of_topic))
+        for member, partitions in zip(of_topic, ranges, strict=False):
+            made[member][topic_id] = partitions
+    return dict(zip(ranked, made, strict=True))
+
+
+def _subscribers(subscriptions: list[tuple[Uuid, ...]]) -> dict[Uuid, Sequence[int]]:
+    """Topic -> the positions of its subscribers, ascending; topics by `topic_order`."""
+    subscribers: dict[Uuid, list[int]] = {}
+    for member, topic_ids in enumerate(subscriptions):
+        for topic_id in topic_ids:
+            subscribers.setdefault(topic_id, []).append(member)
+    return {topic_id: subscribers[topic_id] for topic_id in sorted(subscribers, key=topic_order)}
+
+
+def _ranges(partition_count: int, subscriber_count: int) -> Iterator[tuple[int, ...]]:
+    """A topic's partitions in as many runs as it has subscribers, or as there are partitions if
+    they are fewer; the first runs are the longer ones."""
+    quota, extras = divmod(partition_count, subscriber_count)
+    start = 0
+    while start < partition_count:
+        end = start + quota + (extras > 0)
+        extras -= 1
+        yield tuple(range(start, end))
+        start = end
+
+
+def _rank(member_id: str, member: MemberSubscription) -> tuple[bool, bytes]:
+    """Where a member stands.  Java compares strings by their units of UTF-16."""
+    is_dynamic = member.instance_id is None
+    name = member_id if member.instance_id is None else member.instance_id
+    return is_dynamic, name.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,190 @@
+"""One member's next step towards its target.
+
+    state                  goes on when
+    STABLE                 the target has another epoch than the member
+    UNREVOKED_PARTITIONS   the member says that it owns nothing of what it must give up
+    UNRELEASED_PARTITIONS  always: perhaps a partition has become free
+    UNKNOWN                the member has given up everything, else it is fenced
+
+A step first takes away: what the target does not give is pending revocation, and the member stays
+in its epoch until it says that it is rid of it.  Then the member enters the target's epoch and gets
+those of its partitions that nobody owns; while others still own some of them, it waits.  So no
+partition ever has two owners.  Pure.
+
+Source: KIP-848, KIP-1251; Kafka 4.3's CurrentAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID as Uuid
+
+from broker.group.consumer.model import (
+    NOTHING_OWNED,
+    Assignment,
+    ConsumerMember,
+    MemberState,
+    OwnedPartitions,
+)
+from protocol.errors import BrokerError, ErrorCode
+
+ReportedPartitions = Sequence[tuple[Uuid, Sequence[int]]]
+"""What a member says it owns: topic id and partitions, in any order."""
+
+UNKNOWN_STATE: Final = (
+    "The consumer group member is in a unknown state. "
+    "The member must abandon all its partitions and rejoin."
+)
+_NO_PARTITIONS: Final[Mapping[int, int]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What a step goes by besides the member itself.
+
+    target                   the member's part of the target
+    subscribed_topic_ids     of topics that exist; others are taken away, whatever the target says
+    partition_epochs         topic id -> partition -> epoch of the member that owns it, also while
+                             it is to give it up; what is not in it is free
+    reported                 what the member said it owns; None: it did not say
+    has_subscription_changed by the very heartbeat that leads to this step
+    """
+
+    target_epoch: int
+    target: Assignment
+    subscribed_topic_ids: Container[Uuid]
+    partition_epochs: Mapping[Uuid, Mapping[int, int]]
+    reported: ReportedPartitions | None = None
+    has_subscription_changed: bool = False
+
+
+def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
+    """The member after its step; the very object when it cannot go on.
+
+    A result that is equal to the member need not be stored.
+
+    raises  BrokerError FENCED_MEMBER_EPOCH  the member's stored state is of a later release and it
+                                             has not given up everything
+    """
+    match member.state:
+        case MemberState.STABLE:
+            if member.member_epoch != goal.target_epoch:
+                return _step(member, goal, member.member_epoch)
+        case MemberState.UNREVOKED_PARTITIONS:
+            if not _still_owns(goal.reported, member.partitions_pending_revocation):
+                return _step(member, goal, member.member_epoch)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _step(member, goal, member.member_epoch)
+        case MemberState.UNKNOWN:
+            if goal.reported is None or goal.reported:
+                raise BrokerError(ErrorCode.FENCED_MEMBER_EPOCH, UNKNOWN_STATE)
+            return _step(member, goal, goal.target_epoch)
+    return _without_unsubscribed(member, goal) if goal.has_subscription_changed else member
+
+
+def _still_owns(reported: ReportedPartitions | None, revoked: OwnedPartitions) -> bool:
+    """Whether the member owns some of these, as far as is known."""
+    if reported is None:
+        return True
+    return any(
+        partition in revoked.get(topic_id, _NO_PARTITIONS)
+        for topic_id, partitions in reported
+        for partition in partitions
+    )
+
+
+def _without_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
+    """The member within its epoch, rid of topics that it is not subscribed to any more."""
+    removed = {
+        topic_id: partitions
+        for topic_id, partitions in member.assigned_partitions.items()
+        if topic_id not in goal.subscribed_topic_ids
+    }
+    if not removed:
+        return member
+    kept = {
+        topic_id: partitions
+        for topic_id, partitions in member.assigned_partitions.items()
+        if topic_id not in removed
+    }
+    pending = dict(member.partitions_pending_revocation)
+    for topic_id, partitions in removed.items():
+        merged = {**pending.get(topic_id, _NO_PARTITIONS), **partitions}
+        pending[topic_id] = dict(sorted(merged.items()))
+    if _still_owns(goal.reported, pending):
+        return replace(
+            member,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            previous_member_epoch=member.member_epoch,
+            assigned_partitions=kept,
+            partitions_pending_revocation=pending,
+        )
+    return replace(member, previous_member_epoch=member.member_epoch, assigned_partitions=kept)
+
+
+def _step(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
+    """Towards the target.
+
+    epoch  the member's while it still has to give up partitions
+    """
+    kept: dict[Uuid, dict[int, int]] = {}
+    assigned: dict[Uuid, dict[int, int]] = {}
+    revoked: dict[Uuid, Mapping[int, int]] = {
+        topic_id: partitions
+        for topic_id, partitions in member.assigned_partitions.items()
+        if topic_id not in goal.target
+    }
+    is_waiting = False
+    for topic_id, wanted in goal.target.items():
+        present = member.assigned_partitions.get(topic_id, _NO_PARTITIONS)
+        if topic_id not in goal.subscribed_topic_ids:
+            wanted = ()
+        stays = {partition: present[partition] for partition in wanted if partition in present}
+        if len(stays) < len(present):
+            revoked[topic_id] = {
+                partition: since for partition, since in present.items() if partition not in stays
+            }
+        given = stays
+        if len(stays) < len(wanted):
+            given = _given(member, goal, topic_id, wanted)
+            is_waiting = is_waiting or len(given) < len(wanted)
+        if stays:
+            kept[topic_id] = stays
+        if given:
+            assigned[topic_id] = given
+    if revoked and _still_owns(goal.reported, revoked):
+        return replace(
+            member,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            member_epoch=epoch,
+            previous_member_epoch=member.member_epoch,
+            assigned_partitions=kept,
+            partitions_pending_revocation=revoked,
+        )
+    return replace(
+        member,
+        state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
+        member_epoch=goal.target_epoch,
+        previous_member_epoch=member.member_epoch,
+        assigned_partitions=assigned,
+        partitions_pending_revocation=NOTHING_OWNED,
+    )
+
+
+def _given(
+    member: ConsumerMember, goal: Goal, topic_id: Uuid, wanted: tuple[int, ...]
+) -> dict[int, int]:
+    """Those of a topic's wanted partitions that the member has or that are free.
+
+    What is pending revocation is the member's own: nobody else can own it.
+    """
+    present = member.assigned_partitions.get(topic_id, _NO_PARTITIONS)
+    own = member.partitions_pending_revocation.get(topic_id, _NO_PARTITIONS)
+    epochs = goal.partition_epochs.get(topic_id, _NO_PARTITIONS)
+    return {
+        partition: present.get(partition, goal.target_epoch)
+        for partition in wanted
+        if partition in present or partition not in epochs or partition in own
+    }

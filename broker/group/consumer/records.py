@@ -1,0 +1,318 @@
+"""The records of a group of the new protocol: made from values, and values made from them.
+
+    key   names                            value
+    3     the group                        its epoch, the hash of its topics
+    4     the topics of the group          written by releases before 4.1; deleted here
+    5     a member                         what it says of itself
+    6     the target                       the epoch that it is of, when it was computed
+    7     the target of a member           what it shall have
+    8     the assignment of a member       its epoch, what it has, what it must give up
+    16    an expression                    the topics that it matches
+
+No value deletes what the key names.  Of the value of key 3 the hash, of key 6 the time and of key 8
+the epochs are tagged fields that came with Kafka 4: its dump of the log prints them, that of 3.9
+reads over them.
+
+Source: KIP-848; Kafka 4.3's GroupCoordinatorRecordHelpers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from broker.group.consumer.model import (
+    Assignment,
+    ClassicMember,
+    ConsumerMember,
+    MemberState,
+    OwnedPartitions,
+)
+from broker.group.consumer.state import ConsumerGroup, ResolvedRegex
+from broker.group.records import GROUP_KEY, GROUP_VALUE, versioned
+from protocol.records.record import Record
+from protocol.stored.consumer_group import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
+    TopicPartitions,
+)
+from protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+
+VALUE_VERSION: Final = 0
+
+KEY_VERSIONS: Final = {
+    ConsumerGroupMetadataKey: 3,
+    ConsumerGroupPartitionMetadataKey: 4,
+    ConsumerGroupMemberMetadataKey: 5,
+    ConsumerGroupTargetAssignmentMetadataKey: 6,
+    ConsumerGroupTargetAssignmentMemberKey: 7,
+    ConsumerGroupCurrentMemberAssignmentKey: 8,
+    ConsumerGroupRegularExpressionKey: 16,
+    GroupMetadataKey: GROUP_KEY,
+}
+"""Key -> its version, which is the kind of the record."""
+
+KINDS: Final[dict[int, tuple[type, type]]] = {
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+"""Kind -> key and value."""
+
+
+class Stored(NamedTuple):
+    """A record before it is bytes, or after."""
+
+    key: Any
+    value: Any | None
+    """None deletes."""
+
+
+Records = list[Stored]
+
+
+def encode(stored: Stored, wall_ms: int) -> Record:
+    """The record as it is appended."""
+    key, value = stored
+    return Record(
+        versioned(key, KEY_VERSIONS[type(key)]),
+        None if value is None else versioned(value, _value_version(value)),
+        timestamp_ms=wall_ms,
+    )
+
+
+def _value_version(value: Any) -> int:
+    return GROUP_VALUE if isinstance(value, GroupMetadataValue) else VALUE_VERSION
+
+
+# The group.
+
+
+def classic_gone(group_id: str) -> Stored:
+    """The group has no record of the classic protocol any more."""
+    return Stored(GroupMetadataKey(group=group_id), None)
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
+    """The group's epoch."""
+    return Stored(
+        ConsumerGroupMetadataKey(group_id=group_id),
+        ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+    )
+
+
+def topics_gone(group_id: str) -> Stored:
+    """The topics that an earlier release has stored are known by their hash from now on."""
+    return Stored(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+
+
+def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Stored:
+    """The target is that of the epoch."""
+    return Stored(
+        ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
+        ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=epoch, assignment_timestamp_ms=timestamp_ms
+        ),
+    )
+
+
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Stored:
+    """What an expression matches."""
+    return Stored(
+        ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
+        ConsumerGroupRegularExpressionValue(
+            topics=list(resolved.topics),
+            version=resolved.version,
+            timestamp_ms=resolved.timestamp_ms,
+        ),
+    )
+
+
+def regex_gone(group_id: str, regex: str) -> Stored:
+    """Nobody subscribes by the expression any more."""
+    return Stored(
+        ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None
+    )
+
+
+def group_gone(group: ConsumerGroup, renamed: dict[str, str] | None = None) -> Records:
+    """Delete the group with everything in it, members before what they are in.
+
+    renamed  members that earlier records of the same batch have replaced, and by whom
+    """
+    group_id = group.group_id
+    names = [(renamed or {}).get(one, one) for one in group.members]
+    return [
+        *(Stored(_assignment_key(group_id, name), None) for name in names),
+        *(Stored(_target_key(group_id, name), None) for name in names),
+        Stored(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(Stored(_member_key(group_id, name), None) for name in names),
+        *(regex_gone(group_id, regex) for regex in group.resolved_regexes),
+        topics_gone(group_id),
+        Stored(ConsumerGroupMetadataKey(group_id=group_id), None),
+    ]
+
+
+def group_records(group: ConsumerGroup) -> Records:
+    """Everything that a group is."""
+    group_id = group.group_id
+    return [
+        *(member_record(group_id, one) for one in group.members.values()),
+        epoch_record(group_id, group.epoch, group.metadata_hash),
+        *(
+            target_record(group_id, one, group.targets[one])
+            for one in group.members
+            if one in group.targets
+        ),
+        target_epoch_record(group_id, group.target_epoch, group.target_timestamp_ms),
+        *(assignment_record(group_id, one) for one in group.members.values()),
+    ]
+
+
+# Members.
+
+
+def member_record(group_id: str, member: ConsumerMember) -> Stored:
+    """What a member says of itself."""
+    classic = member.classic
+    return Stored(
+        _member_key(group_id, member.member_id),
+        ConsumerGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=list(member.subscribed_topic_names),
+            subscribed_topic_regex=member.subscribed_topic_regex,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=member.server_assignor,
+            classic_member_metadata=None
+            if classic is None
+            else ClassicMemberMetadata(
+                session_timeout_ms=classic.session_timeout_ms,
+                supported_protocols=[
+                    ClassicProtocol(name=name, metadata=metadata)
+                    for name, metadata in classic.protocols
+                ],
+            ),
+        ),
+    )
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> Stored:
+    """What a member shall have."""
+    return Stored(
+        _target_key(group_id, member_id),
+        ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                TopicPartition(topic_id=topic_id, partitions=list(partitions))
+                for topic_id, partitions in target.items()
+            ]
+        ),
+    )
+
+
+def assignment_record(group_id: str, member: ConsumerMember) -> Stored:
+    """How far a member is, and what it has."""
+    return Stored(
+        _assignment_key(group_id, member.member_id),
+        ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_member_epoch,
+            state=member.state.value,
+            assigned_partitions=_stored_partitions(member.assigned_partitions),
+            partitions_pending_revocation=_stored_partitions(member.partitions_pending_revocation),
+        ),
+    )
+
+
+def member_gone(group_id: str, member_id: str) -> Records:
+    """Delete a member; what it has goes first."""
+    return [
+        Stored(_assignment_key(group_id, member_id), None),
+        Stored(_target_key(group_id, member_id), None),
+        Stored(_member_key(group_id, member_id), None),
+    ]
+
+
+def _member_key(group_id: str, member_id: str) -> ConsumerGroupMemberMetadataKey:
+    return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+
+
+def _target_key(group_id: str, member_id: str) -> ConsumerGroupTargetAssignmentMemberKey:
+    return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+
+
+def _assignment_key(group_id: str, member_id: str) -> ConsumerGroupCurrentMemberAssignmentKey:
+    return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+
+
+def _stored_partitions(owned: OwnedPartitions) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(
+            topic_id=topic_id,
+            partitions=list(epochs),
+            assignment_epochs=list(epochs.values()),
+        )
+        for topic_id, epochs in owned.items()
+    ]
+
+
+# From records.
+
+
+def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMember | None:
+    """What is stored of a member that speaks the classic protocol."""
+    stored = value.classic_member_metadata
+    if stored is None:
+        return None
+    return ClassicMember(
+        stored.session_timeout_ms,
+        tuple((one.name, one.metadata) for one in stored.supported_protocols),
+    )
+
+
+def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
+    """What a member shall have."""
+    return {
+        one.topic_id: tuple(sorted(one.partitions))
+        for one in value.topic_partitions
+        if one.partitions
+    }
+
+
+def owned_of(stored: Iterable[TopicPartitions], member_epoch: int) -> OwnedPartitions:
+    """What a member has; before Kafka 4.2 without the epochs, which are the member's then."""
+    owned = {}
+    for one in stored:
+        epochs = one.assignment_epochs
+        if not one.partitions:
+            continue
+        if epochs is None or len(epochs) != len(one.partitions):
+            epochs = [max(member_epoch, 0)] * len(one.partitions)
+        owned[one.topic_id] = dict(sorted(zip(one.partitions, epochs, strict=True)))
+    return owned
+
+
+def state_of(number: int) -> MemberState:
+    """A stored state."""
+    return MemberState.of(number)

@@ -1,0 +1,122 @@
+"""From a record to the group: the only way in which a group of the new protocol changes.
+
+Pure.  A coordinator replays each record when it is appended, and all of them when it begins.  A log
+may be compacted, and records of a member may come after the deletion that an earlier reader wrote,
+so what a deletion names need not be there.
+
+Source: Kafka 4.3's GroupMetadataManager.replay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from broker.group.consumer.model import NOTHING_OWNED, ConsumerMember
+from broker.group.consumer.records import Stored, classic_of, owned_of, state_of, target_of
+from broker.group.consumer.state import (
+    LEAVE_EPOCH,
+    NO_TARGET_EPOCH,
+    ConsumerGroup,
+    ResolvedRegex,
+    new_member,
+)
+from broker.group.limits import Memory
+from protocol.stored.consumer_group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+
+
+def replay(
+    group: ConsumerGroup | None, stored: Stored, memory: Memory | None = None
+) -> ConsumerGroup | None:
+    """Apply one record; None: there is no such group, before or from now on.
+
+    memory  that the members of a group which the record makes take a part of
+    """
+    key, value = stored
+    if group is None:
+        if value is None:
+            return None
+        group = ConsumerGroup(key.group_id, memory)
+    if isinstance(key, ConsumerGroupMetadataKey):
+        if value is None:
+            group.forget()
+            return None
+        group.epoch = value.epoch
+        group.metadata_hash = value.metadata_hash
+    elif isinstance(key, ConsumerGroupPartitionMetadataKey):
+        group.has_topics_record = value is not None
+    elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
+        group.target_epoch = NO_TARGET_EPOCH if value is None else value.assignment_epoch
+        group.target_timestamp_ms = 0 if value is None else value.assignment_timestamp_ms
+    elif isinstance(key, ConsumerGroupRegularExpressionKey):
+        resolved = None
+        if value is not None:
+            topics = tuple(sorted(dict.fromkeys(value.topics)))
+            resolved = ResolvedRegex(topics, value.version, value.timestamp_ms)
+        group.put_regex(key.regular_expression, resolved)
+    else:
+        _replay_member(group, key, value)
+    return group
+
+
+def _replay_member(group: ConsumerGroup, key: Any, value: Any) -> None:
+    member_id = key.member_id
+    known = group.members.get(member_id)
+    if isinstance(key, ConsumerGroupMemberMetadataKey):
+        if value is not None:
+            group.put(_described(known or new_member(member_id), value))
+        elif known is not None:
+            group.remove(member_id)
+    elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
+        if value is None:
+            group.remove_target(member_id)
+        else:
+            group.put_target(member_id, target_of(value))
+    elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+        if value is not None:
+            group.put(_assigned(known or new_member(member_id), value))
+        elif known is not None:
+            group.put(
+                replace(
+                    known,
+                    member_epoch=LEAVE_EPOCH,
+                    previous_member_epoch=LEAVE_EPOCH,
+                    assigned_partitions=NOTHING_OWNED,
+                    partitions_pending_revocation=NOTHING_OWNED,
+                )
+            )
+
+
+def _described(member: ConsumerMember, value: Any) -> ConsumerMember:
+    return replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topic_names=tuple(sorted(dict.fromkeys(value.subscribed_topic_names))),
+        subscribed_topic_regex=value.subscribed_topic_regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        server_assignor=value.server_assignor,
+        classic=classic_of(value),
+    )
+
+
+def _assigned(member: ConsumerMember, value: Any) -> ConsumerMember:
+    epoch = value.member_epoch
+    return replace(
+        member,
+        member_epoch=epoch,
+        previous_member_epoch=value.previous_member_epoch,
+        state=state_of(value.state),
+        assigned_partitions=owned_of(value.assigned_partitions, epoch),
+        partitions_pending_revocation=owned_of(value.partitions_pending_revocation, epoch),
+    )

@@ -1,0 +1,155 @@
+"""A group's next target: which partitions each member shall have, and which of that must be stored.
+
+Pure.  What members are led to stepwise by `reconcile` is computed here at once, from subscriptions,
+topics and the present target.
+
+Source: KIP-848; Kafka 4.3's TargetAssignmentBuilder and ConsumerGroup.subscriptionType.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID as Uuid
+
+from broker.group.consumer.assignors import Assignor
+from broker.group.consumer.model import (
+    NOTHING,
+    Assignment,
+    ConsumerMember,
+    MemberSubscription,
+    SubscriptionType,
+    TopicFacts,
+    topic_order,
+)
+
+
+class Target(NamedTuple):
+    """What members shall have."""
+
+    assignments: dict[str, Assignment]
+    """Every member's, by member id."""
+    changed: dict[str, Assignment]
+    """Those that differ from the present target or are not in it; they are to be stored before
+    the assignment epoch is."""
+
+
+class Subscriptions:
+    """What members are subscribed to, in topics that exist.  Members share equal answers.
+
+    topics    by name
+    resolved  regular expression -> the names that it matches; one that is not in it matches none
+    """
+
+    def __init__(
+        self, topics: Mapping[str, TopicFacts], resolved: Mapping[str, tuple[str, ...]]
+    ) -> None:
+        self._topics = topics
+        self._resolved = resolved
+        self._known: dict[tuple[tuple[str, ...], str], tuple[Uuid, ...]] = {}
+        self.partition_counts: dict[Uuid, int] = {}
+        """Of all topics that were in an answer."""
+
+    def topic_ids(self, member: ConsumerMember) -> tuple[Uuid, ...]:
+        """The ids of the topics, each once, in the order of `topic_order`."""
+        regex = member.subscribed_topic_regex or ""
+        key = (member.subscribed_topic_names, regex)
+        topic_ids = self._known.get(key)
+        if topic_ids is None:
+            names = dict.fromkeys(member.subscribed_topic_names)
+            if regex:
+                names.update(dict.fromkeys(self._resolved.get(regex, ())))
+            found = [self._topics[name] for name in names if name in self._topics]
+            counts = {facts.topic_id: facts.partition_count for facts in found}
+            self.partition_counts.update(counts)
+            topic_ids = self._known[key] = tuple(sorted(counts, key=topic_order))
+        return topic_ids
+
+
+def subscription_type(members: Iterable[ConsumerMember]) -> SubscriptionType:
+    """Whether all are subscribed to the same names, or all to the same expression and no name."""
+    kinds = dict.fromkeys(
+        (one.subscribed_topic_names, one.subscribed_topic_regex or "") for one in members
+    )
+    # An expression together with names counts as heterogeneous even if all members say the same.
+    if len(kinds) > 1 or any(names and regex for names, regex in kinds):
+        return SubscriptionType.HETEROGENEOUS
+    return SubscriptionType.HOMOGENEOUS
+
+
+def plan_target(
+    members: Mapping[str, ConsumerMember],
+    present: Mapping[str, Assignment],
+    *,
+    assignor: Assignor,
+    topics: Mapping[str, TopicFacts],
+    resolved: Mapping[str, tuple[str, ...]],
+    inherits: Mapping[str, str] | None = None,
+) -> Target:
+    """The target for the members as they are now.
+
+    present   the present target by member id; may name members that have gone
+    topics    by name; subscribed names that are not in it are left out
+    resolved  regular expression -> names that it matches
+    inherits  id of a static member that has come back -> its former id, whose target it starts from
+    cost      the assignor's and as much again; see `uniform`
+    """
+    inherits = inherits or {}
+    subscriptions = Subscriptions(topics, resolved)
+    # Sorted, so that the same members get the same whatever the order in which they have come.
+    topic_ids = {
+        member_id: subscriptions.topic_ids(members[member_id]) for member_id in sorted(members)
+    }
+    held = _Held(subscriptions.partition_counts)
+    seen = {
+        member_id: MemberSubscription(
+            subscribed,
+            held.claim(present.get(inherits.get(member_id, member_id), NOTHING)),
+            members[member_id].instance_id,
+            members[member_id].rack_id,
+        )
+        for member_id, subscribed in topic_ids.items()
+    }
+    kind = subscription_type(members.values())
+    assignments = assignor(seen, kind, subscriptions.partition_counts)
+    changed = {
+        member_id: assignment
+        for member_id, assignment in assignments.items()
+        if assignment != present.get(member_id)
+    }
+    return Target(assignments, changed)
+
+
+class _Held:
+    """What members have in the present target, as assignors may rely on it: no partition twice,
+    none that does not exist, no topic that nobody is subscribed to.
+
+    A log that another coordinator has left can tell of partitions that this broker has not heard
+    of yet; they wait for the metadata.
+    """
+
+    def __init__(self, partition_counts: Mapping[Uuid, int]) -> None:
+        self.partition_counts = partition_counts
+        self._claimed: dict[Uuid, set[int]] = {}
+
+    def claim(self, assignment: Assignment) -> Assignment:
+        """What of an assignment stands; mostly the very object."""
+        for topic_id, partitions in assignment.items():
+            claimed = self._claimed.setdefault(topic_id, set())
+            count = self.partition_counts.get(topic_id, 0)
+            if partitions[-1] >= count or not claimed.isdisjoint(partitions):
+                return self._mended(assignment)
+        for topic_id, partitions in assignment.items():
+            self._claimed[topic_id].update(partitions)
+        return assignment
+
+    def _mended(self, assignment: Assignment) -> Assignment:
+        mended: dict[Uuid, tuple[int, ...]] = {}
+        for topic_id, partitions in assignment.items():
+            claimed = self._claimed.setdefault(topic_id, set())
+            count = self.partition_counts.get(topic_id, 0)
+            stands = tuple(one for one in partitions if one < count and one not in claimed)
+            if stands:
+                claimed.update(stands)
+                mended[topic_id] = stands
+        return mended

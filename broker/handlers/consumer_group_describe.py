@@ -1,0 +1,131 @@
+"""ConsumerGroupDescribe (key 69): members and assignments of groups of the new protocol.
+
+Served: 0-1.  Authorized operations: all, since there are no ACLs yet.
+Group errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+    GROUP_ID_NOT_FOUND (also for a group of the classic protocol), INVALID_GROUP_ID,
+    UNSUPPORTED_VERSION (the protocol is switched off).
+Source: KIP-848, KIP-1099; Kafka's GroupCoordinatorService.consumerGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID as Uuid
+
+from broker.group.consumer.model import NOTHING, ConsumerMember, topic_order
+from broker.group.consumer.state import ConsumerGroup
+from broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
+from broker.handlers.handler import Context, Reply
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+
+
+def run(context: Context, request: ConsumerGroupDescribeRequest) -> Reply:
+    """Each group by itself."""
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    return Reply(
+        ConsumerGroupDescribeResponse(
+            # Those without a name come first, as in Kafka.
+            groups=[
+                _describe(context, name, operations)
+                for name in sorted(request.group_ids, key=lambda name: name != "")
+            ]
+        )
+    )
+
+
+def failed(
+    request: ConsumerGroupDescribeRequest, code: ErrorCode, message: str | None
+) -> ConsumerGroupDescribeResponse:
+    """The same error for every group."""
+    return ConsumerGroupDescribeResponse(
+        groups=[_blank(name, code, message) for name in request.group_ids]
+    )
+
+
+def _blank(group_id: str, code: ErrorCode, message: str | None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _describe(context: Context, group_id: str, operations: int) -> DescribedGroup:
+    groups = context.services.groups
+    if not groups.consumer.is_served:
+        return _blank(group_id, ErrorCode.UNSUPPORTED_VERSION, None)
+    if not group_id:
+        return _blank(group_id, ErrorCode.INVALID_GROUP_ID, None)
+    try:
+        holder = groups.shard_of(group_id).groups.get(group_id)
+    except BrokerError as error:
+        return _blank(group_id, error.code, error.message)
+    if holder is None:
+        return _blank(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    group = holder.consumer
+    if group is None:
+        return _blank(
+            group_id,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Group {group_id} is not a consumer group.",
+        )
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.preferred_assignor(groups.consumer.assignors[0]),
+        members=[_member(context, group, one) for one in group.members.values()],
+        authorized_operations=operations,
+    )
+
+
+def _member(context: Context, group: ConsumerGroup, member: ConsumerMember) -> Member:
+    owned: dict[Uuid, list[int]] = {}
+    for one in (member.assigned_partitions, member.partitions_pending_revocation):
+        for topic_id, partitions in one.items():
+            owned.setdefault(topic_id, []).extend(partitions)
+    target = group.targets.get(member.member_id, NOTHING)
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_assignment(context, owned.items()),
+        target_assignment=_assignment(context, target.items()),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(context: Context, partitions: Iterable[tuple[Uuid, Iterable[int]]]) -> Assignment:
+    """Topics that exist, by id."""
+    topics = context.services.topics
+    told = []
+    for topic_id, indexes in sorted(partitions, key=lambda one: topic_order(one[0])):
+        name = topics.name_of(topic_id)
+        if name is not None:
+            told.append(
+                TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(indexes))
+            )
+    return Assignment(topic_partitions=told)

@@ -1,0 +1,213 @@
+"""Apache Kafka's own assignors, reconciliation and expressions, asked in lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import UUID as Uuid
+
+from broker.group.consumer.model import (
+    Assignment,
+    ConsumerMember,
+    MemberSubscription,
+    OwnedPartitions,
+    SubscriptionType,
+    TopicFacts,
+)
+from broker.group.consumer.reconcile import ReportedPartitions
+from tests.support import maven, tool_cache
+from tests.support.apache import java_command
+
+VERSION = "4.3.0"
+PROGRAM = Path(__file__).parent / "java" / "GroupOracle.java"
+ANSWERS_TIMEOUT_S = 50
+
+Json = dict[str, Any]
+
+
+class Apache:
+    """One JVM that answers until it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        libraries = maven.broker_libraries(VERSION)
+        classes = tool_cache.build_once(
+            tool_cache.TOOLS / "programs" / "group-oracle",
+            tool_cache.fingerprint([VERSION, PROGRAM]),
+            lambda folder: _compile(libraries, folder),
+        )
+        command = java_command(libraries, PROGRAM.stem, [], heap="256m")
+        command[command.index("-cp") + 1] += f":{classes}"
+        self._errors = folder / "group-oracle.log"
+        with open(self._errors, "wb") as errors:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._in, self._out = self._child.stdin, self._child.stdout
+
+    def ask(self, questions: Sequence[Json]) -> list[Json]:
+        """The answers, in the order of the questions."""
+        lines = "".join(json.dumps(question) + "\n" for question in questions)
+        late = threading.Timer(ANSWERS_TIMEOUT_S, self._child.kill)
+        late.start()
+        # It answers while it still reads; whoever only wrote would wait for a full pipe.
+        asking = threading.Thread(target=self._write, args=(lines,))
+        asking.start()
+        answers = [self._out.readline() for _ in questions]
+        asking.join()
+        late.cancel()
+        assert all(answers), self._errors.read_text(errors="replace")[-4000:]
+        return [json.loads(line) for line in answers]
+
+    def _write(self, lines: str) -> None:
+        # A JVM that has ended is seen where its answers are missed.
+        with suppress(BrokenPipeError):
+            self._in.write(lines)
+            self._in.flush()
+
+    def close(self) -> None:
+        """End the JVM."""
+        with suppress(BrokenPipeError):
+            self._in.close()
+        try:
+            self._child.wait(10)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait(10)
+        self._out.close()
+
+
+def _compile(libraries: Path, folder: Path) -> None:
+    tool_cache.run_tool(
+        [
+            *("javac", "-nowarn", "-proc:none"),
+            *("-cp", f"{libraries}/*", "-d", str(folder), str(PROGRAM)),
+        ],
+        folder=folder,
+    )
+
+
+def written_assignment(assignment: Assignment) -> Json:
+    """Topic id -> partitions."""
+    return {topic_id.hex: list(numbers) for topic_id, numbers in assignment.items()}
+
+
+def written_epochs(owned: OwnedPartitions) -> Json:
+    """Topic id -> partition -> epoch."""
+    return {
+        topic_id.hex: {str(number): epoch for number, epoch in epochs.items()}
+        for topic_id, epochs in owned.items()
+    }
+
+
+def _written_topics(topics: Iterable[TopicFacts]) -> list[Json]:
+    return [
+        {"id": one.topic_id.hex, "name": one.name, "count": one.partition_count} for one in topics
+    ]
+
+
+def _written_member(member: ConsumerMember) -> Json:
+    return {
+        "id": member.member_id,
+        "instance": member.instance_id,
+        "names": list(member.subscribed_topic_names),
+        "regex": member.subscribed_topic_regex,
+    }
+
+
+def assign_question(
+    assignor: str,
+    kind: SubscriptionType,
+    members: Mapping[str, MemberSubscription],
+    partition_counts: Mapping[Uuid, int],
+    *,
+    is_hashed: bool = False,
+) -> Json:
+    """is_hashed  members in the order of Java's hash map"""
+    return {
+        "kind": "assign",
+        "assignor": assignor,
+        "type": kind.name,
+        "topics": {topic_id.hex: count for topic_id, count in partition_counts.items()},
+        "hashed": is_hashed,
+        "members": [
+            {
+                "id": member_id,
+                "instance": one.instance_id,
+                "topics": [topic_id.hex for topic_id in one.topic_ids],
+                "assignment": written_assignment(one.assignment),
+            }
+            for member_id, one in members.items()
+        ],
+    }
+
+
+def target_question(
+    assignor: str,
+    topics: Iterable[TopicFacts],
+    resolved: Mapping[str, tuple[str, ...]],
+    members: Iterable[ConsumerMember],
+    present: Mapping[str, Assignment],
+    *,
+    updated: Iterable[ConsumerMember] = (),
+    removed: Sequence[str] = (),
+    static_members: Mapping[str, str],
+) -> Json:
+    """updated, removed  what has become of members since the group was written"""
+    return {
+        "kind": "target",
+        "assignor": assignor,
+        "epoch": 7,
+        "topics": _written_topics(topics),
+        "resolved": {regex: list(names) for regex, names in resolved.items()},
+        "members": [_written_member(one) for one in members],
+        "present": {member_id: written_assignment(one) for member_id, one in present.items()},
+        "updated": [_written_member(one) for one in updated],
+        "removed": list(removed),
+        "static": dict(static_members),
+    }
+
+
+def reconcile_question(
+    member: ConsumerMember,
+    topics: Iterable[TopicFacts],
+    resolved: Mapping[str, tuple[str, ...]],
+    *,
+    target_epoch: int,
+    target: Assignment,
+    epochs: OwnedPartitions,
+    reported: ReportedPartitions | None,
+    has_subscription_changed: bool,
+) -> Json:
+    """epochs  of all partitions that have an owner"""
+    return {
+        "kind": "reconcile",
+        "topics": _written_topics(topics),
+        "resolved": {regex: list(names) for regex, names in resolved.items()},
+        "member": {
+            **_written_member(member),
+            "epoch": member.member_epoch,
+            "previous": member.previous_member_epoch,
+            "state": member.state.value,
+            "assigned": written_epochs(member.assigned_partitions),
+            "pending": written_epochs(member.partitions_pending_revocation),
+        },
+        "target_epoch": target_epoch,
+        "target": written_assignment(target),
+        "epochs": written_epochs(epochs),
+        "reported": None
+        if reported is None
+        else [[topic_id.hex, list(numbers)] for topic_id, numbers in reported],
+        "changed": has_subscription_changed,
+    }
+
+
+def regex_question(regex: str, topics: Iterable[TopicFacts]) -> Json:
+    """Is it valid, and which topics match it?"""
+    return {"kind": "regex", "regex": regex, "topics": _written_topics(topics)}

@@ -1,0 +1,55 @@
+"""Regular expressions of subscriptions: whole names, Kafka's words, bounded cost."""
+
+from __future__ import annotations
+
+import pytest
+import re2
+
+from broker.group.consumer.subscription_regex import TopicRegex, check_regex
+from protocol.errors import BrokerError, ErrorCode
+
+LONGEST_NAME = "a" * 249
+
+
+def test_the_whole_name_must_match() -> None:
+    regex = TopicRegex("orders-[0-9]+")
+    assert regex.matches("orders-17")
+    assert not any(map(regex.matches, ("orders-", "my-orders-1", "orders-1-dead", "orders-1\n")))
+
+
+def test_what_cannot_be_understood_is_refused_with_kafkas_words() -> None:
+    with pytest.raises(BrokerError) as refused:
+        check_regex("(foo")
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.value.message == (
+        "SubscribedTopicRegex `(foo` is not a valid regular expression: missing closing )."
+    )
+
+
+@pytest.mark.parametrize(
+    "regex",
+    ["(x+x+)+y", "(a|a)*b", "(a*)*b", "((a?){30}a{30}){5}b", "(.*a){30}b", "(a|aa|aaa)+b"],
+)
+def test_an_expression_that_would_take_for_ever_elsewhere_is_answered(regex: str) -> None:
+    assert not TopicRegex(regex).matches(LONGEST_NAME)
+
+
+@pytest.mark.parametrize("regex", [r"\pL{900}", "." * 32_000, "(a{100}){100}", "(a{500}){3}"])
+def test_an_expression_that_would_take_much_memory_is_refused(regex: str) -> None:
+    with pytest.raises(BrokerError) as refused:
+        check_regex(regex)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [r"\\C", r"\Q\C\E", r"[\\C]", r"\pC", r"\Qa{9999999999}", r"(?P<a>x)(?P<b>y)", "a{012}"],
+)
+def test_what_only_looks_like_an_extra_is_taken(regex: str) -> None:
+    assert TopicRegex(regex).regex == regex
+
+
+def test_the_library_keeps_none_of_them() -> None:
+    for number in range(300):
+        check_regex(f"topic-{number}")
+    assert re2._Regexp._make.cache_info().currsize == 0
