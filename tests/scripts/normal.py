@@ -28,6 +28,7 @@ FIXED_SPAN_MS = 1_000_000_000
 NUMBERED = {
     "topic_id": "topic",
     "session_id": "session",
+    "metadata_hash": "hash",
 }
 CONSTANT = {
     "host": "<host>",
@@ -40,6 +41,25 @@ CONSTANT = {
 UUID_IN_TEXT = re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])")
 RANGE_IN_TEXT = re.compile(r"\[-?\d{10,}, -?\d{10,}\]")
 UNSET = (None, -1, 0, "", ZERO_UUID)
+DRAWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""What a coordinator adds to a client's or an instance's id to make a member's."""
+SHOWN_CHARACTERS = 1_000
+MEMBER_FIELDS = ("member_id", "leader")
+IN_HASH_ORDER = (
+    ("groups", "group_id", "group_id"),
+    ("results", "group_id", "error_code"),
+    ("members", "member_id", "metadata"),
+    ("members", "member_id", "member_metadata"),
+    ("members", "member_id", "subscription"),
+    ("members", "member_id", "target_assignment"),
+    ("topic_partitions", "topic_id", "partitions"),
+    ("assigned_partitions", "topic_id", "partitions"),
+    ("partitions_pending_revocation", "topic_id", "partitions"),
+    ("partitions", "partition_index", "committed_offset"),
+)
+"""Name of the list, the field to sort by, a field that tells it from others of that name."""
+STORED_OR_NOT = {"partition_index", "error_code"}
+"""All fields of the answer to one committed offset."""
 
 
 class Masks:
@@ -50,6 +70,8 @@ class Masks:
         """What is being looked at; an id is called after the step that first showed it."""
         self.names: dict[tuple[str, object], str] = {}
         self._taken: dict[str, int] = {}
+        self.hides_prefixes = False
+        """Of drawn ids, what stands before: the client's or the instance's."""
 
     def give(self, kind: str, value: object, name: str) -> None:
         """Call an id by a name before any answer shows it."""
@@ -78,6 +100,17 @@ class Masks:
             return str(value)
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value).hex()
+        if isinstance(value, str) and name in MEMBER_FIELDS:
+            if ("member", value) in self.names:
+                return self.names["member", value]
+            if UUID_IN_TEXT.fullmatch(value):
+                return self.name("member", value)
+            drawn = DRAWN_ID.search(value)
+            if drawn is not None and self.hides_prefixes:
+                return self.name("member", drawn[0])
+            return DRAWN_ID.sub(lambda found: self.name("member", found[0]), value)
+        if isinstance(value, str) and len(value) > SHOWN_CHARACTERS:
+            return f"{len(value)} characters: {value[:10]}..."
         if isinstance(value, str) and name.endswith("message"):
             return RANGE_IN_TEXT.sub("<range>", UUID_IN_TEXT.sub("<id>", value))
         return value
@@ -114,15 +147,30 @@ def normalise(value: Any, version: int, masks: Masks) -> dict[str, Any]:
 
 
 def in_order(name: str, elements: list[Any]) -> Any:
-    """Settings by their names; other lists with names in the order of these.
+    """Settings by their names; other lists with names, groups, their members and the places that
+    they have committed in the order of these.
 
-    Apache Kafka gives both in the order of a hash table.
+    Apache Kafka gives all of them in the order of a hash table.
     """
-    if not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in elements):
+    if name == "subscribed_topic_names":
+        return sorted(elements)
+    if not all(isinstance(one, dict) for one in elements):
+        return elements
+    if name == "partitions" and all(one.keys() == STORED_OR_NOT for one in elements):
+        return sorted(elements, key=lambda one: one["partition_index"])  # type: ignore[no-any-return]
+    for list_name, key, also in IN_HASH_ORDER:
+        if name == list_name and all(key in one and also in one for one in elements):
+            return sorted(elements, key=lambda one: place_of(one[key]))
+    if not all(isinstance(one.get("name"), str) for one in elements):
         return elements
     if name == "configs":
         return {one.pop("name"): one for one in elements}
     return sorted(elements, key=lambda one: str(one["name"]))
+
+
+def place_of(value: Any) -> Any:
+    """What to sort by: the name of a drawn id, whatever its prefix."""
+    return value.rpartition("<")[2] if isinstance(value, str) else value
 
 
 def element(name: str, value: Any, version: int, masks: Masks) -> Any:

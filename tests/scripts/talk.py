@@ -26,7 +26,15 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.FETCH: range(4, 18),
     ApiKey.LIST_OFFSETS: range(10),
     ApiKey.METADATA: range(13),
+    ApiKey.OFFSET_COMMIT: range(10),
+    ApiKey.OFFSET_FETCH: range(10),
     ApiKey.FIND_COORDINATOR: range(7),
+    ApiKey.JOIN_GROUP: range(10),
+    ApiKey.HEARTBEAT: range(5),
+    ApiKey.LEAVE_GROUP: range(6),
+    ApiKey.SYNC_GROUP: range(6),
+    ApiKey.DESCRIBE_GROUPS: range(6),
+    ApiKey.LIST_GROUPS: range(6),
     ApiKey.API_VERSIONS: range(5),
     ApiKey.CREATE_TOPICS: range(8),
     ApiKey.DELETE_TOPICS: range(7),
@@ -37,7 +45,9 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.ALTER_CONFIGS: range(3),
     ApiKey.DESCRIBE_LOG_DIRS: range(5),
     ApiKey.CREATE_PARTITIONS: range(4),
+    ApiKey.DELETE_GROUPS: range(3),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),
+    ApiKey.OFFSET_DELETE: range(1),
     ApiKey.DESCRIBE_CLUSTER: range(2),
     ApiKey.DESCRIBE_PRODUCERS: range(1),
 }
@@ -54,6 +64,7 @@ class Talk:
         self.address = address
         self.steps: dict[str, Any] = {}
         self.masks = Masks()
+        self._wires: list[Wire] = []
         self._wire = Wire(address)
         self.until(
             "the registration of the broker",
@@ -66,18 +77,32 @@ class Talk:
         key = schema_of(type(request)).api_key
         assert key is not None
         label = f"{name}, {ApiKey(key).name} v{version}"
-        assert label not in self.steps, f"two steps are called {label!r}"
         try:
             answer = self._wire.call(request, version)
         except Closed:
-            self.steps[label] = "closed"
+            self.write(label, "closed")
             self._reconnect()
             return None
         except TimeoutError:
             raise AssertionError(f"no answer to {label!r}: {request}") from None
-        self.masks.step = label
-        self.steps[label] = normalise(answer, version, self.masks)
+        self.write_answer(label, answer, version)
         return answer
+
+    def write(self, label: str, content: Any) -> None:
+        """Write down anything that is JSON."""
+        assert label not in self.steps, f"two steps are called {label!r}"
+        self.steps[label] = content
+
+    def write_answer(self, label: str, answer: Any, version: int) -> None:
+        """Write down an answer that came in another way than by `ask`."""
+        self.masks.step = label
+        self.write(label, normalise(answer, version, self.masks))
+
+    def connect(self) -> Wire:
+        """One more connection, which ends with the talk."""
+        wire = Wire(self.address)
+        self._wires.append(wire)
+        return wire
 
     def quiet(self, request: Any, version: int) -> Any:
         """Ask without writing down: what prepares a step."""
@@ -171,8 +196,9 @@ class Talk:
         self._wire = Wire(self.address)
 
     def close(self) -> None:
-        """End the connection."""
-        self._wire.close()
+        """End all connections."""
+        for wire in (self._wire, *self._wires):
+            wire.close()
 
 
 def metadata_of(names: Sequence[str]) -> MetadataRequest:

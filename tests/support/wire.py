@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from types import TracebackType
@@ -94,6 +95,10 @@ class Wire:
             return self._socket.recv(1) == b""
         except ConnectionError:
             return True
+
+    def is_silent(self, seconds: float) -> bool:
+        """Whether nothing comes for a while, not even the end."""
+        return not select.select([self._socket], [], [], seconds)[0]
 
     def close(self) -> None:
         """End the connection."""

@@ -1,0 +1,145 @@
+"""Members of groups of the new protocol (KIP-848), and what is asked of their group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from tests.scripts.talk import Talk
+
+HEARTBEAT: Final = 1
+DESCRIBE: Final = 1
+PATIENT_MS: Final = 60_000
+LEAVE: Final = -1
+LEAVE_FOR_A_WHILE: Final = -2
+
+Owned = dict[UUID, list[int]]
+
+
+class Consumer:
+    """One that chooses its own id: what the hashes of ids decide stays the same."""
+
+    def __init__(
+        self,
+        talk: Talk,
+        group: str,
+        name: str,
+        *,
+        topics: Sequence[str] | None = None,
+        regex: str | None = None,
+        instance_id: str | None = None,
+        assignor: str | None = None,
+        rebalance_timeout_ms: int = PATIENT_MS,
+        version: int = HEARTBEAT,
+    ) -> None:
+        self.talk = talk
+        self.group = group
+        self.name = name
+        self.member_id = name
+        self.topics = topics
+        self.regex = regex
+        self.instance_id = instance_id
+        self.assignor = assignor
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.version = version
+        self.epoch = 0
+        self.owned: Owned = {}
+
+    # Requests.
+
+    def enter(self, **changes: Any) -> ConsumerGroupHeartbeatRequest:
+        """The first heartbeat, with everything in it."""
+        values: dict[str, Any] = {
+            "group_id": self.group,
+            "member_id": self.member_id,
+            "member_epoch": 0,
+            "instance_id": self.instance_id,
+            "rebalance_timeout_ms": self.rebalance_timeout_ms,
+            "subscribed_topic_names": None if self.topics is None else list(self.topics),
+            "subscribed_topic_regex": self.regex,
+            "server_assignor": self.assignor,
+            "topic_partitions": [],
+        }
+        return ConsumerGroupHeartbeatRequest(**(values | changes))
+
+    def beat(self, **changes: Any) -> ConsumerGroupHeartbeatRequest:
+        """A heartbeat in which nothing is new."""
+        values: dict[str, Any] = {
+            "group_id": self.group,
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+            "instance_id": self.instance_id,
+        }
+        return ConsumerGroupHeartbeatRequest(**(values | changes))
+
+    def report(self, owned: Owned | None = None, **changes: Any) -> ConsumerGroupHeartbeatRequest:
+        """A heartbeat that tells what it holds; by default all that it was told."""
+        told = self.owned if owned is None else owned
+        partitions = [TopicPartitions(topic_id=key, partitions=told[key]) for key in told]
+        return self.beat(topic_partitions=partitions, **changes)
+
+    def leave(self, epoch: int = LEAVE, **changes: Any) -> ConsumerGroupHeartbeatRequest:
+        """The last heartbeat."""
+        return self.beat(member_epoch=epoch, **changes)
+
+    # Answers.
+
+    def ask(self, label: str, request: ConsumerGroupHeartbeatRequest) -> Any:
+        """Ask and write down; what it is told is its own from now on."""
+        answer = self.talk.ask(f"{self.group}: {label}", request, self.version)
+        self.take(answer)
+        return answer
+
+    def quiet(self, request: ConsumerGroupHeartbeatRequest) -> Any:
+        """Ask without writing down."""
+        answer = self.talk.quiet(request, self.version)
+        self.take(answer)
+        return answer
+
+    def take(self, answer: Any) -> None:
+        """Epoch and partitions of an answer."""
+        if answer.error_code:
+            return
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = {
+                one.topic_id: list(one.partitions) for one in answer.assignment.topic_partitions
+            }
+
+    def until_assigned(self, label: str, count: int) -> None:
+        """Beat until it is told so many partitions; write down what it holds then.
+
+        Not the answer: how many heartbeats it takes is a matter of time.
+        """
+        self.talk.until(
+            f"{label}: {count} partitions of {self.name}",
+            lambda: self.quiet(self.beat()),
+            lambda _: sum(len(partitions) for partitions in self.owned.values()) == count,
+        )
+        self.quiet(self.report())
+        names = {self.talk.masks.name("topic", key): self.owned[key] for key in self.owned}
+        self.talk.write(f"{self.group}: {label}", dict(sorted(names.items())))
+
+
+def describe(talk: Talk, label: str, *groups: str, version: int = DESCRIBE) -> None:
+    """Write down how groups stand."""
+    request = ConsumerGroupDescribeRequest(
+        group_ids=list(groups), include_authorized_operations=False
+    )
+    talk.ask(label, request, version)
+
+
+def wait_for_members(talk: Talk, group: str, count: int) -> None:
+    """Until so many are left: some go when their time is up."""
+    request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    talk.until(
+        f"{count} members of {group}",
+        lambda: talk.quiet(request, DESCRIBE).groups[0],
+        lambda told: len(told.members) == count,
+    )

@@ -1,0 +1,299 @@
+"""Groups of the new protocol: static members, expressions, offsets, and requests of the old one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest
+from tests.scripts.chapters.groups_consumers import (
+    LEAVE_FOR_A_WHILE,
+    Consumer,
+    describe,
+)
+from tests.scripts.chapters.groups_members import (
+    Member,
+    leave,
+    stable,
+    subscription,
+    wait_for_coordinator,
+)
+from tests.scripts.chapters.groups_members import describe as describe_classic
+from tests.scripts.chapters.groups_offsets import commit, delete, of_group
+from tests.scripts.chapters.groups_stored import NEW_KINDS, stored
+from tests.scripts.talk import Talk
+
+FOUR: Final = "mixed-four"
+ONE: Final = "mixed-one"
+OTHER: Final = "other-one"
+READS_FOUR: Final = (("range", subscription(FOUR)),)
+
+
+def play(talk: Talk) -> None:
+    """Each story in a group of its own; first what shows all groups, while there are few."""
+    wait_for_coordinator(talk)
+    talk.make_topic(FOUR, 4)
+    talk.make_topic(ONE, 1)
+    talk.make_topic(OTHER, 1)
+    described_and_listed(talk)
+    static_members(talk)
+    expressions(talk)
+    commits(talk)
+    fetches(talk)
+    deletions(talk)
+    old_requests(talk)
+    new_requests(talk)
+
+
+def static_members(talk: Talk) -> None:
+    """They leave for a while, return under another id, and fence."""
+    group = "mixed-static"
+    one = Consumer(talk, group, "A", topics=[FOUR], instance_id="a")
+    two = Consumer(talk, group, "B", topics=[FOUR], instance_id="b")
+    one.ask("A enters", one.enter())
+    two.ask("B enters", two.enter())
+    one.ask("A gives up", one.beat())
+    one.ask("A has given up", one.report())
+    two.ask("B is told", two.beat())
+    two.ask("B reports", two.report())
+    thief = Consumer(talk, group, "T", topics=[FOUR], instance_id="b")
+    thief.ask("somebody takes B's place", thief.enter())
+    thief.ask("somebody beats in B's place", thief.beat(member_epoch=two.epoch))
+    two.ask("B with an instance that is not there", two.beat(instance_id="c"))
+    two.ask("B with A's instance", two.beat(instance_id="a"))
+    two.ask("B without its instance", two.beat(instance_id=None))
+    two.ask("B leaves for a while", two.leave(LEAVE_FOR_A_WHILE))
+    describe(talk, "B is away", group)
+    one.ask("A does not notice", one.beat())
+    two.ask("B beats though it is away", two.beat(member_epoch=2))
+    back = Consumer(talk, group, "B2", topics=[FOUR], instance_id="b")
+    back.ask("B returns under another id", back.enter())
+    two.ask("the old B beats", two.beat(member_epoch=back.epoch))
+    describe(talk, "B is back", group)
+    back.ask("B leaves for a while again", back.leave(LEAVE_FOR_A_WHILE))
+    changed = Consumer(talk, group, "B3", topics=[FOUR, ONE], instance_id="b")
+    changed.ask("B returns with another subscription", changed.enter())
+    describe(talk, "B is back with another subscription", group)
+    changed.ask("B leaves for good", changed.leave())
+    one.ask("A gets all", one.beat())
+    one.ask("A leaves another's instance", one.leave(instance_id="b"))
+    one.ask("A leaves for a while with another's instance", one.leave(-2, instance_id="b"))
+    talk.ask("A is sent away by its name", leave(group, ("", "a")), 5)
+    describe(talk, "nobody is left", group)
+    stored(talk, group, kinds=NEW_KINDS)
+
+
+def expressions(talk: Talk) -> None:
+    """Topics by regular expression, which the broker matches."""
+    group = "mixed-regex"
+    one = Consumer(talk, group, "A", regex="mixed-.*")
+    first = one.quiet(one.enter())
+    talk.write(f"{group}: A enters with an expression", first.error_code)
+    one.until_assigned("A is told what it matches", 5)
+    one.quiet(one.report())
+    describe(talk, "an expression", group)
+    for label, regex in (
+        ("a broken one", "("),
+        ("a repetition of nothing", "*"),
+        ("an unknown class", r"\p{IsNothing}"),
+        ("a look behind", "(?<=mixed-)four"),
+    ):
+        one.ask(f"A wants {label}", one.beat(subscribed_topic_regex=regex))
+        other = Consumer(talk, f"{group}-refused", "B", regex=regex)
+        other.ask(f"B enters with {label}", other.enter())
+    one.ask("A wants names besides", one.beat(subscribed_topic_names=[OTHER]))
+    one.ask("A reports names besides", one.report())
+    describe(talk, "an expression and names", group)
+    one.quiet(one.beat(subscribed_topic_regex=""))
+    one.ask("A wants no expression any more", one.report())
+    describe(talk, "names alone", group)
+    # Expressions of one group are matched again ten seconds later at the earliest.
+    other = Consumer(talk, f"{group}-other", "A", topics=[OTHER], regex="mixed-o.e")
+    other.quiet(other.enter())
+    other.until_assigned("A wants an expression and a name", 2)
+    nothing = Consumer(talk, f"{group}-nothing", "A", regex="mixed")
+    nothing.quiet(nothing.enter())
+    nothing.until_assigned("an expression matches whole names", 0)
+    two = Consumer(talk, group, "B", regex="")
+    two.ask("B enters with an empty expression", two.enter())
+    describe(talk, "an empty expression", group)
+
+
+def numbered(member: Consumer, epoch: int, **changes: Any) -> OffsetCommitRequest:
+    """A commit with a member's epoch."""
+    values = {"generation_id_or_member_epoch": epoch, "member_id": member.member_id, **changes}
+    return commit(member.group, ((FOUR, 0), 5), **values)
+
+
+def commits(talk: Talk) -> None:
+    """The epoch of the member is checked, from version 9 on."""
+    group = "mixed-commits"
+    one = Consumer(talk, group, "A", topics=[FOUR])
+    one.quiet(one.enter())
+    one.quiet(one.beat(subscribed_topic_names=[FOUR, ONE]))
+    one.quiet(one.report())
+    for version in (2, 8, 9):
+        for label, epoch, changes in (
+            ("its epoch", one.epoch, {}),
+            ("an older epoch", one.epoch - 1, {}),
+            ("a newer epoch", one.epoch + 1, {}),
+            ("epoch 0", 0, {}),
+            ("epoch -1", -1, {}),
+            ("an unknown id", one.epoch, {"member_id": "nobody"}),
+            ("no id", one.epoch, {"member_id": ""}),
+            ("no id and epoch -1", -1, {"member_id": ""}),
+            ("an instance", one.epoch, {"group_instance_id": "nowhere"}),
+        ):
+            request = numbered(one, epoch, **changes)
+            talk.ask(f"commit with {label}", request, version)
+    one.quiet(one.leave())
+    for version in (2, 8, 9):
+        for label, epoch, changes in (
+            ("its epoch", 2, {}),
+            ("no id and epoch -1", -1, {"member_id": ""}),
+            ("no id and epoch 0", 0, {"member_id": ""}),
+        ):
+            request = numbered(one, epoch, **changes)
+            talk.ask(f"commit into the empty group with {label}", request, version)
+
+
+def fetches(talk: Talk) -> None:
+    """Member and epoch are checked when they are told."""
+    group = "mixed-fetches"
+    one = Consumer(talk, group, "A", topics=[FOUR])
+    one.quiet(one.enter())
+    talk.quiet(numbered(one, one.epoch), 9)
+    for label, member_id, epoch in (
+        ("its epoch", one.member_id, one.epoch),
+        ("an older epoch", one.member_id, one.epoch - 1),
+        ("a newer epoch", one.member_id, one.epoch + 1),
+        ("epoch -1", one.member_id, -1),
+        ("an unknown id", "nobody", one.epoch),
+        ("an unknown id and epoch -1", "nobody", -1),
+        ("no id", None, one.epoch),
+        ("an empty id", "", one.epoch),
+        ("an empty id and epoch -1", "", -1),
+        ("neither", None, -1),
+    ):
+        for wanted in ([(FOUR, [0, 1])], None):
+            asked = of_group(group, wanted)
+            asked.member_id, asked.member_epoch = member_id, epoch
+            what = "all" if wanted is None else "two"
+            talk.ask(f"fetch {what} with {label}", OffsetFetchRequest(groups=[asked]), 9)
+    talk.ask("fetch in version 8", OffsetFetchRequest(groups=[of_group(group, None)]), 8)
+    talk.ask("fetch in version 7", OffsetFetchRequest(group_id=group, topics=None), 7)
+
+
+def described_and_listed(talk: Talk) -> None:
+    """By requests of either kind."""
+    talk.quiet(commit("mixed-offsets", ((FOUR, 0), 1)), 9)
+    one = Member(talk, "mixed-classic", "A")
+    stable(talk, one)
+    alone = Consumer(talk, "mixed-new", "A", topics=[FOUR])
+    alone.quiet(alone.enter())
+    waiting = Consumer(talk, "mixed-new", "B", topics=[FOUR])
+    names = ["mixed-new", "mixed-classic", "mixed-offsets", "never", ""]
+    for number in range(3):
+        for version in (0, 1):
+            describe(talk, f"described {number}", *names, version=version)
+        for version in (0, 5):
+            describe_classic(talk, f"described {number}", *names, version=version)
+        talk.ask(f"listed {number}", ListGroupsRequest(states_filter=["Reconciling"]), 5)
+        if number == 0:
+            waiting.quiet(waiting.enter())
+        else:
+            waiting.quiet(waiting.leave())
+    for version in range(6):
+        talk.ask("all", ListGroupsRequest(), version)
+    for kind in ("consumer", "Consumer", "classic"):
+        talk.ask(f"of type {kind}", ListGroupsRequest(types_filter=[kind]), 5)
+    for state in ("Stable", "assigning", "Empty", "Dead", "Reconciling"):
+        talk.ask(f"that are {state}", ListGroupsRequest(states_filter=[state]), 5)
+    both = ListGroupsRequest(states_filter=["Empty"], types_filter=["consumer"])
+    talk.ask("empty ones of the new protocol", both, 5)
+
+
+def deletions(talk: Talk) -> None:
+    """DeleteGroups and OffsetDelete."""
+    group = "mixed-deletions"
+    one = Consumer(talk, group, "A", topics=[FOUR])
+    one.quiet(one.enter())
+    offsets = commit(group, ((FOUR, 0), 1), ((ONE, 0), 2))
+    offsets.generation_id_or_member_epoch, offsets.member_id = one.epoch, one.member_id
+    talk.quiet(offsets, 9)
+    talk.ask("delete a group with members", DeleteGroupsRequest(groups_names=[group]), 2)
+    talk.ask("delete offsets", delete(group, (FOUR, 0), (ONE, 0), ("never-made", 0)), 0)
+    one.quiet(one.leave())
+    talk.ask("delete the others", delete(group, (FOUR, 0)), 0)
+    describe(talk, "the offsets are gone", group)
+    talk.ask("delete an empty group", DeleteGroupsRequest(groups_names=[group, "never"]), 2)
+    describe(talk, "the group is gone", group)
+    again = Consumer(talk, group, "B", topics=[FOUR])
+    again.ask("B enters a group that was deleted", again.enter())
+
+
+def old_requests(talk: Talk) -> None:
+    """A client of the classic protocol finds a group of the new one."""
+    group = "mixed-new-first"
+    new = Consumer(talk, group, "A", topics=[FOUR])
+    new.quiet(new.enter())
+    old = Member(talk, group, "X", protocols=READS_FOUR)
+    for label, request in (
+        ("syncs", old.sync(member_id="nobody", generation_id=2)),
+        ("beats", old.heartbeat(member_id="nobody", generation_id=2)),
+        ("leaves", leave(group, ("nobody", None))),
+        ("beats as A", old.heartbeat(member_id=new.member_id, generation_id=new.epoch)),
+        ("syncs as A", old.sync(member_id=new.member_id, generation_id=new.epoch)),
+        ("joins as A", old.join(member_id=new.member_id)),
+        ("joins with an unknown id", old.join(member_id="nobody")),
+        ("joins with another type", old.join(protocol_type="connect")),
+        ("joins without protocols", old.join(protocols=[])),
+        ("joins without readable protocols", _unreadable(old)),
+    ):
+        old.ask(label, request)
+        old.member_id, old.generation = "", -1
+    describe(talk, "who has entered", group)
+    stranger = Member(talk, "mixed-new-left", "X")
+    left = Consumer(talk, "mixed-new-left", "A", topics=[FOUR])
+    left.quiet(left.enter())
+    left.quiet(left.leave())
+    stranger.ask("is told an id by an empty one", stranger.join())
+    stranger.ask("joins an empty one", stranger.join())
+    describe_classic(talk, "an empty one has changed its kind", "mixed-new-left")
+    describe(talk, "it is of the new kind no more", "mixed-new-left")
+    stored(talk, "mixed-new-left", kinds=NEW_KINDS)
+
+
+def _unreadable(old: Member) -> Any:
+    request = old.join()
+    request.protocols[0].metadata = b"\x00"
+    return request
+
+
+def new_requests(talk: Talk) -> None:
+    """A client of the new protocol finds a group of the classic one."""
+    connect = Member(talk, "mixed-connect", "A", protocol_type="connect")
+    stable(talk, connect)
+    for group in ("mixed-connect", "mixed-classic"):
+        new = Consumer(talk, group, "X", topics=[FOUR])
+        for label, request in (
+            ("beats in a classic group", new.beat(member_epoch=3)),
+            ("leaves a classic group", new.leave()),
+        ):
+            new.ask(label, request)
+    new = Consumer(talk, "mixed-connect", "X", topics=[FOUR])
+    new.ask("enters a group that is none of consumers", new.enter())
+    unreadable = Member(talk, "mixed-unreadable", "A", protocols=READS_FOUR)
+    stable(talk, unreadable)
+    new = Consumer(talk, "mixed-unreadable", "X", topics=[FOUR])
+    new.ask("enters a group with an assignment that nobody can read", new.enter())
+    given = Member(talk, "mixed-given", "A")
+    given.obtain_id()
+    new = Consumer(talk, "mixed-given", "X", topics=[FOUR])
+    new.ask("enters a group where an id was given out", new.enter())
+    describe(talk, "it has changed its kind", "mixed-given")
+    empty = Consumer(talk, "mixed-offsets", "X", topics=[FOUR])
+    empty.ask("enters a group of offsets", empty.enter())
+    describe(talk, "a group of offsets", "mixed-offsets")

@@ -1,0 +1,351 @@
+"""Several members: votes, leaders, full groups, and what happens when time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tests.scripts.chapters.groups_members import (
+    CHANGED,
+    OF_TODAY,
+    PATIENT_MS,
+    Member,
+    collect,
+    describe,
+    leave,
+    stable,
+    subscription,
+    wait_for,
+    wait_for_coordinator,
+)
+from tests.scripts.chapters.groups_stored import stored
+from tests.scripts.talk import Talk
+
+TOPIC: Final = "groups-rebalancing"
+SHORT_MS: Final = 500
+"""A time-out that the chapter does wait for."""
+OTHER_VERSION: Final = 3
+"""Of JoinGroup: a new member is not told an id first."""
+
+
+def play(talk: Talk) -> None:
+    """Each story in a group of its own."""
+    wait_for_coordinator(talk)
+    talk.make_topic(TOPIC)
+    followers_end_of_sync(talk, OF_TODAY)
+    leaders_end_of_sync(talk, OF_TODAY)
+    timed: list[Iterator[None]] = []
+    for version in (OTHER_VERSION, OF_TODAY):
+        votes(talk, version)
+        full_group(talk, version)
+        syncs(talk, version)
+        replaced_requests(talk, version)
+        no_patience(talk, version)
+        timed += [
+            end_of_sessions(talk, version),
+            silent_follower(talk, version),
+            end_of_rebalances(talk, version),
+            only_members_end_of_sync(talk, version),
+        ]
+    timed += [
+        end_of_given_ids(talk),
+        absent_static_member(talk),
+        end_of_static_members(talk),
+    ]
+    together(timed)
+    stored(talk, f"votes-{OF_TODAY}", f"absent-leader-{OF_TODAY}", f"lost-sync-{OF_TODAY}")
+
+
+def together(stories: Iterable[Iterator[None]]) -> None:
+    """Play stories side by side: each yields when time shall pass in its group."""
+    left = list(stories)
+    while left:
+        left = [story for story in left if next(story, story) is not story]
+
+
+def enter(talk: Talk, leader: Member, *others: Member, label: str) -> None:
+    """All join one after the other, the leader again as the last."""
+    leader.obtain_id()
+    leader.quiet(leader.join())
+    for number, member in enumerate(others, start=2):
+        member.obtain_id()
+        member.send(member.join())
+        wait_for(talk, member.group, "PreparingRebalance", number)
+    leader.send(leader.join())
+    collect(label, leader, *others)
+
+
+def votes(talk: Talk, version: int) -> None:
+    """The protocol that most like best among those that all know."""
+    group = f"votes-{version}"
+
+    def liking(name: str, *protocols: str) -> Member:
+        said = tuple((one, subscription(f"for-{one}")) for one in protocols)
+        return Member(talk, group, name, version=version, protocols=said)
+
+    one = liking("A", "a", "b", "c")
+    two = liking("B", "c", "b")
+    three = liking("C", "d", "c", "b")
+    four = liking("D", "b", "d")
+    enter(talk, one, two, label="two vote")
+    for member in (one, two):
+        member.protocols = (("b", subscription("for-b")), ("c", subscription("for-c")))
+    enter_again(talk, one, two, label="two vote again")
+    three.obtain_id()
+    three.send(three.join())
+    wait_for(talk, group, "PreparingRebalance", 3)
+    two.protocols = tuple(reversed(two.protocols))
+    two.send(two.join())
+    one.send(one.join())
+    collect("three vote", one, two, three)
+    four.obtain_id()
+    four.send(four.join())
+    wait_for(talk, group, "PreparingRebalance", 4)
+    for member in (three, two, one):
+        member.send(member.join())
+    collect("four vote", one, two, three, four)
+    stranger = liking("E", "d")
+    stranger.ask("a protocol that not all know", stranger.join())
+    one.send(one.sync((one, b"1"), (two, b"2"), (three, b"3"), protocol_name="b"))
+    collect("the leader assigns", one)
+    describe(talk, f"the chosen protocol of {group}", group)
+
+
+def enter_again(talk: Talk, leader: Member, *others: Member, label: str) -> None:
+    """All join again with the ids that they have."""
+    for member in others:
+        member.send(member.join())
+    wait_for(talk, leader.group, "PreparingRebalance")
+    leader.send(leader.join())
+    collect(label, leader, *others)
+
+
+def full_group(talk: Talk, version: int) -> None:
+    """group.max.size is 4."""
+    group = f"full-{version}"
+    members = [Member(talk, group, name, version=version) for name in "ABCD"]
+    enter(talk, *members, label="four enter")
+    fifth = Member(talk, group, "E", version=version)
+    fifth.ask("a fifth while they sync", fifth.join())
+    leader = members[0]
+    leader.quiet(leader.sync((leader, b"all")))
+    fifth.ask("a fifth when they are stable", fifth.join())
+    static = Member(talk, group, "S", version=max(version, 5), instance_id="s")
+    static.ask("a static fifth", static.join())
+    leader.send(leader.join())
+    wait_for(talk, group, "PreparingRebalance", 4)
+    late = Member(talk, group, "F", version=version)
+    if version >= 4:
+        late.ask("a fifth is told an id while they join", late.join())
+        talk.quiet(leave(group, (late.member_id, None)), 5)
+    for member in members[1:]:
+        member.send(member.join())
+    collect("four are back", *members)
+    describe(talk, f"the full {group}", group)
+
+
+def syncs(talk: Talk, version: int) -> None:
+    """Followers wait for the leader; a change meanwhile sends all of them back."""
+    group = f"syncs-{version}"
+    leader, follower, third = (Member(talk, group, name, version=version) for name in "ABC")
+    enter(talk, leader, follower, label="two enter")
+    follower.send(follower.sync())
+    assert follower.is_forgotten(), "a follower waits for the leader"
+    describe(talk, f"the leader has not assigned in {group}", group)
+    third.obtain_id()
+    third.send(third.join())
+    collect("a third one enters while the follower waits", follower)
+    leader.ask("the leader assigns too late", leader.sync((leader, b"1"), (follower, b"2")))
+    follower.send(follower.join())
+    leader.send(leader.join())
+    collect("three are in", leader, follower, third)
+    follower.send(follower.sync())
+    third.send(third.sync())
+    assert third.is_forgotten(), "a follower waits for the leader"
+    follower_again = follower.sync()
+    talk.ask(f"the third leaves {group}", leave(group, (third.member_id, None)), 5)
+    collect("the other one waited", follower)
+    follower.ask("it syncs again", follower_again)
+    follower.send(follower.join())
+    leader.send(leader.join())
+    collect("two are left", leader, follower)
+    leader.ask("the leader assigns before anybody", leader.sync((follower, b"late")))
+    follower.ask("the follower comes after", follower.sync())
+    leader.protocols = CHANGED
+    leader.send(leader.join())
+    wait_for(talk, group, "PreparingRebalance", 2)
+    talk.ask(f"the follower leaves {group}", leave(group, (follower.member_id, None)), 5)
+    collect("the leader waited for it", leader)
+
+
+def replaced_requests(talk: Talk, version: int) -> None:
+    """The same member asks on another connection before it was answered on the first."""
+    group = f"replaced-{version}"
+    leader = Member(talk, group, "A", version=version)
+    stable(talk, leader)
+    old = Member(talk, group, "B", version=version)
+    old.obtain_id()
+    if version < 4:
+        return
+    old.send(old.join())
+    wait_for(talk, group, "PreparingRebalance", 2)
+    new = Member(talk, group, "B", version=version)
+    new.member_id = old.member_id
+    new.send(new.join())
+    talk.write(f"the first JoinGroup of {group} is forgotten", old.is_forgotten())
+    leader.send(leader.join())
+    collect("the second JoinGroup", leader, new)
+    third = Member(talk, group, "B", version=version)
+    third.member_id, third.generation = new.member_id, new.generation
+    new.send(new.sync())
+    assert new.is_forgotten(), "a follower waits for the leader"
+    third.send(third.sync())
+    talk.write(f"the first SyncGroup of {group} is forgotten", new.is_forgotten())
+    leader.send(leader.sync((third, b"of B")))
+    collect("the second SyncGroup", leader, third)
+
+
+def end_of_sessions(talk: Talk, version: int) -> Iterator[None]:
+    """Whoever is silent for its session is out."""
+    group = f"session-{version}"
+    one = Member(talk, group, "A", version=version, session_timeout_ms=SHORT_MS)
+    stable(talk, one)
+    yield
+    wait_for(talk, group, "Empty", 0)
+    describe(talk, f"A is silent in {group}", group)
+    one.ask("A lives after its session", one.heartbeat())
+    one.ask("A joins after its session", one.join())
+    one.ask("A commits after its session", one.commit(TOPIC, 1))
+
+
+def silent_follower(talk: Talk, version: int) -> Iterator[None]:
+    """The others share what it had."""
+    group = f"silent-{version}"
+    one = Member(talk, group, "A", version=version)
+    two = Member(talk, group, "B", version=version, session_timeout_ms=SHORT_MS)
+    stable(talk, one, two)
+    yield
+    wait_for(talk, group, "PreparingRebalance", 1)
+    one.ask("A lives when B is silent", one.heartbeat())
+    one.ask("A joins when B is silent", one.join())
+
+
+def end_of_rebalances(talk: Talk, version: int) -> Iterator[None]:
+    """The leader does not join again in time: another one leads."""
+    group = f"absent-leader-{version}"
+    leader = Member(talk, group, "A", version=version, rebalance_timeout_ms=SHORT_MS)
+    follower = Member(talk, group, "B", version=version, rebalance_timeout_ms=SHORT_MS)
+    stable(talk, leader, follower)
+    follower.protocols = CHANGED
+    follower.send(follower.join())
+    yield
+    collect("B joins, A does not", follower)
+    describe(talk, f"A is out of {group}", group)
+    leader.ask("A lives", leader.heartbeat())
+    leader.ask("A syncs", leader.sync())
+    leader.ask("A joins too late", leader.join())
+    follower.ask("B assigns", follower.sync((follower, b"all")))
+
+
+def followers_end_of_sync(talk: Talk, version: int) -> None:
+    """A follower does not ask for its assignment in time."""
+    group = f"lost-sync-{version}"
+    leader = Member(talk, group, "A", version=version, rebalance_timeout_ms=SHORT_MS)
+    follower = Member(talk, group, "B", version=version, rebalance_timeout_ms=SHORT_MS)
+    enter(talk, leader, follower, label="two enter")
+    leader.ask("only the leader syncs", leader.sync((leader, b"1"), (follower, b"2")))
+    wait_for(talk, group, "PreparingRebalance", 1)
+    follower.ask("B is out", follower.heartbeat())
+    leader.ask("A lives", leader.heartbeat())
+    leader.rebalance_timeout_ms = PATIENT_MS
+    leader.ask("A joins alone", leader.join())
+
+
+def leaders_end_of_sync(talk: Talk, version: int) -> None:
+    """The leader does not assign in time."""
+    group = f"lost-leader-{version}"
+    leader = Member(talk, group, "A", version=version, rebalance_timeout_ms=SHORT_MS)
+    follower = Member(talk, group, "B", version=version, rebalance_timeout_ms=SHORT_MS)
+    enter(talk, leader, follower, label="two enter")
+    follower.send(follower.sync())
+    collect("only the follower syncs", follower)
+    leader.ask("A is out", leader.heartbeat())
+    follower.rebalance_timeout_ms = PATIENT_MS
+    follower.ask("B joins alone", follower.join())
+
+
+def only_members_end_of_sync(talk: Talk, version: int) -> Iterator[None]:
+    """Nobody is left."""
+    group = f"lost-only-{version}"
+    leader = Member(talk, group, "A", version=version, rebalance_timeout_ms=SHORT_MS)
+    leader.obtain_id()
+    leader.ask("A joins and never syncs", leader.join())
+    yield
+    wait_for(talk, group, "Empty", 0)
+    describe(talk, f"nobody is in {group}", group)
+    leader.ask("A syncs too late", leader.sync((leader, b"1")))
+
+
+def no_patience(talk: Talk, version: int) -> None:
+    """Rebalance timeouts of nothing and less."""
+    for timeout_ms in (0, -1):
+        group = f"hasty-{timeout_ms}-{version}"
+        one = Member(talk, group, "A", version=version, rebalance_timeout_ms=timeout_ms)
+        one.obtain_id()
+        one.ask("A joins", one.join())
+        wait_for(talk, group, "Empty", 0)
+        describe(talk, f"A was not fast enough in {group}", group)
+
+
+def end_of_given_ids(talk: Talk) -> Iterator[None]:
+    """An id that is not used; a rebalance waits for it while it may be."""
+    group = "given-id"
+    unused = Member(talk, group, "A", session_timeout_ms=SHORT_MS)
+    unused.ask("an id is given", unused.join())
+    describe(talk, "an id is given out", group)
+    leader = Member(talk, f"{group}-waits", "B")
+    stable(talk, leader)
+    waited = Member(talk, f"{group}-waits", "C", session_timeout_ms=SHORT_MS)
+    waited.obtain_id()
+    leader.send(leader.join())
+    yield
+    collect("the rebalance waited for the id", leader)
+    unused.ask("the id is used too late", unused.join())
+    waited.ask("this one too", waited.join())
+
+
+def end_of_static_members(talk: Talk) -> Iterator[None]:
+    """A static member is bound by its session, not by the rebalance timeout."""
+    group = "static-times"
+    one = Member(talk, group, "A", instance_id="a", rebalance_timeout_ms=SHORT_MS)
+    two = Member(
+        talk,
+        group,
+        "B",
+        instance_id="b",
+        rebalance_timeout_ms=SHORT_MS,
+        session_timeout_ms=3 * SHORT_MS,
+    )
+    stable(talk, one, two)
+    one.rebalance_timeout_ms = PATIENT_MS
+    two.rebalance_timeout_ms = PATIENT_MS
+    one.send(one.join())
+    yield
+    collect("B does not join and stays until its session ends", one)
+    describe(talk, "B is out", group)
+    two.ask("B lives", two.heartbeat())
+
+
+def absent_static_member(talk: Talk) -> Iterator[None]:
+    """It is in the next generation without having joined."""
+    group = "static-absent"
+    one = Member(talk, group, "A", instance_id="a", rebalance_timeout_ms=SHORT_MS)
+    two = Member(talk, group, "B", instance_id="b", rebalance_timeout_ms=SHORT_MS)
+    stable(talk, one, two)
+    one.send(one.join())
+    yield
+    collect("B does not join and stays", one)
+    describe(talk, "both are in the generation", group)
+    one.ask("A assigns to both", one.sync((one, b"1"), (two, b"2")))
+    two.ask("B has missed it", two.heartbeat())
+    two.ask("B joins with its id", two.join())
