@@ -10,9 +10,14 @@ import pytest
 
 pytest.register_assert_rewrite("tests.clients.records")
 
+from protocol.errors import ErrorCode  # noqa: E402
+from protocol.messages.find_coordinator import FindCoordinatorRequest  # noqa: E402
 from tests.clients.contract import Client  # noqa: E402  rewriting comes before importing
 from tests.clients.libraries import connect  # noqa: E402
+from tests.clients.members import Crew  # noqa: E402
+from tests.support.broker_process import BrokerProcess, odradek_broker  # noqa: E402
 from tests.support.target import target_broker  # noqa: E402
+from tests.support.wire import Wire  # noqa: E402
 
 BUILD_AND_ANSWER_TIMEOUT_S = 300
 """The first test of a program may have to fetch and build it."""
@@ -61,3 +66,62 @@ def topic_names() -> Iterator[str]:
 def topic(topic_names: Iterator[str]) -> str:
     """A topic name of this test alone; the topic is not made."""
     return next(topic_names)
+
+
+GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "offsets.topic.num.partitions": "5",
+}
+"""Nobody waits for members who might come, and those that are gone are soon known to be."""
+
+
+@pytest.fixture(scope="session")
+def group_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker whose groups are quick."""
+    with target_broker(tmp_path_factory.mktemp("group-broker"), GROUP_SETTINGS) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Our broker, with the same settings: tests look at its files, weigh it and kill it."""
+    with odradek_broker(tmp_path_factory.mktemp("killed"), overrides=GROUP_SETTINGS) as running:
+        with Wire(running.address) as wire:
+            # The topic of the offsets is made when it is first asked for, and takes a moment.
+            asked = FindCoordinatorRequest(key="g", key_type=0)
+            answers = (wire.call(asked, 3).error_code for _ in range(10_000))
+            assert ErrorCode.NONE in answers
+        yield running
+
+
+@pytest.fixture(scope="session")
+def crowd_processes(
+    broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Crew]:
+    """Members' processes that speak to `broker`, kept for the whole run."""
+    crew = Crew(broker.address, tmp_path_factory.mktemp("crowd"))
+    yield crew
+    crew.close()
+
+
+@pytest.fixture
+def crowd(crowd_processes: Crew) -> Iterator[Crew]:
+    """The members of a test that looks at `broker`; they have left when it is over."""
+    yield crowd_processes
+    crowd_processes.end_test()
+
+
+@pytest.fixture(scope="session")
+def all_processes(group_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    """Members' processes that speak to `group_bootstrap`, kept for the whole run."""
+    crew = Crew(group_bootstrap, tmp_path_factory.mktemp("members"))
+    yield crew
+    crew.close()
+
+
+@pytest.fixture
+def crew(all_processes: Crew) -> Iterator[Crew]:
+    """The members of a test; they have left when it is over."""
+    yield all_processes
+    all_processes.end_test()

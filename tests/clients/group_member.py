@@ -1,97 +1,377 @@
-"""One member of a group, as a program that tells what happens to it; it ends when it is killed.
+"""Members of consumer groups by the Python libraries, behind the line protocol of README.md.
 
-python -m tests.clients.group_member LIBRARY ADDRESS TOPIC GROUP [INSTANCE]
+    python -m tests.clients.group_member LIBRARY --bootstrap HOST:PORT
 
-assigned 0,1          the partitions that it has now
-committed 0 12        it has read partition 0 up to offset 12 and committed that
+The command `group` makes it a member that tells in lines of JSON what happens to it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import queue
 import sys
+import threading
 import warnings
-from collections.abc import Iterable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 with warnings.catch_warnings():
     # Its import reads resources by a call that Python 3.11 deprecates and 3.13 takes back.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    import kafka
+    import kafka.coordinator.assignors.cooperative_sticky
+    import kafka.coordinator.assignors.range
+    import kafka.coordinator.assignors.roundrobin
+    import kafka.errors
 
-from confluent_kafka import Consumer
+import aiokafka
+import aiokafka.coordinator.assignors.range
+import aiokafka.coordinator.assignors.roundrobin
+import aiokafka.errors
+import confluent_kafka
 
-SESSION_TIMEOUT_MS = 6_000
-HEARTBEAT_MS = 300
-POLL_S = 0.2
+POLL_MS = 50
+MAX_POLL_INTERVAL_MS = 30_000
+HEARTBEATS_PER_SESSION = 8
+NEW_PROTOCOL = "consumer"
+"""In the place of an assignor: the broker assigns, and says how often it wants heartbeats."""
+
+T = TypeVar("T")
 
 
-def tell(*words: object) -> None:
+class Wanted(NamedTuple):
+    """The words of the command."""
+
+    topic: str
+    group: str
+    assignor: str
+    instance_id: str | None
+    session_ms: int
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """Often enough that a busy machine does not end the session."""
+        return self.session_ms // HEARTBEATS_PER_SESSION
+
+
+def tell(**answer: object) -> None:
     """A line for the test."""
-    print(*words, flush=True)
+    print(json.dumps(answer), flush=True)
 
 
-def tell_assigned(partitions: Iterable[Any]) -> None:
-    """The partitions of the only topic."""
-    tell("assigned", ",".join(str(number) for number in sorted(p.partition for p in partitions)))
+class Member(ABC):
+    """A member that lives: what it owns and how far it has read."""
+
+    def __init__(self) -> None:
+        self.owned: set[int] = set()
+        self.positions: dict[int, int] = {}
+
+    @abstractmethod
+    def poll(self) -> Mapping[int, list[int]]:
+        """The offsets of the records that came, by partition."""
+
+    @abstractmethod
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Returns when they are stored; raises one of `REFUSALS`."""
+
+    @abstractmethod
+    def named(self) -> tuple[int, str]:
+        """Generation and member id."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave, unless static."""
+
+    def assigned(self, partitions: Iterable[Any]) -> None:
+        """The library gave these in addition."""
+        numbers = sorted(each.partition for each in partitions)
+        self.owned.update(numbers)
+        self._tell_owned("assigned", numbers)
+
+    def revoked(self, partitions: Iterable[Any]) -> None:
+        """The library takes these."""
+        self._taken("revoked", partitions)
+
+    def lost(self, partitions: Iterable[Any]) -> None:
+        """The library says that somebody else may have them already."""
+        self._taken("lost", partitions)
+
+    def _taken(self, event: str, partitions: Iterable[Any]) -> None:
+        numbers = sorted(each.partition for each in partitions)
+        self.owned.difference_update(numbers)
+        for number in numbers:
+            self.positions.pop(number, None)
+        self._tell_owned(event, numbers)
+
+    def _tell_owned(self, event: str, numbers: list[int]) -> None:
+        generation, name = self.named()
+        owned = sorted(self.owned)
+        tell(event=event, partitions=numbers, owned=owned, generation=generation, member=name)
 
 
-class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """kafka-python's way of telling."""
+class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    """kafka-python."""
 
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        """Nothing: what is read is committed."""
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        """A new generation."""
-        tell_assigned(assigned)
-
-
-def run_kafka_python(address: str, topic: str, group: str, instance: str | None) -> None:
-    """Read and commit until killed."""
-    consumer: Any = KafkaConsumer(
-        bootstrap_servers=address,
-        group_id=group,
-        group_instance_id=instance,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-    )
-    consumer.subscribe([topic], listener=Listener())
-    while True:
-        for partition, records in consumer.poll(int(POLL_S * 1000)).items():
-            consumer.commit()
-            tell("committed", partition.partition, records[-1].offset + 1)
-
-
-def run_confluent(address: str, topic: str, group: str, instance: str | None) -> None:
-    """Read and commit until killed."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": address,
-        "group.id": group,
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "session.timeout.ms": SESSION_TIMEOUT_MS,
-        "heartbeat.interval.ms": HEARTBEAT_MS,
-        "reconnect.backoff.max.ms": 200,
+    ASSIGNORS = {
+        "range": kafka.coordinator.assignors.range.RangePartitionAssignor,
+        "roundrobin": kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor,
+        "cooperative-sticky": (
+            kafka.coordinator.assignors.cooperative_sticky.CooperativeStickyAssignor
+        ),
     }
-    if instance is not None:
-        settings["group.instance.id"] = instance
-    consumer = Consumer(settings)
-    consumer.subscribe([topic], on_assign=lambda _, partitions: tell_assigned(partitions))
+
+    def __init__(self, address: str, wanted: Wanted) -> None:
+        super().__init__()
+        self._topic = wanted.topic
+        self._consumer: Any = kafka.KafkaConsumer(
+            bootstrap_servers=address,
+            group_id=wanted.group,
+            group_instance_id=wanted.instance_id,
+            partition_assignment_strategy=[self.ASSIGNORS[wanted.assignor]],
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=wanted.session_ms,
+            heartbeat_interval_ms=wanted.heartbeat_ms,
+            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+            reconnect_backoff_max_ms=200,
+        )
+        self._consumer.subscribe([wanted.topic], listener=self)
+
+    on_partitions_assigned = Member.assigned
+    on_partitions_revoked = Member.revoked
+    on_partitions_lost = Member.lost
+
+    def poll(self) -> Mapping[int, list[int]]:
+        """What came in a moment.
+
+        A join that outlasts one poll and ends within the next is forgotten by the library (3.0.12),
+        which never sends a heartbeat again: so every join is seen through before polling goes on.
+        """
+        coordinator = self._consumer._coordinator
+        while coordinator.need_rejoin() or coordinator._join_task is not None:
+            coordinator.rejoin_needed = True
+            coordinator.ensure_active_group(timeout_ms=MAX_POLL_INTERVAL_MS)
+        polled = self._consumer.poll(POLL_MS)
+        return {each.partition: [one.offset for one in found] for each, found in polled.items()}
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """One request."""
+        self._consumer.commit(
+            {
+                kafka.TopicPartition(self._topic, number): kafka.OffsetAndMetadata(offset, "", -1)
+                for number, offset in offsets.items()
+            }
+        )
+
+    def named(self) -> tuple[int, str]:
+        """Of its coordinator, whatever its state."""
+        generation = self._consumer._coordinator._generation
+        return generation.generation_id, generation.member_id
+
+    def close(self) -> None:
+        """Nothing is committed by it."""
+        self._consumer.close(autocommit=False)
+
+
+class ConfluentMember(Member):
+    """confluent-kafka, which is librdkafka."""
+
+    def __init__(self, address: str, wanted: Wanted) -> None:
+        super().__init__()
+        self._topic = wanted.topic
+        settings: dict[str, Any] = {
+            "bootstrap.servers": address,
+            "group.id": wanted.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
+            "reconnect.backoff.max.ms": 200,
+        }
+        if wanted.assignor == NEW_PROTOCOL:
+            settings["group.protocol"] = NEW_PROTOCOL
+        else:
+            settings["partition.assignment.strategy"] = wanted.assignor
+            settings["session.timeout.ms"] = wanted.session_ms
+            settings["heartbeat.interval.ms"] = wanted.heartbeat_ms
+        if wanted.instance_id is not None:
+            settings["group.instance.id"] = wanted.instance_id
+        self._consumer: Any = confluent_kafka.Consumer(settings)
+        self._consumer.subscribe(
+            [wanted.topic],
+            on_assign=lambda _, given: self.assigned(given),
+            on_revoke=lambda _, taken: self.revoked(taken),
+            on_lost=lambda _, taken: self.lost(taken),
+        )
+
+    def poll(self) -> Mapping[int, list[int]]:
+        """What came in a moment; a fatal error raises."""
+        polled: dict[int, list[int]] = {}
+        for message in self._consumer.consume(500, POLL_MS / 1000):
+            if message.error() is None:
+                polled.setdefault(message.partition(), []).append(message.offset())
+            elif message.error().code() == confluent_kafka.KafkaError._FATAL:
+                raise confluent_kafka.KafkaException(message.error())
+        return polled
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """One request; errors of partitions raise too."""
+        stored = self._consumer.commit(
+            offsets=[
+                confluent_kafka.TopicPartition(self._topic, number, offset)
+                for number, offset in offsets.items()
+            ],
+            asynchronous=False,
+        )
+        for each in stored:
+            if each.error is not None:
+                raise confluent_kafka.KafkaException(each.error)
+
+    def named(self) -> tuple[int, str]:
+        """The generation is told only within what a producer is given for its transaction."""
+        metadata = self._consumer.consumer_group_metadata()
+        generation = metadata.removeprefix(b"CGMDv2:")[:4]
+        return int.from_bytes(generation, sys.byteorder, signed=True), self._consumer.memberid()
+
+    def close(self) -> None:
+        """The partitions are revoked first."""
+        self._consumer.close()
+
+
+class AioKafkaMember(Member, aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    """aiokafka, on an event loop that runs while it is called."""
+
+    ASSIGNORS = {
+        "range": aiokafka.coordinator.assignors.range.RangePartitionAssignor,
+        "roundrobin": aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor,
+    }
+
+    def __init__(self, address: str, wanted: Wanted) -> None:
+        super().__init__()
+        self._topic = wanted.topic
+        self._loop = asyncio.new_event_loop()
+        self._consumer: Any = self._run(self._start(address, wanted))
+
+    async def _start(self, address: str, wanted: Wanted) -> Any:
+        consumer: Any = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=address,
+            group_id=wanted.group,
+            group_instance_id=wanted.instance_id,
+            partition_assignment_strategy=[self.ASSIGNORS[wanted.assignor]],
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=wanted.session_ms,
+            heartbeat_interval_ms=wanted.heartbeat_ms,
+            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+        )
+        self._consumer = consumer
+        consumer.subscribe([wanted.topic], listener=self)
+        await consumer.start()
+        return consumer
+
+    def _run(self, awaited: Awaitable[T]) -> T:
+        return self._loop.run_until_complete(awaited)
+
+    on_partitions_assigned = Member.assigned
+    on_partitions_revoked = Member.revoked
+
+    def poll(self) -> Mapping[int, list[int]]:
+        """What came in a moment."""
+        polled = self._run(self._consumer.getmany(timeout_ms=POLL_MS))
+        return {each.partition: [one.offset for one in found] for each, found in polled.items()}
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """One request."""
+        self._run(
+            self._consumer.commit(
+                {
+                    aiokafka.TopicPartition(self._topic, number): offset
+                    for number, offset in offsets.items()
+                }
+            )
+        )
+
+    def named(self) -> tuple[int, str]:
+        """Of its coordinator, whatever its state."""
+        coordinator = self._consumer._coordinator
+        return coordinator.generation, coordinator.member_id
+
+    def close(self) -> None:
+        """Nothing is committed by it."""
+        self._run(self._consumer.stop())
+        self._loop.close()
+
+
+LIBRARIES: dict[str, type[KafkaPythonMember | ConfluentMember | AioKafkaMember]] = {
+    "kafka-python": KafkaPythonMember,
+    "confluent-kafka": ConfluentMember,
+    "aiokafka": AioKafkaMember,
+}
+REFUSALS = (
+    kafka.errors.KafkaError,
+    aiokafka.errors.KafkaError,
+    aiokafka.errors.IllegalStateError,
+    confluent_kafka.KafkaException,
+    AssertionError,  # kafka-python and aiokafka, where a partition is not theirs any more
+)
+
+
+def commit(member: Member, offsets: Mapping[int, int]) -> None:
+    """Tell the outcome of a commit."""
+    if not offsets:
+        tell(event="refused", error="it has nothing to commit", committed={})
+        return
+    try:
+        member.commit(offsets)
+    except REFUSALS as refusal:
+        tell(event="refused", error=repr(refusal), committed=dict(offsets))
+    else:
+        tell(event="committed", committed=dict(offsets), generation=member.named()[0])
+
+
+def live(member: Member, commands: queue.SimpleQueue[str]) -> None:
+    """Read and commit until told to leave."""
     while True:
-        message = consumer.poll(POLL_S)
-        if message is None or message.error() is not None:
+        for partition, offsets in member.poll().items():
+            tell(event="read", partition=partition, offsets=offsets)
+            member.positions[partition] = offsets[-1] + 1
+            commit(member, {partition: offsets[-1] + 1})
+        try:
+            command = commands.get_nowait()
+        except queue.Empty:
             continue
-        consumer.commit(message, asynchronous=False)
-        tell("committed", message.partition(), message.offset() + 1)
+        if command == "commit":
+            commit(member, dict(member.positions))
+        elif command in ("leave", ""):
+            member.close()
+            return
+
+
+def read_lines(commands: queue.SimpleQueue[str]) -> None:
+    """An empty one for the end of the input."""
+    for line in sys.stdin:
+        commands.put(line.strip())
+    commands.put("")
 
 
 def main() -> None:
-    """Be the member that the arguments describe."""
-    library, address, topic, group, *rest = sys.argv[1:]
-    run = {"kafka-python": run_kafka_python, "confluent-kafka": run_confluent}[library]
-    run(address, topic, group, rest[0] if rest else None)
+    """Take commands until the input ends."""
+    library, option, address = sys.argv[1:]
+    assert option == "--bootstrap", option
+    commands: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=read_lines, args=(commands,), daemon=True).start()
+    while line := commands.get():
+        name, topic, group, assignor, instance, session_ms = line.split(" ")
+        assert name == "group", line
+        instance_id = None if instance == "-" else instance
+        wanted = Wanted(topic, group, assignor, instance_id, int(session_ms))
+        try:
+            live(LIBRARIES[library](address, wanted), commands)
+        except REFUSALS as failure:
+            tell(error=repr(failure))
+        else:
+            tell(done=True)
 
 
 if __name__ == "__main__":

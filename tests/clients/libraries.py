@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -44,3 +46,45 @@ def connect(name: str, bootstrap: str, folder: Path) -> Client:
         return PYTHON_CLIENTS[name](bootstrap)
     command, abilities = PROGRAMS[name]
     return ProgramClient(name, command, abilities, bootstrap=bootstrap, folder=folder)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAbilities:
+    """What a library can do as a member of a group."""
+
+    assignors: tuple[str, ...] = ("range", "roundrobin")
+    static: bool = True
+    """It takes a group.instance.id."""
+    sends_instance: bool = True
+    """With every request, so that it can be told that it is fenced, rather than unknown."""
+    leaves_while_joining: bool = True
+    """One that does not is a member all the same after it said that it has left."""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """It can keep partitions through a rebalance."""
+        return COOPERATIVE in self.assignors
+
+
+COOPERATIVE = "cooperative-sticky"
+ALL_ASSIGNORS = ("range", "roundrobin", COOPERATIVE)
+
+GROUP_LIBRARIES: dict[str, GroupAbilities] = {
+    "java-3.9.2": GroupAbilities(ALL_ASSIGNORS),
+    "confluent-kafka": GroupAbilities(ALL_ASSIGNORS),
+    "kafka-python": GroupAbilities(ALL_ASSIGNORS),
+    "java-4.3.0": GroupAbilities(ALL_ASSIGNORS),
+    "java-2.8.2": GroupAbilities(ALL_ASSIGNORS),
+    "franz-go": GroupAbilities(ALL_ASSIGNORS),
+    "sarama": GroupAbilities(),
+    "aiokafka": GroupAbilities(sends_instance=False),
+    "kafka-go": GroupAbilities(static=False),
+    "kafkajs": GroupAbilities(static=False, leaves_while_joining=False),
+}
+
+
+def member_command(library: str) -> list[str]:
+    """The program that can be a member of a group by this library, without its address."""
+    if library in PYTHON_CLIENTS:
+        return [sys.executable, "-m", "tests.clients.group_member", library]
+    return PROGRAMS[library][0]()

@@ -32,6 +32,11 @@ def free_port() -> int:
         return port
 
 
+def die_with_parent() -> None:
+    """Called in a child before it runs its program: it is killed when its parent ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class ProcessFailed(AssertionError):
     """A process ended, or did not say what it should; the text holds the end of its log."""
 
@@ -52,7 +57,7 @@ class LoggedProcess:
         wanted = dict(limits or {})
 
         def prepare() -> None:
-            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            die_with_parent()
             for kind, soft in wanted.items():
                 resource.setrlimit(kind, (soft, resource.getrlimit(kind)[1]))
 
@@ -132,6 +137,18 @@ class LoggedProcess:
         """Change a limit (resource.RLIMIT_*) of the running child."""
         hard = resource.prlimit(self.pid, kind)[1]
         resource.prlimit(self.pid, kind, (soft, hard))
+
+    def wait(self, *, timeout_s: float) -> int:
+        """Until it ends by itself; the exit code.  One that does not is killed and reported."""
+        try:
+            self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ProcessFailed(
+                f"{self.name} did not end in {timeout_s} s:\n{self.tail()}"
+            ) from None
+        self._pump.join(10)
+        return self._child.returncode
 
     def stop(self, *, timeout_s: float = 30.0) -> int:
         """SIGTERM, then wait; the exit code.  One that does not obey is killed and reported."""

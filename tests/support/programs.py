@@ -27,9 +27,9 @@ ANSWER_TIMEOUT_S = 60.0
 
 
 def java_program(version: str) -> list[str]:
-    """The command that runs RoundTrip on one release of kafka-clients."""
+    """The command that runs RoundTrip and its members of groups on one release of kafka-clients."""
     libraries = maven.client_libraries(version)
-    source = CLIENTS / "java" / "RoundTrip.java"
+    sources = sorted((CLIENTS / "java").glob("*.java"))
 
     def make(folder: Path) -> None:
         tool_cache.run_tool(
@@ -41,14 +41,14 @@ def java_program(version: str) -> list[str]:
                 f"{libraries}/*",
                 "-d",
                 str(folder),
-                str(source),
+                *map(str, sources),
             ],
             folder=folder,
         )
 
     classes = tool_cache.build_once(
         tool_cache.TOOLS / "programs" / f"java-{version}",
-        tool_cache.fingerprint([version, source]),
+        tool_cache.fingerprint([version, *sources]),
         make,
     )
     return [
@@ -110,7 +110,7 @@ def go_program(library: str) -> list[str]:
 def node_program() -> list[str]:
     """The command that runs the program on kafkajs."""
     module = CLIENTS / "node"
-    files = [module / "package.json", module / "package-lock.json", module / "roundtrip.js"]
+    files = [module / "package.json", module / "package-lock.json", *sorted(module.glob("*.js"))]
 
     def make(folder: Path) -> None:
         for file in files:

@@ -13,6 +13,8 @@ need_command javac default-jdk-headless
 need_command mvn maven
 need_command node nodejs
 need_command npm npm
+need_command Burrow burrow
+need_file /usr/lib/postgresql postgresql
 need_file /usr/share/java/zookeeper.jar zookeeper
 need_file /usr/share/java/slf4j-simple.jar libslf4j-java
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -43,6 +44,8 @@ type library interface {
 	produce(how settings, records []record) ([]int64, error)
 	position(topic string, partition int32, start string) (int64, error)
 	consume(topic string, partition int32, offset int64, count int, each func(record)) error
+	// live is a member of a group until a line says `leave`.
+	live(wanted groupWanted, lines <-chan string) error
 }
 
 func main() {
@@ -60,10 +63,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "unknown library", os.Args[1])
 		os.Exit(2)
 	}
-	input := bufio.NewScanner(os.Stdin)
-	input.Buffer(nil, 16<<20)
-	for input.Scan() {
-		if err := command(chosen, strings.Split(input.Text(), " "), input); err != nil {
+	lines := make(chan string)
+	go read(lines)
+	for line := range lines {
+		if err := command(chosen, strings.Split(line, " "), lines); err != nil {
 			say(map[string]any{"error": err.Error()})
 		} else {
 			say(map[string]any{"done": true})
@@ -71,23 +74,36 @@ func main() {
 	}
 }
 
+// read passes on the lines of the input; a member of a group takes them beside its work.
+func read(lines chan<- string) {
+	input := bufio.NewScanner(os.Stdin)
+	input.Buffer(nil, 16<<20)
+	for input.Scan() {
+		lines <- input.Text()
+	}
+	close(lines)
+}
+
+var saying sync.Mutex
+
 func say(answer any) {
 	line, err := json.Marshal(answer)
 	if err != nil {
 		panic(err)
 	}
+	saying.Lock()
+	defer saying.Unlock()
 	fmt.Println(string(line))
 }
 
-func command(chosen library, words []string, input *bufio.Scanner) error {
+func command(chosen library, words []string, lines <-chan string) error {
 	switch words[0] {
 	case "create":
 		return chosen.create(words[1], number(words[2]))
 	case "produce":
 		records := make([]record, number(words[5]))
 		for index := range records {
-			input.Scan()
-			records[index] = parse(strings.Split(input.Text(), " "))
+			records[index] = parse(strings.Split(<-lines, " "))
 		}
 		how := settings{words[1], words[2], words[3], words[4] == "true"}
 		offsets, err := chosen.produce(how, records)
@@ -110,6 +126,13 @@ func command(chosen library, words []string, input *bufio.Scanner) error {
 			return nil
 		}
 		return chosen.consume(words[1], partition, offset, count, show)
+	case "group":
+		instance := words[4]
+		if instance == "-" {
+			instance = ""
+		}
+		session := time.Duration(number(words[5])) * time.Millisecond
+		return chosen.live(groupWanted{words[1], words[2], words[3], instance, session}, lines)
 	}
 	return errors.New("unknown command " + words[0])
 }

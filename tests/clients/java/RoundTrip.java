@@ -8,7 +8,9 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -33,10 +35,10 @@ public final class RoundTrip {
     private static final long WAIT_MS = 30_000;
 
     private final String bootstrap;
-    private final BufferedReader in;
+    private final BlockingQueue<String> in;
     private final PrintStream out;
 
-    private RoundTrip(String bootstrap, BufferedReader in, PrintStream out) {
+    private RoundTrip(String bootstrap, BlockingQueue<String> in, PrintStream out) {
         this.bootstrap = bootstrap;
         this.in = in;
         this.out = out;
@@ -49,13 +51,31 @@ public final class RoundTrip {
         }
         new RoundTrip(
                 arguments[1],
-                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)),
+                input(),
                 new PrintStream(System.out, true, "UTF-8"))
             .serve();
     }
 
+    /** The lines of the input, an empty one for its end: a member of a group reads them beside its work. */
+    private static BlockingQueue<String> input() {
+        BlockingQueue<String> lines = new LinkedBlockingQueue<>();
+        Thread reader = new Thread(() -> {
+            try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+                for (String line = in.readLine(); line != null; line = in.readLine()) {
+                    lines.add(line);
+                }
+            } catch (java.io.IOException broken) {
+                System.err.println(broken);
+            }
+            lines.add("");
+        });
+        reader.setDaemon(true);
+        reader.start();
+        return lines;
+    }
+
     private void serve() throws Exception {
-        for (String line = in.readLine(); line != null; line = in.readLine()) {
+        for (String line = in.take(); !line.isEmpty(); line = in.take()) {
             String[] words = line.split(" ");
             try {
                 switch (words[0]) {
@@ -64,6 +84,7 @@ public final class RoundTrip {
                     case "consume":
                         consume(new TopicPartition(words[1], Integer.parseInt(words[2])), words[3], Integer.parseInt(words[4]));
                         break;
+                    case "group": new GroupMember(bootstrap, words, in, out).live(); break;
                     default: throw new IllegalArgumentException("unknown command " + words[0]);
                 }
                 out.println("{\"done\":true}");
@@ -91,7 +112,7 @@ public final class RoundTrip {
         int count = Integer.parseInt(words[5]);
         List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
         for (int number = 0; number < count; number++) {
-            records.add(record(words[1], in.readLine().split(" ")));
+            records.add(record(words[1], in.take().split(" ")));
         }
         Properties settings = settings();
         settings.put("compression.type", words[2]);
@@ -140,7 +161,7 @@ public final class RoundTrip {
                 if (System.nanoTime() > deadline) {
                     throw new IllegalStateException("only " + seen + " of " + count + " records came");
                 }
-                for (ConsumerRecord<byte[], byte[]> record : poll(consumer)) {
+                for (ConsumerRecord<byte[], byte[]> record : poll(consumer, 200)) {
                     if (seen++ < count) {
                         print(record);
                     }
@@ -168,17 +189,21 @@ public final class RoundTrip {
     }
 
     @SuppressWarnings("unchecked")
-    private static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) throws Exception {
+    static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer, long waitMs) throws Exception {
         Method poll;
         Object wait;
         try {
-            wait = java.time.Duration.ofMillis(200);
+            wait = java.time.Duration.ofMillis(waitMs);
             poll = KafkaConsumer.class.getMethod("poll", java.time.Duration.class);
         } catch (NoSuchMethodException old) {
-            wait = 200L;
+            wait = waitMs;
             poll = KafkaConsumer.class.getMethod("poll", long.class);
         }
-        return (ConsumerRecords<byte[], byte[]>) poll.invoke(consumer, wait);
+        try {
+            return (ConsumerRecords<byte[], byte[]>) poll.invoke(consumer, wait);
+        } catch (java.lang.reflect.InvocationTargetException error) {
+            throw (Exception) error.getCause();
+        }
     }
 
     private void print(ConsumerRecord<byte[], byte[]> record) {
@@ -214,7 +239,7 @@ public final class RoundTrip {
         return text.append('"').toString();
     }
 
-    private static String quoted(String text) {
+    static String quoted(String text) {
         return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"").replace("\n", "\\n").replace("\r", "").replace("\t", " ") + '"';
     }
 }

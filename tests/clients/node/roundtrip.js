@@ -1,7 +1,7 @@
 // kafkajs behind the line protocol of tests/clients/README.md.
 //
-// Its consumers always join a group, which the tests of this folder leave out: reading goes through
-// the library's own cluster and broker objects, so that its Fetch encoding and decoding are used.
+// Its consumers always join a group: reading a partition alone goes through the library's own cluster
+// and broker objects, so that its Fetch encoding and decoding are used.
 'use strict'
 
 const readline = require('node:readline')
@@ -13,6 +13,7 @@ const consoleLog = require('kafkajs/src/loggers/console')
 const snappy = require('kafkajs-snappy')
 const lz4 = require('lz4-napi')
 const zstd = require('@bokuweb/zstd-wasm')
+const groupMember = require('./group_member')
 
 const WAIT_MS = 30000
 const BROKER_CODES = { 0: 0, 1: 1, all: -1 }
@@ -181,6 +182,9 @@ async function main(bootstrap) {
         await client.produce(words, records)
       } else if (command === 'consume') {
         await client.consume(words[0], Number(words[1]), words[2], Number(words[3]))
+      } else if (command === 'group') {
+        const nextLine = async () => ((await lines.next()).value ?? '')
+        await groupMember.live(client.kafka, words, nextLine, say)
       } else throw new Error(`unknown command ${command}`)
       say({ done: true })
     } catch (error) {

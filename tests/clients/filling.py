@@ -1,0 +1,65 @@
+"""A topic whose records are numbered, and what a group has made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from tests.clients.confluent_client import Confluent
+from tests.clients.contract import How, Message
+from tests.clients.members import Crew, Member, Place, is_shared
+
+RECORDS = 10
+
+
+class Filling:
+    """Puts records into a topic of its own and knows what lies in it."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.topic = topic
+        self.group = f"{topic}-group"
+        self.partitions = partitions
+        self.count = 0
+        self._client = Confluent(bootstrap)
+        self._client.create_topic(topic, partitions)
+
+    def add(self, count: int = RECORDS) -> None:
+        """As many to each partition."""
+        numbers = range(self.count, self.count + count)
+        messages = [
+            Message(partition, 1_700_000_000_000 + number, None, b"%d" % number)
+            for partition, number in product(range(self.partitions), numbers)
+        ]
+        self._client.produce(self.topic, messages, How(acks="all"))
+        self.count += count
+
+    def places(self) -> list[Place]:
+        """Every record, sorted."""
+        return list(product(range(self.partitions), range(self.count)))
+
+    def gather(self, crew: Crew, libraries: Sequence[str], assignor: str = "range") -> list[Member]:
+        """A member of each library; returns when they share the partitions."""
+        members = [crew.take(library) for library in libraries]
+        for member in members:
+            member.join(self.topic, self.group, assignor)
+        self.wait_until_shared(crew, members)
+        return members
+
+    def wait_until_shared(self, crew: Crew, members: Sequence[Member]) -> None:
+        """Every partition has one owner, and all have as many as the others, or one more."""
+        crew.wait_until(
+            lambda: is_shared(members, self.partitions),
+            f"{len(members)} members share {self.partitions} partitions",
+        )
+
+    def wait_until_committed(self, crew: Crew, members: Sequence[Member]) -> None:
+        """The end of every partition was committed by one of them."""
+
+        def is_committed() -> bool:
+            last: dict[int, int] = {}
+            for member in members:
+                for number, offset in member.now.committed.items():
+                    last[number] = max(offset, last.get(number, 0))
+            return last == dict.fromkeys(range(self.partitions), self.count)
+
+        crew.wait_until(is_committed, f"all {self.count} records of each partition are committed")

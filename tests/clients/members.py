@@ -1,0 +1,313 @@
+"""Members of consumer groups in processes of their own, and what they tell.
+
+The processes speak the line protocol of README.md.  One whose member has left is used again, since
+a JVM takes a second to start; one that was killed is not.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.clients.libraries import GROUP_LIBRARIES, member_command
+from tests.support.processes import die_with_parent
+
+WAIT_S = 30.0
+LEAVE_TIMEOUT_S = 10.0
+SESSION_MS = 1_500
+"""Long enough for a member that is not scheduled for a while; short, since tests wait it out."""
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line of a member; kind is `done` or `failed` for the last one."""
+
+    kind: str
+    fields: dict[str, Any]
+
+    @property
+    def generation(self) -> int:
+        """-1 where the library does not tell."""
+        told: int = self.fields.get("generation", -1)
+        return told
+
+
+@dataclass(slots=True)
+class Membership:
+    """What a member has told since it was sent into its group."""
+
+    group: str
+    topic: str
+    events: list[Event] = field(default_factory=list)
+
+    def of_kind(self, *kinds: str) -> list[Event]:
+        """In the order in which they came."""
+        return [event for event in self.events if event.kind in kinds]
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The partitions that it believes to have."""
+        told = self.of_kind("assigned", "revoked", "lost")
+        return frozenset(told[-1].fields["owned"]) if told else frozenset()
+
+    @property
+    def generation(self) -> int:
+        """Of its last assignment; -1 before it or where the library does not tell."""
+        told = self.of_kind("assigned")
+        return told[-1].generation if told else -1
+
+    @property
+    def member_id(self) -> str:
+        """As of its last assignment."""
+        told: str = self.of_kind("assigned")[-1].fields["member"]
+        return told
+
+    @property
+    def reads(self) -> list[Place]:
+        """The records that came, in order."""
+        return places(self.events)
+
+    @property
+    def committed(self) -> dict[int, int]:
+        """The last commit of each partition that was accepted."""
+        found: dict[int, int] = {}
+        for event in self.of_kind("committed"):
+            found.update({int(number): at for number, at in event.fields["committed"].items()})
+        return found
+
+    @property
+    def failure(self) -> str | None:
+        """Why it cannot be a member any more."""
+        told = self.of_kind("failed")
+        return told[-1].fields["error"] if told else None
+
+    @property
+    def is_over(self) -> bool:
+        """It has left or failed."""
+        return bool(self.of_kind("failed", "done"))
+
+
+class Member:
+    """A process; a member of a group after `join`."""
+
+    def __init__(self, library: str, bootstrap: str, log: Path, news: threading.Condition) -> None:
+        self.library = library
+        self.log = log
+        self._news = news
+        self._now: Membership | None = None
+        with open(log, "wb") as errors:
+            self._child = subprocess.Popen(
+                [*member_command(library), "--bootstrap", bootstrap],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                preexec_fn=die_with_parent,
+            )
+        self._pump = threading.Thread(target=self._read, name=f"lines of {log.stem}", daemon=True)
+        self._pump.start()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        with self._child.stdout as source:
+            for line in source:
+                fields = json.loads(line)
+                kind = "done" if "done" in fields else fields.get("event", "failed")
+                with self._news:
+                    assert self._now is not None, line
+                    self._now.events.append(Event(kind, fields))
+                    self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+    @property
+    def now(self) -> Membership:
+        """Of the group that it was last sent to."""
+        assert self._now is not None, "it has not joined"
+        return self._now
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._child.poll() is None
+
+    def join(
+        self,
+        topic: str,
+        group: str,
+        assignor: str = "range",
+        instance: str | None = None,
+        *,
+        session_ms: int = SESSION_MS,
+    ) -> Membership:
+        """Become a member; returns at once."""
+        with self._news:
+            self._now = Membership(group, topic)
+        self.say(f"group {topic} {group} {assignor} {instance or '-'} {session_ms}")
+        return self._now
+
+    def say(self, line: str) -> None:
+        """`commit` or `leave` while it is a member."""
+        assert self._child.stdin is not None
+        self._child.stdin.write(f"{line}\n".encode())
+        self._child.stdin.flush()
+
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay, its heartbeats do not."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._child.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self.is_running:
+            self._child.kill()
+        self._child.wait(30)
+        self._pump.join(10)
+        if self._child.stdin is not None:
+            self._child.stdin.close()
+
+    def said(self) -> str:
+        """For a failing test."""
+        events = [] if self._now is None else [each.fields for each in self._now.events]
+        shown = "\n".join(json.dumps(each)[:300] for each in events[-25:])
+        return f"--- {self.log.stem}\n{shown}\n{self.log.read_text(errors='replace')[-1500:]}"
+
+
+class Crew:
+    """The members of a test, out of the processes of a run."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self._bootstrap = bootstrap
+        self._folder = folder
+        self._news = threading.Condition()
+        self._idle: list[Member] = []
+        self._busy: list[Member] = []
+        self._count = 0
+
+    def take(self, library: str) -> Member:
+        """A process that is no member yet."""
+        for member in self._idle:
+            if member.library == library and member.is_running:
+                self._idle.remove(member)
+                break
+        else:
+            self._count += 1
+            log = self._folder / f"{self._count}-{library}.log"
+            member = Member(library, self._bootstrap, log, self._news)
+        self._busy.append(member)
+        return member
+
+    def wait_until(self, condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> None:
+        """Until what the members have told makes it true."""
+        deadline = time.monotonic() + wait_s
+        with self._news:
+            while not condition():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    told = "\n".join(member.said() for member in self._busy)
+                    raise AssertionError(f"not in {wait_s} s: {what}\n{told}")
+                self._news.wait(left)
+
+    def listen(self, wait_s: float) -> None:
+        """Let the members go on for a while."""
+        deadline = time.monotonic() + wait_s
+        with self._news:
+            while (left := deadline - time.monotonic()) > 0:
+                self._news.wait(left)
+
+    def dismiss(self, member: Member) -> None:
+        """Ask a member to leave, and wait until it has."""
+        now = member.now
+        member.say("leave")
+        self.wait_until(lambda: now.is_over, f"{member.log.stem} leaves", LEAVE_TIMEOUT_S)
+
+    def end_test(self) -> None:
+        """Everybody leaves; who cannot is killed."""
+        busy, self._busy = self._busy, []
+        for member in busy:
+            if member.is_running and not member.now.is_over:
+                member.resume()
+                member.say("leave")
+        deadline = time.monotonic() + LEAVE_TIMEOUT_S
+        for member in busy:
+            with self._news:
+                while member.is_running and not member.now.is_over:
+                    if not self._news.wait(max(0.0, deadline - time.monotonic())):
+                        break
+            has_left = member.is_running and member.now.is_over
+            if has_left and GROUP_LIBRARIES[member.library].leaves_while_joining:
+                self._idle.append(member)
+            else:
+                member.kill()
+
+    def close(self) -> None:
+        """End all processes."""
+        for member in [*self._idle, *self._busy]:
+            member.kill()
+
+
+# What must be true of groups.
+
+
+def owners(members: Iterable[Member], partitions: int) -> list[int]:
+    """How many members believe to have each partition."""
+    found = Counter(number for member in members for number in member.now.owned)
+    return [found[number] for number in range(partitions)]
+
+
+def is_shared(members: Sequence[Member], partitions: int) -> bool:
+    """Each partition has one owner, and nobody has two more than another."""
+    sizes = [len(member.now.owned) for member in members]
+    return (
+        owners(members, partitions) == [1] * partitions
+        and max(sizes) - min(sizes) <= 1
+        and all(member.now.of_kind("assigned") for member in members)
+    )
+
+
+def check_generations(memberships: Iterable[Membership]) -> int:
+    """No partition has two owners in a generation; how many generations were looked at."""
+    owner: dict[tuple[int, int], str] = {}
+    generations = set()
+    for number, membership in enumerate(memberships):
+        last: dict[int, Event] = {}
+        for event in membership.of_kind("assigned"):
+            if event.generation >= 0:
+                last[event.generation] = event
+        for generation, event in last.items():
+            generations.add(generation)
+            for partition in event.fields["owned"]:
+                other = owner.setdefault((generation, partition), f"member {number}")
+                assert other == f"member {number}", (
+                    f"partition {partition} has two owners in generation {generation}: "
+                    f"{other} and member {number} ({event.fields})"
+                )
+    return len(generations)
+
+
+def places(events: Iterable[Event]) -> list[Place]:
+    """The records that came with these events, in order."""
+    return [
+        (event.fields["partition"], offset)
+        for event in events
+        if event.kind == "read"
+        for offset in event.fields["offsets"]
+    ]
+
+
+def reads(members: Iterable[Member]) -> list[Place]:
+    """All records that came to anybody, sorted."""
+    return sorted(place for member in members for place in member.now.reads)

@@ -1,0 +1,253 @@
+"""The new group protocol (KIP-848) by the libraries that speak it, and groups that change to it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from broker.group.coordinator import partition_for
+from tests.clients.filling import Filling
+from tests.clients.members import WAIT_S, Crew, Member, owners, reads
+from tests.support.apache import DUMP_LOG_TOOL, run_tool
+from tests.support.broker_process import BrokerProcess, odradek_broker
+
+GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+DUMP_LOG_TOOLS = {"3.9.2": DUMP_LOG_TOOL, "4.3.0": "org.apache.kafka.tools.DumpLogSegments"}
+NEW = "consumer"
+"""In the place of an assignor."""
+PARTITIONS = 6
+OFFSETS_PARTITIONS = 3
+SESSION_MS = 1_500
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "250",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+}
+LIBRARIES = ("java-4.3.0", "java-3.9.2", "confluent-kafka", "franz-go")
+
+each_library = pytest.mark.parametrize("library", LIBRARIES)
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Our broker; members of its groups are heard often."""
+    with odradek_broker(tmp_path_factory.mktemp("kip848"), overrides=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def processes(
+    own_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Crew]:
+    """Members' processes."""
+    crew = Crew(own_broker.address, tmp_path_factory.mktemp("kip848-members"))
+    yield crew
+    crew.close()
+
+
+@pytest.fixture
+def team(processes: Crew) -> Iterator[Crew]:
+    """The members of a test; they have left when it is over."""
+    yield processes
+    processes.end_test()
+
+
+@pytest.fixture
+def filling(own_broker: BrokerProcess, topic: str) -> Filling:
+    """A topic, empty as yet."""
+    return Filling(own_broker.address, topic, PARTITIONS)
+
+
+def groups_tool(broker: BrokerProcess, folder: Path, *arguments: str) -> str:
+    """kafka-consumer-groups.sh of 4.3: what it printed."""
+    done = run_tool(
+        GROUPS_TOOL,
+        ["--bootstrap-server", broker.address, *arguments],
+        folder=folder,
+        version="4.3.0",
+    )
+    assert done.exit_code == 0, done.output + done.errors
+    return done.output
+
+
+def have_all(members: list[Member]) -> bool:
+    """Each partition has one owner among them."""
+    return owners(members, PARTITIONS) == [1] * PARTITIONS
+
+
+@each_library
+def test_members_share_leave_and_are_killed_and_every_record_is_read_once(
+    team: Crew, filling: Filling, library: str
+) -> None:
+    members = filling.gather(team, [library] * 3, NEW)
+    filling.add()
+    filling.wait_until_committed(team, members)
+    team.dismiss(members[1])
+    rest = [members[0], members[2]]
+    team.wait_until(lambda: have_all(rest), "the others take over what was left")
+    filling.add()
+    filling.wait_until_committed(team, members)
+    members[2].kill()
+    team.wait_until(lambda: have_all(rest[:1]), "the last one takes over from the dead")
+    filling.add()
+    filling.wait_until_committed(team, members)
+    assert reads(members) == filling.places()
+
+
+def test_members_of_all_libraries_share(team: Crew, filling: Filling) -> None:
+    members = filling.gather(team, LIBRARIES, NEW)
+    filling.add()
+    filling.wait_until_committed(team, members)
+    assert reads(members) == filling.places()
+
+
+@pytest.mark.parametrize("library", ["java-4.3.0", "confluent-kafka"])
+def test_a_static_member_comes_back_to_what_it_had(
+    team: Crew, filling: Filling, library: str
+) -> None:
+    members = [team.take(library), team.take(library)]
+    for number, member in enumerate(members):
+        member.join(filling.topic, filling.group, NEW, f"i{number}")
+    filling.wait_until_shared(team, members)
+    filling.add()
+    filling.wait_until_committed(team, members)
+    had = members[0].now.owned
+    other = len(members[1].now.of_kind("assigned", "revoked", "lost"))
+    before = members[0].now.reads
+    team.dismiss(members[0])
+    members[0].join(filling.topic, filling.group, NEW, "i0")
+    team.wait_until(lambda: members[0].now.owned == had, "it has again what it had")
+    filling.add()
+    filling.wait_until_committed(team, members)
+    assert len(members[1].now.of_kind("assigned", "revoked", "lost")) == other
+    assert sorted(before + reads(members)) == filling.places()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_of_java_consumers_migrates_and_goes_back(
+    team: Crew, filling: Filling, strategy: str
+) -> None:
+    everybody = filling.gather(team, ["java-4.3.0", "java-2.8.2"], strategy)
+    past = []
+
+    def go_on(present: list[Member]) -> None:
+        team.wait_until(lambda: have_all(present), "each partition has one owner")
+        filling.add()
+        filling.wait_until_committed(team, everybody)
+
+    def add(assignor: str, present: list[Member]) -> list[Member]:
+        member = team.take("java-4.3.0")
+        member.join(filling.topic, filling.group, assignor)
+        everybody.append(member)
+        present = [*present, member]
+        filling.wait_until_shared(team, present)
+        go_on(present)
+        return present
+
+    old = list(everybody)
+    go_on(old)
+    mixed = add(NEW, old)
+    for leaving in old:
+        team.dismiss(leaving)
+        past.append(leaving)
+        mixed = [one for one in mixed if one is not leaving]
+        go_on(mixed)
+    back = add(strategy, mixed)
+    team.dismiss(mixed[0])
+    go_on(back[1:])
+    assert reads(everybody) == filling.places(), "every record is read once, by whatever protocol"
+
+
+def test_members_go_on_when_the_broker_was_killed(tmp_path: Path, topic: str) -> None:
+    with odradek_broker(tmp_path / "broker", overrides=SETTINGS) as broker:
+        filling = Filling(broker.address, topic, PARTITIONS)
+        crew = Crew(broker.address, tmp_path)
+        try:
+            members = filling.gather(crew, ["confluent-kafka", "java-4.3.0"], NEW)
+            filling.add()
+            filling.wait_until_committed(crew, members)
+            broker.kill()
+            broker.start()
+            filling.add()
+            filling.wait_until_committed(crew, members)
+            assert have_all(members)
+            assert reads(members) == filling.places(), "what was committed is not read again"
+        finally:
+            crew.end_test()
+            crew.close()
+
+
+def test_apaches_own_tool_and_its_dump_read_the_group(
+    own_broker: BrokerProcess, team: Crew, filling: Filling, tmp_path: Path
+) -> None:
+    members = filling.gather(team, ["confluent-kafka"], NEW)
+    filling.add()
+    filling.wait_until_committed(team, members)
+    group = filling.group
+    state = groups_tool(
+        own_broker, tmp_path, "--describe", "--group", group, "--state", "--verbose"
+    )
+    assert re.search(
+        rf"{group}\s+127.0.0.1:{own_broker.port}\s+\(0\)\s+uniform\s+Stable\s+2\s+2\s+1", state
+    )
+    described = groups_tool(
+        own_broker, tmp_path, "--describe", "--group", group, "--members", "--verbose"
+    )
+    partitions = ",".join(map(str, range(PARTITIONS)))
+    assert re.search(
+        rf"{group}\s+\S+\s+/127.0.0.1\s+\S+\s+{PARTITIONS}\s+2\s+{filling.topic}:{partitions}",
+        described,
+    )
+    listed = groups_tool(own_broker, tmp_path, "--list", "--type", "consumer", "--state", "stable")
+    assert re.search(rf"{group}\s+Consumer\s+Stable", listed)
+    index = partition_for(group, OFFSETS_PARTITIONS)
+    segment = own_broker.data / f"__consumer_offsets-{index}" / "00000000000000000000.log"
+    for version, tool in DUMP_LOG_TOOLS.items():
+        done = run_tool(
+            tool,
+            ["--offsets-decoder", "--files", str(segment)],
+            folder=tmp_path,
+            version=version,
+        )
+        assert done.exit_code == 0, done.errors
+        for kind in ("3", "5", "6", "7", "8"):
+            found = re.search(
+                rf'"type":"{kind}".*?"groupId":"{group}".*?payload: \{{"version"', done.output
+            )
+            assert found, f"{version} shows no record of type {kind}"
+
+
+def test_a_subscription_by_expression_finds_what_it_matches(
+    own_broker: BrokerProcess, topic: str
+) -> None:
+    wanted = {f"{topic}-x{number}" for number in range(2)}
+    fillings = [Filling(own_broker.address, name, 2) for name in (*sorted(wanted), f"{topic}-y")]
+    found: set[str] = set()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": own_broker.address,
+            "group.id": fillings[0].group,
+            "group.protocol": NEW,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(
+        [f"^{topic}-x.*"], on_assign=lambda _, given: found.update(one.topic for one in given)
+    )
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while not found:
+            consumer.poll(0.1)
+            assert time.monotonic() < deadline
+        assert found == wanted
+    finally:
+        consumer.close()

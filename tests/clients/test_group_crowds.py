@@ -1,0 +1,253 @@
+"""Groups of many members, of many libraries, and many groups; and a broker that is killed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.group.limits import Limits
+from protocol.api_keys import ApiKey
+from protocol.compiler import encoder
+from protocol.errors import ErrorCode
+from protocol.headers import encode_request_header
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.clients.filling import Filling
+from tests.clients.libraries import GROUP_LIBRARIES
+from tests.clients.members import Crew, Member, check_generations, owners, reads
+from tests.support.broker_process import BrokerProcess
+from tests.support.wire import Wire, frame
+
+PARTITIONS = 12
+MIXES = (
+    tuple(name for name in GROUP_LIBRARIES if name != "kafka-go"),
+    # kafka-go names version 1 of its subscription and leaves out the field that came with it
+    # (KIP-429); members by Java, librdkafka and kafka-python cannot read that and cannot lead it.
+    ("kafka-go", "franz-go", "sarama", "aiokafka", "kafkajs"),
+)
+MANY_MEMBERS = 20
+MANY_GROUPS = 1_000
+MEMBERS_BYTES_MAX = Limits().members_bytes_max
+FLOOD = 30_000
+AT_ONCE = 1_000
+BEFORE_ERROR_CODE = 8
+"""Bytes of a JoinGroup answer: correlation id and throttle time."""
+MIB = 1 << 20
+
+
+@pytest.fixture
+def filling(broker: BrokerProcess, topic: str) -> Filling:
+    """A topic, empty as yet."""
+    return Filling(broker.address, topic, PARTITIONS)
+
+
+@pytest.mark.parametrize("libraries", MIXES)
+def test_libraries_share_a_topic_and_go_on_when_the_broker_was_killed(
+    broker: BrokerProcess, crowd: Crew, filling: Filling, libraries: tuple[str, ...]
+) -> None:
+    members = filling.gather(crowd, libraries)
+    filling.add()
+    filling.wait_until_committed(crowd, members)
+    assert reads(members) == filling.places(), "every record is read once"
+    filling.add()
+    broker.kill()
+    told = dict.fromkeys(range(PARTITIONS), 0)
+    for member in members:
+        for number, offset in member.now.committed.items():
+            told[number] = max(told[number], offset)
+    broker.start()
+    with Wire(broker.address) as wire:
+        for number, offset in told.items():
+            assert stored_offset(wire, filling, number) >= offset, "no commit is lost"
+    filling.add()
+    filling.wait_until_committed(crowd, members)
+    assert set(reads(members)) == set(filling.places()), "no record is left out"
+    leader_to_be = members.pop(0)
+    leader_to_be.kill()
+    filling.wait_until_shared(crowd, members)
+    assert check_generations(member.now for member in members)
+
+
+def stored_offset(wire: Wire, filling: Filling, partition: int) -> int:
+    """What a consumer would go on with; the group may have to be loaded first."""
+    asked = OffsetFetchRequest(
+        group_id=filling.group,
+        topics=[OffsetFetchRequestTopic(name=filling.topic, partition_indexes=[partition])],
+    )
+    for _ in range(10_000):
+        answer = wire.call(asked, 5)
+        if answer.error_code == ErrorCode.NONE:
+            offset: int = answer.topics[0].partitions[0].committed_offset
+            return offset
+    raise AssertionError("the group is not there")
+
+
+def test_of_twenty_members_on_twelve_partitions_eight_are_idle(
+    crowd: Crew, filling: Filling
+) -> None:
+    members = filling.gather(crowd, ["franz-go"] * MANY_MEMBERS)
+    idle = [member for member in members if not member.now.owned]
+    assert len(idle) == MANY_MEMBERS - PARTITIONS
+    filling.add()
+    filling.wait_until_committed(crowd, members)
+    assert reads(members) == filling.places()
+    for member in members:
+        if member not in idle:
+            member.kill()
+    crowd.wait_until(
+        lambda: owners(idle, PARTITIONS) == [1] * PARTITIONS, "the idle ones take over"
+    )
+    assert check_generations(member.now for member in members)
+
+
+def test_a_thousand_groups_live_on_one_broker(broker: BrokerProcess, filling: Filling) -> None:
+    filling.add(1)
+    before_bytes = broker.process.rss_bytes()
+    names = [f"{filling.topic}-{number}" for number in range(MANY_GROUPS)]
+    with Wire(broker.address) as wire:
+        members = {name: enter(wire, name, filling.topic) for name in names}
+        for name, member_id in members.items():
+            alive = HeartbeatRequest(group_id=name, generation_id=1, member_id=member_id)
+            assert wire.call(alive, 3).error_code == ErrorCode.NONE
+        described = wire.call(DescribeGroupsRequest(groups=names), 5).groups
+        assert {(one.group_state, len(one.members)) for one in described} == {("Stable", 1)}
+        assert broker.process.rss_bytes() - before_bytes < 24 * MIB
+        broker.kill()
+        broker.start()
+    with Wire(broker.address) as wire:
+        for name, member_id in members.items():
+            assert only_member(wire, name) == member_id, "it is loaded as it was"
+
+
+def only_member(wire: Wire, group: str) -> str:
+    """The member of a stable group, which may have to be loaded first."""
+    for _ in range(10_000):
+        (told,) = wire.call(DescribeGroupsRequest(groups=[group]), 5).groups
+        if told.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            assert told.group_state == "Stable"
+            (member,) = told.members
+            return str(member.member_id)
+    raise AssertionError("the group is not there")
+
+
+def join(group: str, *, metadata: bytes = b"") -> JoinGroupRequest:
+    """Of somebody new."""
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    )
+
+
+def commit(group: str, topic: str, **fields: Any) -> OffsetCommitRequest:
+    """Of partition 0."""
+    metadata = fields.pop("metadata", None)
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=metadata
+    )
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    return OffsetCommitRequest(group_id=group, topics=topics, **fields)
+
+
+def enter(wire: Wire, group: str, topic: str) -> str:
+    """Become the only member of a group, and commit; the member id."""
+    joined = wire.call(join(group), 3)
+    assert joined.error_code == ErrorCode.NONE
+    member_id: str = joined.member_id
+    given = [SyncGroupRequestAssignment(member_id=member_id, assignment=bytes(40))]
+    sync = SyncGroupRequest(group_id=group, generation_id=1, member_id=member_id, assignments=given)
+    assert wire.call(sync, 3).error_code == ErrorCode.NONE
+    own = commit(group, topic, generation_id_or_member_epoch=1, member_id=member_id)
+    answer = wire.call(own, 7)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    return member_id
+
+
+@pytest.fixture
+def bystanders(crowd: Crew, filling: Filling) -> Iterator[list[Member]]:
+    """A group that has nothing to do with what a test does to the broker: it must not notice."""
+    members = filling.gather(crowd, ["confluent-kafka", "java-3.9.2"])
+    filling.add()
+    filling.wait_until_committed(crowd, members)
+    noticed = [len(member.now.of_kind("assigned", "revoked", "lost")) for member in members]
+    yield members
+    filling.add()
+    filling.wait_until_committed(crowd, members)
+    assert reads(members) == filling.places()
+    assert noticed == [
+        len(member.now.of_kind("assigned", "revoked", "lost")) for member in members
+    ], "no rebalance, nobody is thrown out"
+
+
+@pytest.mark.usefixtures("bystanders")
+def test_a_flood_of_joins_without_an_id_costs_little_memory_and_disturbs_nobody(
+    broker: BrokerProcess,
+) -> None:
+    before_bytes = broker.process.rss_bytes()
+    with Wire(broker.address) as wire:
+        header = encode_request_header(ApiKey.JOIN_GROUP, 5, 1, "flood")
+        request = frame(header + encoder(JoinGroupRequest, 5)(join("flooded")))
+        for _ in range(FLOOD // AT_ONCE):
+            wire.send_bytes(request * AT_ONCE)
+            for _ in range(AT_ONCE):
+                answer = wire.receive_frame()
+                (code,) = struct.unpack_from(">h", answer, BEFORE_ERROR_CODE)
+                assert code == ErrorCode.MEMBER_ID_REQUIRED
+        assert broker.process.rss_bytes() - before_bytes < 44 * MIB
+        told = wire.call(DescribeGroupsRequest(groups=["flooded"]), 5).groups[0]
+        assert (told.error_code, told.members) == (ErrorCode.NONE, [])
+
+
+@pytest.mark.usefixtures("bystanders")
+def test_ten_megabytes_of_metadata_are_refused_where_they_would_be_too_many(
+    broker: BrokerProcess, filling: Filling
+) -> None:
+    before_bytes = broker.process.rss_bytes()
+    large = "x" * (10 * MIB)
+    with Wire(broker.address) as wire:
+        for _ in range(5):
+            answer = wire.call(commit("large", filling.topic, metadata=large), 8)
+            code = answer.topics[0].partitions[0].error_code
+            assert code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        members: list[str] = []
+        while True:
+            name = f"large-{len(members)}"
+            joined = wire.call(join(name, metadata=bytes(10 * MIB)), 3)
+            if joined.error_code != ErrorCode.NONE:
+                break
+            members.append(joined.member_id)
+            assert broker.process.rss_bytes() - before_bytes < MEMBERS_BYTES_MAX + 64 * MIB
+        assert joined.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        for number, member_id in enumerate(members):
+            leave = MemberIdentity(member_id=member_id)
+            left = wire.call(LeaveGroupRequest(group_id=f"large-{number}", members=[leave]), 3)
+            assert left.members[0].error_code == ErrorCode.NONE
+    assert broker.process.rss_bytes() - before_bytes < 64 * MIB
+
+
+@pytest.mark.usefixtures("bystanders")
+def test_the_longest_names_make_a_group_like_any_other(
+    broker: BrokerProcess, filling: Filling
+) -> None:
+    group = "g" * 32_767
+    with Wire(broker.address) as wire:
+        member_id = enter(wire, group, filling.topic)
+        alive = HeartbeatRequest(group_id=group, generation_id=1, member_id=member_id)
+        assert wire.call(alive, 3).error_code == ErrorCode.NONE
+        described = wire.call(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+        assert described.group_state == "Stable"

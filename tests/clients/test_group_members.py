@@ -1,0 +1,175 @@
+"""Members of a group by each library: they share, take over, are paused, leave, return."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.clients.filling import Filling
+from tests.clients.libraries import COOPERATIVE, GROUP_LIBRARIES
+from tests.clients.members import (
+    SESSION_MS,
+    Crew,
+    Event,
+    Member,
+    Membership,
+    check_generations,
+    owners,
+    places,
+    reads,
+)
+
+PARTITIONS = 6
+
+each_library = pytest.mark.parametrize("library", GROUP_LIBRARIES)
+
+
+@pytest.fixture
+def filling(group_bootstrap: str, topic: str) -> Filling:
+    """A topic, empty as yet."""
+    return Filling(group_bootstrap, topic, PARTITIONS)
+
+
+@each_library
+def test_three_share_and_one_that_leaves_is_missed_at_once(
+    crew: Crew, filling: Filling, library: str
+) -> None:
+    members = filling.gather(crew, [library] * 3)
+    filling.add()
+    filling.wait_until_committed(crew, members)
+    crew.dismiss(members[1])
+    remaining = [members[0], members[2]]
+    crew.wait_until(
+        lambda: owners(remaining, PARTITIONS) == [1] * PARTITIONS,
+        "the others take over before a session would end",
+        SESSION_MS / 1000,
+    )
+    filling.add()
+    filling.wait_until_committed(crew, members)
+    assert reads(members) == filling.places(), "every record is read once"
+    assert check_generations(member.now for member in members)
+
+
+@each_library
+def test_the_partitions_of_a_killed_and_of_a_paused_member_move_after_their_session(
+    crew: Crew, filling: Filling, library: str
+) -> None:
+    survivor, victim, sleeper = members = filling.gather(crew, [library] * 3)
+    filling.add()
+    filling.wait_until_committed(crew, members)
+    before = sleeper.now.generation
+    asleep = len(sleeper.now.events)
+    sleeper.pause()
+    victim.kill()
+    filling.add()
+    crew.wait_until(
+        lambda: len(survivor.now.owned) == PARTITIONS, "the survivor has all partitions"
+    )
+    filling.wait_until_committed(crew, [survivor])
+    assert reads(members) == filling.places(), "the survivor goes on where the others committed"
+
+    sleeper.say("commit")
+    sleeper.resume()
+    crew.wait_until(lambda: bool(sleeper.now.of_kind("refused")), "a stale commit is refused")
+    filling.wait_until_shared(crew, [survivor, sleeper])
+    assert before < sleeper.now.generation or before == -1
+    filling.add()
+    filling.wait_until_committed(crew, [survivor, sleeper])
+    # What it had fetched already, or fetched before it knew, it may show in between.
+    rejoined = sleeper.now.events.index(sleeper.now.of_kind("assigned")[-1])
+    awake = places(sleeper.now.events[:asleep] + sleeper.now.events[rejoined:])
+    assert sorted(awake + reads([survivor, victim])) == filling.places(), "the commit had no effect"
+    assert check_generations(member.now for member in members)
+
+
+@pytest.mark.parametrize(
+    "library", [name for name, can in GROUP_LIBRARIES.items() if can.is_cooperative]
+)
+def test_partitions_that_stay_are_never_revoked_by_a_cooperative_rebalance(
+    crew: Crew, filling: Filling, library: str
+) -> None:
+    (first,) = filling.gather(crew, [library], COOPERATIVE)
+    second = crew.take(library)
+    second.join(filling.topic, filling.group, COOPERATIVE)
+    filling.wait_until_shared(crew, [first, second])
+    filling.add()
+    filling.wait_until_committed(crew, [first, second])
+    moved = second.now.owned
+    assert takings(first) == [moved], "only what moves is revoked"
+    crew.dismiss(second)
+    crew.wait_until(lambda: owners([first], PARTITIONS) == [1] * PARTITIONS, "the first has all")
+    assert takings(first) == [moved]
+    assert reads([first, second]) == filling.places()
+    assert check_generations([first.now, second.now])
+
+
+@each_library
+def test_an_eager_rebalance_by_another_assignor_takes_everything_and_gives_it_anew(
+    crew: Crew, filling: Filling, library: str
+) -> None:
+    (first,) = filling.gather(crew, [library], "roundrobin")
+    second = crew.take(library)
+    second.join(filling.topic, filling.group, "roundrobin")
+    filling.wait_until_shared(crew, [first, second])
+    assert takings(first) == [set(range(PARTITIONS))]
+    assert check_generations([first.now, second.now])
+
+
+@pytest.mark.parametrize("library", [name for name, can in GROUP_LIBRARIES.items() if can.static])
+def test_a_static_member_that_returns_keeps_its_partitions_and_a_second_one_fences_it(
+    crew: Crew, filling: Filling, library: str
+) -> None:
+    group = filling.group
+    first, second = crew.take(library), crew.take(library)
+    first.join(filling.topic, group, instance="one")
+    # Its session is long: a library that starts slowly has returned before it is over.
+    second.join(filling.topic, group, instance="two", session_ms=20_000)
+    filling.wait_until_shared(crew, [first, second])
+    noticed = len(first.now.events)
+    given, generation = second.now.owned, second.now.generation
+    second_life = second.now
+    second.kill()
+    third = crew.take(library)
+    third.join(filling.topic, group, instance="two", session_ms=20_000)
+    crew.wait_until(lambda: third.now.owned == given, "it has its partitions again")
+    assert third.now.generation == generation
+    assert len(first.now.events) == noticed, "nobody else notices"
+
+    filling.add()
+    filling.wait_until_committed(crew, [first, third])
+    assert check_generations([first.now, second_life])
+    assert check_generations([first.now, third.now])
+    if not GROUP_LIBRARIES[library].sends_instance:
+        return
+    usurper = crew.take(library)
+    usurper.join(filling.topic, group, instance="two", session_ms=20_000)
+    crew.wait_until(lambda: usurper.now.owned == given, "the next one with this id has them")
+    third.say("commit")
+    crew.wait_until(lambda: any(map(is_fenced, third.now.events)), "the one before is fenced")
+    filling.add()
+    filling.wait_until_committed(crew, [first, usurper])
+    assert first.now.generation == generation, "nobody else notices"
+    assert check_generations([first.now, usurper.now])
+
+
+def is_fenced(event: Event) -> bool:
+    """A commit was refused, or the library ended, since another has the instance id."""
+    if event.kind not in ("refused", "failed"):
+        return False
+    return re.search("fence|rejected this static", event.fields["error"], re.IGNORECASE) is not None
+
+
+def takings(member: Member) -> list[set[int]]:
+    """What was revoked, leaving out where nothing was."""
+    revoked = (set(event.fields["partitions"]) for event in member.now.of_kind("revoked", "lost"))
+    return [partitions for partitions in revoked if partitions]
+
+
+def test_a_second_owner_in_the_same_generation_is_found() -> None:
+    def member(generation: int, owned: list[int]) -> Membership:
+        return Membership("g", "t", [Event("assigned", {"owned": owned, "generation": generation})])
+
+    assert check_generations([member(1, [0, 1]), member(2, [1]), member(2, [0])]) == 2
+    with pytest.raises(AssertionError, match="partition 1 has two owners in generation 2"):
+        check_generations([member(2, [0, 1]), member(1, [0]), member(2, [1])])
