@@ -4,8 +4,9 @@
  * consume   `records` records from the beginning of all partitions
  * latency   one record after the other, each awaited
  *
- * brokers= topic= partitions=1 records= size= parts=1 warm_bytes=0 warm_path=/tmp server_pid=0
+ * brokers= topic= partitions=1 records= size= keys=0 parts=1 warm_bytes=0 warm_path=/tmp server_pid=0
  * timeout_s=120 set:NAME=VALUE (any librdkafka setting)
+ * `keys` gives `produce` so many different keys of eight digits; 0: records have none.
  * `produce` stops the clock between its parts, and warms memory before each.
  * Prints one JSON object.  The first record to each partition, which opens connections, is not measured.
  */
@@ -13,7 +14,7 @@
 
 #include <librdkafka/rdkafka.h>
 
-enum { PAYLOAD_POOL_BYTES = 4 << 20, FETCH_MANY = 20000, PRODUCE_MANY = 500 };
+enum { PAYLOAD_POOL_BYTES = 4 << 20, FETCH_MANY = 20000, PRODUCE_MANY = 500, KEY_BYTES = 8 };
 
 static long long failed_count;
 static long long delivered_count;
@@ -83,7 +84,12 @@ static char *random_pool(void) {
 
 static void enqueue(rd_kafka_t *client, rd_kafka_topic_t *topic, int partition, char *value,
                     size_t size) {
-    while (rd_kafka_produce(topic, partition, 0, value, size, NULL, 0, NULL) == -1) {
+    static int key_bytes = -1;
+    if (key_bytes < 0)
+        key_bytes = option_number("keys", 0) ? KEY_BYTES : 0;
+    const char *key = key_bytes ? "00000000" : NULL;
+    size_t length = (size_t)key_bytes;
+    while (rd_kafka_produce(topic, partition, 0, value, size, key, length, NULL) == -1) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL)
             fail("produce", rd_kafka_err2str(rd_kafka_last_error()));
         rd_kafka_poll(client, 1);
@@ -128,7 +134,9 @@ static void print_rates(struct stopwatch w, long long records, long long bytes) 
 static void produce_records(rd_kafka_t *client, rd_kafka_topic_t *topic, char *pool,
                             long long records) {
     static rd_kafka_message_t many[PRODUCE_MANY];
+    static char keys[PRODUCE_MANY][KEY_BYTES + 1];
     static uint32_t position;
+    unsigned key_count = (unsigned)option_number("keys", 0) % 100000000u;
     long long size = option_number("size", 1024), partitions = option_number("partitions", 1);
     uint32_t steps = (uint32_t)((PAYLOAD_POOL_BYTES - size) / 64);
     for (long long sent = 0, turn = 0; sent < records; turn++) {
@@ -137,6 +145,11 @@ static void produce_records(rd_kafka_t *client, rd_kafka_topic_t *topic, char *p
         for (int i = 0; i < count; i++) {
             many[i].payload = pool + position % steps * 64;
             many[i].len = (size_t)size;
+            if (key_count) {
+                snprintf(keys[i], sizeof keys[i], "%08u", position % key_count % 100000000u);
+                many[i].key = keys[i];
+                many[i].key_len = KEY_BYTES;
+            }
             position += 97;
         }
         enqueue_many(client, topic, (int)(turn % partitions), many, count);

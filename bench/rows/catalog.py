@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.rows import footprint, requests, starting, throughput
+from bench.rows import compaction, footprint, groups, requests, starting, throughput
 
-ROWS: Final = (*throughput.ROWS, *requests.ROWS, *starting.ROWS, *footprint.ROWS)
+ROWS: Final = (
+    *throughput.ROWS,
+    *requests.ROWS,
+    *compaction.ROWS,
+    *groups.ROWS,
+    *starting.ROWS,
+    *footprint.ROWS,
+)
 BY_KEY: Final = {row.key: row for row in ROWS}

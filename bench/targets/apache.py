@@ -43,9 +43,11 @@ JVM = (
 )
 ONE_NODE = {
     "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "log.segment.delete.delay.ms": "1000",
+    "log.cleaner.backoff.ms": "200",
 }
 
 

@@ -13,6 +13,8 @@ from bench.targets.target import Target
 SETTINGS = """\
 broker.id=0
 log.segment.delete.delay.ms=1000
+log.cleaner.backoff.ms=200
+group.initial.rebalance.delay.ms=0
 """
 
 

@@ -30,6 +30,8 @@ class Target(ABC):
     on_disk = True
     """False for brokers that keep their data in memory, or not at all."""
     is_jvm = False
+    has_own_session = True
+    """False: it shares the harness's, where the scheduler has to weigh threads, not sessions."""
     restart_each_round = False
     """For brokers that never give memory back: a fresh process for each round."""
 
@@ -85,7 +87,8 @@ class Target(ABC):
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
-                start_new_session=True,
+                start_new_session=self.has_own_session,
+                process_group=None if self.has_own_session else 0,
             )
         cores.pin_broker(self.process.pid)
 
