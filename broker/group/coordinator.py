@@ -7,10 +7,12 @@ its coordinator.  Source: Kafka's GroupCoordinator, GroupMetadataManager.partiti
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from broker.group.doors import Doors
+from broker.group.slices import run_in_slices
 from broker.topics import Topics, java_string_hash
 from protocol.errors import BrokerError, ErrorCode
 from runtime.rng import Rng
@@ -51,6 +53,8 @@ class GroupCoordinator:
         self._count: int | None = None
         self._retention_ms = retention_ms
         self._tickets = count(1)
+        self._is_expiring = False
+        self._is_forgetting = False
 
     def lead(self, partition: Partition) -> None:
         """This broker leads a partition in a new leader epoch: read it, then coordinate."""
@@ -82,6 +86,8 @@ class GroupCoordinator:
         if shard is None:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
         shard.check_ready()
+        if shard.deleted:
+            shard.catch_up(group_id)
         return shard
 
     def _partition_count(self) -> int:
@@ -101,14 +107,33 @@ class GroupCoordinator:
         return urlsafe_b64encode(self._rng.uuid().bytes).decode().rstrip("=")
 
     def expire(self) -> None:
-        """Forget old offsets in all groups."""
-        for shard in list(self.shards.values()):
-            shard.expire(self._retention_ms)
+        """Forget old offsets in all groups, between requests."""
+        if not self._is_expiring:
+            self._is_expiring = True
+            run_in_slices(self._doors.wheel, self._doors.clock, self._expire())
+
+    def _expire(self) -> Iterator[None]:
+        try:
+            for shard in list(self.shards.values()):
+                yield from shard.expire(self._retention_ms)
+        finally:
+            self._is_expiring = False
 
     def on_partition_deleted(self, topic: str, index: int) -> None:
-        """Nobody can consume a deleted partition: groups forget their offsets of it."""
-        place = (topic, index)
-        for shard in list(self.shards.values()):
-            for group in list(shard.groups.values()):
-                if place in group.offsets:
-                    shard.delete_offsets(group, [place])
+        """Nobody can consume a deleted partition: groups forget their offsets of it, all of them
+        between requests, and one that is asked for at once."""
+        for shard in self.shards.values():
+            shard.forget_partition((topic, index))
+        if not self._is_forgetting:
+            self._is_forgetting = True
+            run_in_slices(self._doors.wheel, self._doors.clock, self._forget_deleted())
+
+    def _forget_deleted(self) -> Iterator[None]:
+        try:
+            while behind := [
+                shard for shard in self.shards.values() if shard.deleted and not shard.is_loading
+            ]:
+                for shard in behind:
+                    yield from shard.forget_deleted()
+        finally:
+            self._is_forgetting = False

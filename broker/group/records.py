@@ -10,12 +10,13 @@ The fields are those of `protocol/stored`.  Source: Kafka 3.9's GroupMetadataMan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
 from broker.group.state import CommittedOffset, Group, TopicPartition
 from protocol.compiler import encoder
+from protocol.records.batch import BATCH_OVERHEAD
 from protocol.records.record import Record
 from protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from protocol.stored.offset_commit import OffsetCommitValue
@@ -26,6 +27,10 @@ GROUP_KEY: Final = 2
 OFFSET_VALUE: Final = 3
 EXPIRING_OFFSET_VALUE: Final = 1
 GROUP_VALUE: Final = 3
+BATCH_BYTES_MAX: Final = 64 * 1024
+"""Of a batch of deletions, which is built in a millisecond or two."""
+RECORD_OVERHEAD_MAX: Final = 32
+"""What a record takes beside its key and its value, at most."""
 
 _KEY_HEAD: Final = Struct(">hh")
 _PARTITION: Final = Struct(">i")
@@ -105,6 +110,21 @@ def offset_record(
     if committed is not None:
         value = _expiring_value(committed) if committed.expire_ms >= 0 else _value(committed)
     return Record(key, value, timestamp_ms=wall_ms)
+
+
+def batches(records: Sequence[Record], bytes_max: int) -> Iterator[list[Record]]:
+    """The records in order, as many together as a batch of `bytes_max` surely holds."""
+    batch: list[Record] = []
+    left_bytes = room_bytes = min(bytes_max, BATCH_BYTES_MAX) - BATCH_OVERHEAD
+    for record in records:
+        size_bytes = RECORD_OVERHEAD_MAX + len(record.key or b"") + len(record.value or b"")
+        if batch and size_bytes > left_bytes:
+            yield batch
+            batch, left_bytes = [], room_bytes
+        batch.append(record)
+        left_bytes -= size_bytes
+    if batch:
+        yield batch
 
 
 def _value(committed: CommittedOffset) -> bytes:

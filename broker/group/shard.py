@@ -16,6 +16,7 @@ from typing import Final
 from broker.group import classic, offsets
 from broker.group.apply import Loading
 from broker.group.consumer.edge import ConsumerEdge
+from broker.group.deleted_partitions import DeletedPartitions
 from broker.group.doors import Doors
 from broker.group.events import (
     Effect,
@@ -31,7 +32,8 @@ from broker.group.events import (
 )
 from broker.group.loading import load_steps
 from broker.group.rebalance import answer_join, answer_sync, begin_rebalance, drop
-from broker.group.records import group_record, offset_record
+from broker.group.records import batches, group_record, offset_record
+from broker.group.slices import run_in_slices
 from broker.group.state import NEVER, CommittedOffset, Group, GroupState, TopicPartition
 from broker.handlers.handler import Delayed
 from broker.replication.partition import Partition
@@ -45,8 +47,8 @@ from runtime.timers import Timer
 
 LOAD_SLICE_MS: Final = 2
 """How long loading may keep the loop from its clients."""
-TOMBSTONES_AT_ONCE: Final = 2_000
-"""Records of one batch of deletions: far below max.message.bytes."""
+EXPIRED_AT_ONCE: Final = 1_000
+"""Offsets of a group that are forgotten in one step."""
 
 logger = logging.getLogger("odradek.groups")
 
@@ -66,6 +68,7 @@ class Shard:
         self.is_closed = False
         self.doors = doors
         self.consumer = ConsumerEdge(self)
+        self.deleted = DeletedPartitions()
         self._doors = doors
         self._leader = partition.leader
         self._timers: dict[str, Timer] = {}
@@ -108,6 +111,8 @@ class Shard:
         for group in self.groups.values():
             self.consumer.loaded(group)
             self.arm(group)
+        if self.deleted:
+            run_in_slices(self._doors.wheel, self._doors.clock, self.forget_deleted())
 
     def __repr__(self) -> str:
         return f"{self.partition.topic}-{self.partition.index}"
@@ -390,8 +395,12 @@ class Shard:
             )
         if error or not commits:
             return Pending.of(error)
-        self.groups[group_id] = group
+        records = [
+            offset_record(group_id, place, committed, now.wall_ms)
+            for place, committed in commits.items()
+        ]
         answer: Pending[ErrorCode] = Pending()
+        self.groups[group_id] = group
         group.writes += 1
 
         def stored(failure: ErrorCode, base_offset: int) -> None:
@@ -404,10 +413,6 @@ class Shard:
                 self._forget(group)
             answer.resolve(offsets.COMMIT_ERRORS.get(failure, failure))
 
-        records = [
-            offset_record(group_id, place, committed, now.wall_ms)
-            for place, committed in commits.items()
-        ]
         self.append(records, stored)
         return answer
 
@@ -442,30 +447,46 @@ class Shard:
 
     def _append_all(self, records: list[Record]) -> Pending[ErrorCode]:
         """Append batch by batch; the first error ends it."""
+        if not records:
+            return Pending.of(ErrorCode.NONE)
+        for batch in batches(records, self.partition.log.config.max_message_bytes):
+            error, _ = self.write(batch)
+            if error:
+                logger.warning("%s: a deletion is not stored: %s", self, error.name)
+                return Pending.of(offsets.COMMIT_ERRORS.get(error, error))
         answer: Pending[ErrorCode] = Pending()
-
-        def next_batch(start: int) -> None:
-            if start >= len(records):
-                answer.resolve(ErrorCode.NONE)
-                return
-
-            def stored(error: ErrorCode, _: int) -> None:
-                if error:
-                    answer.resolve(offsets.COMMIT_ERRORS.get(error, error))
-                else:
-                    next_batch(start + TOMBSTONES_AT_ONCE)
-
-            self.append(records[start : start + TOMBSTONES_AT_ONCE], stored)
-
-        next_batch(0)
+        self.when_replicated(lambda error: answer.resolve(offsets.COMMIT_ERRORS.get(error, error)))
         return answer
 
-    def expire(self, retention_ms: int) -> None:
-        """Forget what nobody will ask for (KIP-211)."""
-        if self.is_loading or self.is_closed:
-            return
-        wall_ms = self._doors.clock.now_ms()
+    def expire(self, retention_ms: int) -> Iterator[None]:
+        """Forget, step by step, what nobody will ask for (KIP-211)."""
         for group in list(self.groups.values()):
-            old = offsets.expired(group, wall_ms=wall_ms, retention_ms=retention_ms)
-            if old or group.is_idle():
-                self.delete_offsets(group, old)
+            while self.groups.get(group.group_id) is group:
+                wall_ms = self._doors.clock.now_ms()
+                old = offsets.expired(group, wall_ms=wall_ms, retention_ms=retention_ms)
+                if old or group.is_idle():
+                    self.delete_offsets(group, old[:EXPIRED_AT_ONCE])
+                yield
+                if len(old) <= EXPIRED_AT_ONCE:
+                    break
+
+    def forget_partition(self, place: TopicPartition) -> None:
+        """Nobody can consume a deleted partition: `forget_deleted` is due."""
+        self.deleted.add(place, self.partition.log.end_offset)
+
+    def forget_deleted(self) -> Iterator[None]:
+        """Forget, step by step, all offsets of deleted partitions."""
+        while self.deleted and not self.is_loading:
+            taken = self.deleted.taken()
+            for group_id in list(self.groups):
+                self.catch_up(group_id)
+                yield
+            self.deleted.done(taken)
+
+    def catch_up(self, group_id: str) -> None:
+        """Somebody asks for a group before its turn in `forget_deleted`."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            gone = self.deleted.of(group)
+            if gone:
+                self.delete_offsets(group, gone)

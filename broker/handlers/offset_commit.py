@@ -27,6 +27,9 @@ from protocol.messages.offset_commit import (
 WAIT_MAX_MS: Final = 2**31 - 1
 """The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
 
+EXPIRE_MAX_MS: Final = 2**63 - 1
+"""The latest time that can be stored."""
+
 Errors = dict[TopicPartition, ErrorCode]
 
 
@@ -63,7 +66,7 @@ def _sort_out(
     metadata_bytes_max = services.groups.limits.metadata_bytes_max
     expire_ms = -1
     if request.retention_time_ms != -1:
-        expire_ms = context.now_ms + request.retention_time_ms
+        expire_ms = min(max(0, context.now_ms + request.retention_time_ms), EXPIRE_MAX_MS)
     commits: dict[TopicPartition, CommittedOffset] = {}
     errors: Errors = {}
     has_known = False

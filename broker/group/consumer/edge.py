@@ -334,21 +334,33 @@ class ConsumerEdge:
         late = overdue(group, now.monotonic_ms)
         if not late:
             return
-        for member_id, reason in late.items():
+        fenced = self._fence_some(holder, group, list(late))
+        for member_id in fenced:
             logger.info(
                 "%s: member %s of group %s is fenced: %s",
                 self._shard,
                 member_id,
                 group.group_id,
-                reason,
+                late.pop(member_id),
             )
-        draft = self._draft(group)
-        self._fence(draft, {member_id: group.members[member_id] for member_id in late})
-        try:
-            self._commit(holder, draft, None)
-        except BrokerError:
-            for member_id in late:
-                group.deadlines.touch(member_id, now.monotonic_ms + RETRY_MS)
+        # What went well once goes on at once; the rest may take until the log can be written.
+        again_ms = now.monotonic_ms + (0 if fenced else RETRY_MS)
+        for member_id in late:
+            group.deadlines.touch(member_id, again_ms)
+
+    def _fence_some(self, holder: Group, group: ConsumerGroup, member_ids: list[str]) -> list[str]:
+        """As many of them as one batch can tell of; whom it was about."""
+        while member_ids:
+            draft = self._draft(group)
+            self._fence(draft, {member_id: group.members[member_id] for member_id in member_ids})
+            try:
+                self._commit(holder, draft, None)
+            except BrokerError as error:
+                is_too_large = error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+                member_ids = member_ids[: len(member_ids) // 2 if is_too_large else 0]
+            else:
+                break
+        return member_ids
 
     def loaded(self, holder: Group) -> None:
         """The group was read from the log: its members' time begins."""

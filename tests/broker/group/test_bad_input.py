@@ -8,6 +8,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -76,6 +77,16 @@ def test_the_longest_group_id_is_a_group_like_any_other(wire: Wire) -> None:
     required = wire.call(join(LONGEST), 5)
     assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert wire.call(join(LONGEST, member_id=required.member_id), 5).generation_id == 1
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63)])
+def test_no_retention_of_a_commit_is_out_of_reach(wire: Wire, retention_ms: int) -> None:
+    group = f"retained for {retention_ms}"
+    request = commit(group)
+    request.retention_time_ms = retention_ms
+    assert wire.call(request, 2).topics[0].partitions[0].error_code == ErrorCode.NONE
+    gone = wire.call(DeleteGroupsRequest(groups_names=[group]), 2).results[0]
+    assert gone.error_code == ErrorCode.NONE
 
 
 def test_metadata_of_ten_megabytes_cannot_be_stored(broker: BrokerProcess, wire: Wire) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from broker.group.doors import Doors
 from broker.group.events import Join, JoinAnswer, Leaving, Sync
 from broker.group.limits import Limits
 from broker.group.shard import Shard
-from broker.group.state import CommittedOffset, GroupState
+from broker.group.state import CommittedOffset, GroupState, TopicPartition
 from broker.replication.leader import PartitionLeader
 from broker.replication.partition import Partition
 from controller.coordination.pending import Pending
@@ -105,15 +106,30 @@ class Host:
         assert done.result().assignment == b"all"
         return answer.member_id
 
-    def commit(self, offset: int, member_id: str = "", generation: int = -1) -> Pending[ErrorCode]:
-        """An OffsetCommit of one partition."""
+    def commit(
+        self,
+        offset: int,
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        group: str = "g",
+        places: Sequence[TopicPartition] = (PLACE,),
+    ) -> Pending[ErrorCode]:
+        """An OffsetCommit of some partitions."""
+        committed = CommittedOffset(offset, -1, "", self.clock.now_ms())
         return self.shard.commit(
-            "g",
+            group,
             member_id=member_id,
             instance_id=None,
             generation=generation,
-            commits={PLACE: CommittedOffset(offset, -1, "", self.clock.now_ms())},
+            commits=dict.fromkeys(places, committed),
         )
+
+
+def finish(steps: Iterator[None]) -> None:
+    """All of them."""
+    for _ in steps:
+        pass
 
 
 def test_members_and_offsets_are_there_after_the_partition_was_read_again() -> None:
@@ -235,15 +251,71 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
     assert host.reload().groups == {}
 
 
+def test_a_group_whose_deletion_is_larger_than_a_batch_may_be_leaves_nothing_behind() -> None:
+    host = Host()
+    long_name = "g" * 30_000
+    for start in range(0, 80, 20):
+        places = [("t", index) for index in range(start, start + 20)]
+        assert host.commit(5, group=long_name, places=places).result() is NONE
+    group = host.shard.groups[long_name]
+    assert host.shard.delete_group(group).result() is NONE
+    assert host.reload().groups == {}
+
+
+def test_offsets_of_a_deleted_partition_are_forgotten_between_requests() -> None:
+    host = Host()
+    names = [f"g{number}" for number in range(20)]
+    for name in names:
+        host.commit(5, group=name, places=[PLACE, ("other", 0)])
+    host.shard.forget_partition(PLACE)
+    steps = host.shard.forget_deleted()
+    next(steps)
+    last = names[-1]
+    assert PLACE in host.shard.groups[last].offsets, "it has its turn later"
+    host.shard.catch_up(last)
+    assert PLACE not in host.shard.groups[last].offsets, "whoever asks finds it done"
+    host.commit(6, group=last)
+    finish(steps)
+    kept = {name: [place[0] for place in host.shard.groups[name].offsets] for name in names}
+    assert kept == {name: ["other"] for name in names} | {last: ["other", "t"]}
+    assert not host.shard.deleted
+    assert {name: len(group.offsets) for name, group in host.reload().groups.items()} == {
+        name: len(topics) for name, topics in kept.items()
+    }
+
+
+def test_offsets_of_a_partition_that_is_deleted_during_the_loading_are_forgotten() -> None:
+    host = Host()
+    host.commit(5, places=[PLACE, ("other", 0)])
+    host.shard.close()
+    host.shard = host.lead()
+    assert host.shard.is_loading
+    host.shard.forget_partition(PLACE)
+    host.wait(5)
+    assert list(host.shard.groups["g"].offsets) == [("other", 0)]
+
+
 def test_old_offsets_expire_and_with_the_last_one_the_group() -> None:
     host = Host()
     host.commit(5)
-    host.shard.expire(1_000)
+    finish(host.shard.expire(1_000))
     assert "g" in host.shard.groups
     host.wait(1_000)
-    host.shard.expire(1_000)
+    finish(host.shard.expire(1_000))
     assert host.shard.groups == {}
     assert host.reload().groups == {}
+
+
+def test_a_group_that_is_used_while_offsets_expire_keeps_what_it_committed() -> None:
+    host = Host()
+    for name in ("g1", "g2"):
+        host.commit(5, group=name)
+    host.wait(1_000)
+    steps = host.shard.expire(1_000)
+    next(steps)
+    host.commit(6, group="g2")
+    finish(steps)
+    assert list(host.shard.groups) == ["g2"]
 
 
 def test_a_flood_of_joins_without_an_id_costs_no_more_than_it_may() -> None:

@@ -98,6 +98,18 @@ def test_a_silent_member_is_fenced_when_its_session_ends(talk: Talk) -> None:
     assert talk.refusal("m", 2).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_more_silent_members_than_one_batch_can_tell_of_are_all_fenced(talk: Talk) -> None:
+    long_name = "g" * 30_000
+    members = [f"m{number}" for number in range(20)]
+    for member in members:
+        talk.beat(member, 0, long_name)
+    talk.reload()
+    talk.wait(45_100)
+    assert talk.group(long_name).state is ConsumerState.EMPTY
+    talk.reload()
+    assert talk.group(long_name).state is ConsumerState.EMPTY
+
+
 def test_a_member_that_does_not_give_up_its_part_in_time_is_fenced(talk: Talk) -> None:
     talk.beat("m", 0, rebalance_timeout_ms=5_000)
     talk.beat("n", 0)

@@ -12,6 +12,7 @@ from broker.group.events import JoinAnswer
 from broker.group.state import GroupState
 from protocol.errors import ErrorCode
 from tests.broker.group.consumer.talk import Talk, assignment, subscription
+from tests.broker.group.test_shard import finish
 
 NONE = ErrorCode.NONE
 AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
@@ -294,11 +295,11 @@ def test_offsets_of_topics_that_nobody_consumes_expire(talk: Talk) -> None:
     talk.commit("m", 2, topic="b")
     holder = talk.shard.groups["g"]
     talk.wait(20)
-    talk.shard.expire(10_000)
+    finish(talk.shard.expire(10_000))
     assert len(holder.offsets) == 2
-    talk.shard.expire(10)
+    finish(talk.shard.expire(10))
     assert list(holder.offsets) == [("a", 0)]
     talk.beat("m", -1)
-    talk.shard.expire(10)
+    finish(talk.shard.expire(10))
     assert "g" not in talk.shard.groups
     assert talk.replayed() == {}
