@@ -17,7 +17,7 @@ from runtime.files import FileSystem
 from runtime.tasks import Supervisor
 from runtime.wheel_driver import WheelDriver
 from storage.checkpoint import TopicPartition
-from storage.disk_jobs import DiskJob
+from storage.disk_jobs import DiskJob, Removal
 from storage.log import Log
 from storage.manager import NoDirectoryLeft
 from storage.upkeep import Upkeep
@@ -226,6 +226,9 @@ class Background:
     async def _run(self, jobs: list[DiskJob]) -> None:
         try:
             for job in jobs:
+                # A stop does not wait for thousands of files: the next start removes them.
+                if self._is_stopped and isinstance(job, Removal):
+                    continue
                 try:
                     await self._loop.run_in_executor(self._executor, job.run, self._files)
                 except OSError as error:

@@ -11,6 +11,7 @@ Source: Kafka's LocalLog.flush, UnifiedLog.flush; KAFKA-9892 (snapshots).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -50,7 +51,9 @@ class LogFlush:
             finally:
                 file.close()
         if self.is_folder_changed:
-            self.files.sync_directory(self.directory)
+            # A log that is deleted meanwhile takes its folder along (KAFKA-15391).
+            with contextlib.suppress(FileNotFoundError):
+                self.files.sync_directory(self.directory)
 
     def with_paths(self, paths: Sequence[str]) -> LogFlush:
         """The same and these paths, and the folder."""

@@ -184,14 +184,9 @@ class Upkeep:
         return []
 
     def on_failed(self, job: DiskJob, error: OSError) -> None:
-        """A job has failed: its directory goes offline, nothing is tried again.
-
-        A flush of a log that was deleted meanwhile finds its folder gone; that is no failure.
-        """
+        """A job has failed: its directory goes offline, nothing is tried again."""
         if isinstance(job, FlushLog):
             del self._flushing[job.log]
-            if job.log.is_offline and isinstance(error, FileNotFoundError):
-                return
         elif isinstance(job, WriteCheckpoint) and is_full(error):
             # The former file is as it was; the next round writes it.
             self._manager.directories[job.directory].on_not_written(job)

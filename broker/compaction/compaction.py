@@ -20,13 +20,20 @@ Source: Kafka's LogCleaner, LogCleanerManager.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Final
 
-from broker.compaction.facts import SegmentClock, facts_of, has_dirty_segment, job_of
+from broker.compaction.facts import (
+    SegmentClock,
+    facts_of,
+    has_dirty_segment,
+    job_of,
+    read_times_ahead,
+)
 from broker.compaction.set_back import SetBack
 from broker.compaction.worker_process import WorkerDied, WorkerProcess
 from broker.services import Services
@@ -60,6 +67,9 @@ _PASSES: Final = (
     errno.EINTR,
 )
 """Errors that say nothing of a disk."""
+_WHEN_GONE: Final = (None, errno.ENOENT)
+"""What a job fails with when its log is cut or deleted under its hands: what it reads is not there
+any more, or is something else."""
 
 logger = logging.getLogger("odradek.compaction")
 
@@ -210,6 +220,7 @@ class Compaction:
                 await asyncio.sleep(0)
                 end_ms = clock.monotonic_ms() + SLICE_MS
             if not self._set_back.must_wait(log, clock.monotonic_ms()):
+                await self._read_times_ahead(log)
                 candidate = self._judge(log)
                 if candidate is not None:
                     logs.append(log)
@@ -219,6 +230,19 @@ class Compaction:
         )
         number = choose(candidates)
         return None if number is None else (logs[number], candidates[number])
+
+    async def _read_times_ahead(self, log: Log) -> None:
+        """Thousands of new segments would hold up the loop in `_judge`, which needs their times."""
+        if not self._is_compacted(log) or log in self._uncleanable:
+            return
+        clock = self._services.clock
+        end_ms = clock.monotonic_ms() + SLICE_MS
+        # Whatever cannot be read is met again by `_judge`, unless it is gone by then.
+        with contextlib.suppress(Exception):
+            for _ in read_times_ahead(log, self._checkpoint_offset(log), self._times):
+                if clock.monotonic_ms() >= end_ms:
+                    await asyncio.sleep(0)
+                    end_ms = clock.monotonic_ms() + SLICE_MS
 
     def _forget_all_but(self, logs: Iterable[Log]) -> None:
         """A log that was deleted is another one when it comes back."""
@@ -317,7 +341,10 @@ class Compaction:
         self, log: Log, job: CleaningJob, answer: CleaningResult | CleaningFailure | None
     ) -> bool:
         """True when the cleaned files are in place."""
-        if isinstance(answer, CleaningFailure):
+        is_wanted = self._is_compacted(log) and log.cut_count == job.cut_count
+        if isinstance(answer, CleaningFailure) and (
+            is_wanted or answer.error_number not in _WHEN_GONE
+        ):
             if answer.error_number is None:
                 self._give_up(log, answer.reason)
             elif answer.error_number == STARVED:
@@ -325,7 +352,7 @@ class Compaction:
             else:
                 self._on_refusal(log, answer.reason, answer.error_number)
             return False
-        if answer is None or not self._is_compacted(log):
+        if isinstance(answer, CleaningFailure) or answer is None or not is_wanted:
             logger.info("%s was cut, or is not compacted any more", log.directory)
             return False
         if not await self._put_in_place(log, job, answer):

@@ -118,7 +118,8 @@ class WorkerProcess:
         is_answered = False
         try:
             worker = await self._started()
-            worker.say(encode_job(job))
+            loop = asyncio.get_running_loop()
+            worker.say(await loop.run_in_executor(self._executor, encode_job, job))
             while True:
                 async with asyncio.timeout(self.silence_s):
                     line = await worker.answers.readline()

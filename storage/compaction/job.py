@@ -10,22 +10,21 @@ Source: Kafka's LogCleaner, LogToClean, CleanerStats.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from storage.txn_index import AbortedTransaction
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveProducer:
-    """A producer that the log still knows: its last batch is kept, if need be without records."""
+class ActiveProducer(NamedTuple):
+    """A producer that the log still knows: its last batch is kept, if need be without records.
+
+    There may be very many of them, and the event loop makes these.
+    """
 
     producer_id: int
     producer_epoch: int
-    last_sequence: int
-    """-1: it has only written markers."""
     last_data_offset: int
-    """Offset of its last record, -1 if none is known."""
-    last_marker_offset: int
-    """Offset of its last transaction marker, -1 if none is known."""
+    """Offset of its last record; -1: it has only written markers."""
 
 
 @dataclass(frozen=True, slots=True)

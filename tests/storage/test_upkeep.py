@@ -141,13 +141,14 @@ def test_a_failed_sync_takes_the_directory_offline_and_is_not_tried_again() -> N
 
 
 def test_a_flush_of_a_log_deleted_meanwhile_is_no_failure() -> None:
-    _, broker = one_directory()
+    files, broker = one_directory()
     log = broker.create("orders")
     append(log)
     job = broker.upkeep.flush_log(log, now_ms=0)
     assert job is not None
     broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0)
-    broker.perform([job])
+    job.run(files)
+    assert broker.upkeep.on_finished(job) == []
     assert broker.manager.offline_directories == ()
 
 

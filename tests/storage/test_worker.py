@@ -47,7 +47,7 @@ JOB = CleaningJob(
     bytes_per_second_max=float("inf"),
     cut_count=3,
     later_aborts=(AbortedTransaction(7, 12, 35, 36),),
-    active_producers=(ActiveProducer(7, 1, 9, 25, -1),),
+    active_producers=(ActiveProducer(7, 1, 25),),
 )
 RESULT = CleaningResult(
     groups=(CleanedGroup(0, (0, 10), 123), CleanedGroup(20, (20,), 0)),

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.compaction.segment_groups import SourceSegment, group_segments
+from storage.compaction.segment_groups import SEGMENTS_MAX, SourceSegment, group_segments
 
 SEGMENT_BYTES = 1_000
 INDEX_BYTES = 100
@@ -36,7 +36,8 @@ def segments(wanted: list[tuple[int, int, int, int]]) -> list[SourceSegment]:
 def fits(group: list[SourceSegment]) -> bool:
     """Whether one segment may take the place of these."""
     return (
-        sum(each.size_bytes for each in group) <= SEGMENT_BYTES
+        len(group) <= SEGMENTS_MAX
+        and sum(each.size_bytes for each in group) <= SEGMENT_BYTES
         and sum(each.offset_index_bytes for each in group) <= INDEX_BYTES
         and sum(each.time_index_bytes for each in group) <= INDEX_BYTES
         # Only batches need offsets within the range of an index.
@@ -56,3 +57,11 @@ def test_groups_are_as_large_as_may_be(wanted: list[tuple[int, int, int, int]]) 
         assert len(group) == 1 or fits(group)
     for group, following in pairwise(groups):
         assert not fits([*group, following[0]])
+
+
+def test_a_group_is_put_into_place_in_one_go_and_so_has_a_bound() -> None:
+    many = segments([(1, 1, 0, 0)] * 5_000)
+    groups = group_segments(many, segment_bytes=1 << 30, index_bytes=INDEX_BYTES)
+    assert [each for group in groups for each in group] == many
+    assert max(map(len, groups)) == SEGMENTS_MAX
+    assert len(groups) == -(-len(many) // SEGMENTS_MAX)

@@ -1,0 +1,161 @@
+"""Logs and their cleaner on a loop, without a node, and workers that do as a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from broker.compaction.compaction import Compaction
+from broker.compaction.worker_process import COMMAND, WorkerProcess
+from broker.replication.partitions import Partitions
+from broker.services import Services
+from broker.settings.broker_settings import make_settings
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import build_batch
+from protocol.records.record import Record
+from runtime.clock import SystemClock
+from runtime.metrics import BrokerMetrics
+from runtime.system_files import SystemFileSystem
+from runtime.tasks import Supervisor
+from runtime.timers import TimingWheel
+from runtime.wheel_driver import WheelDriver
+from storage.checkpoint import CLEANER_OFFSET_FILE, read_offsets
+from storage.log import Log
+from storage.log_config import LogConfig
+from tests.support.log_directories import Broker
+
+CONFIG = LogConfig(
+    segment_bytes=1_000, cleanup_compact=True, cleanup_delete=False, min_cleanable_dirty_ratio=0.0
+)
+KEYS = 10
+NOW_MS = 1_700_000_000_000
+PATIENCE_S = 20.0
+
+Fake = tuple[str, ...]
+
+
+def fake(code: str) -> Fake:
+    """A worker that runs `code` for every job; `say` answers."""
+    program = "\n".join(
+        (
+            "import json, os, sys, threading",
+            "wait = threading.Event().wait",
+            "def say(**said):",
+            "    print(json.dumps(said), flush=True)",
+            "for line in sys.stdin:",
+            *(f"    {each}" for each in code.splitlines()),
+        )
+    )
+    return (sys.executable, "-I", "-c", program)
+
+
+def failing(error_number: int | None) -> Fake:
+    """A worker whose every job fails."""
+    failure = json.dumps({"reason": "as it was told", "error_number": error_number})
+    return fake(f"say(failure=json.loads({failure!r}))")
+
+
+DIES = fake("os._exit(1)")
+HANGS = fake("wait(1000)")
+RAVES = fake("print('who am I', flush=True)")
+
+
+class House:
+    """Logs and their cleaner on a loop, without a node."""
+
+    def __init__(self, folder: Path, command: Sequence[str]) -> None:
+        self.files = SystemFileSystem()
+        self.stored = Broker(self.files, [str(folder / "a"), str(folder / "b")], now_ms=NOW_MS)
+        self.stored.start(lambda topic: CONFIG)
+        self.fatal: list[str] = []
+        self.done: list[Log] = []
+        executor = ThreadPoolExecutor(2)
+        self.worker = WorkerProcess(executor, command)
+        clock = SystemClock()
+        loop = asyncio.get_running_loop()
+        parts: dict[str, Any] = {field.name: None for field in fields(Services)}
+        self.services = Services(
+            **{
+                **parts,
+                "settings": make_settings({"log.cleaner.backoff.ms": "100"}),
+                "clock": clock,
+                "metrics": BrokerMetrics(),
+                "partitions": Partitions(),
+                "logs": self.stored.manager,
+            }
+        )
+        self.metrics = self.services.metrics
+        self.supervisor = Supervisor(loop, lambda name, error: self.fatal.append(repr(error)))
+        self.wheel = WheelDriver(loop, clock, TimingWheel(clock.monotonic_ms()))
+        self.compaction = Compaction(
+            self.services,
+            files=self.files,
+            executor=executor,
+            wheel=self.wheel,
+            upkeep=self.stored.upkeep,
+            run_jobs=self.stored.perform,
+            on_fatal=self.fatal.append,
+            on_done=self.done.append,
+            worker=self.worker,
+        )
+
+    def log(self, topic: str, *, config: LogConfig = CONFIG, rounds: int = 20) -> Log:
+        """A log with some closed segments, its high watermark at its end."""
+        log = self.stored.create(topic, config=config)
+        self.write(log, rounds)
+        return log
+
+    def write(self, log: Log, rounds: int = 20) -> None:
+        """Every key once a round."""
+        for number in range(rounds):
+            records = [
+                Record(b"key %d" % key, b"%d" % number, timestamp_ms=NOW_MS) for key in range(KEYS)
+            ]
+            batch = RecordBatch(memoryview(build_batch(records)))
+            log.append([batch], leader_epoch=0, now_ms=NOW_MS)
+        ends = {(each.topic, each.partition): each.end_offset for each in self.stored.manager.all()}
+        self.stored.perform(self.stored.upkeep.checkpoint_high_watermarks(ends))
+
+    async def until(self, what: str, condition: Callable[[], Any]) -> None:
+        """Let the loop run until it is so."""
+        pause = asyncio.Event()
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                try:
+                    async with asyncio.timeout(0.01):
+                        await pause.wait()
+                except TimeoutError:
+                    continue
+        assert condition(), what
+
+
+@asynccontextmanager
+async def house(folder: Path, command: Sequence[str] = COMMAND) -> AsyncIterator[House]:
+    """Started by the test, ended here."""
+    made = House(folder, command)
+    try:
+        yield made
+    finally:
+        made.compaction.stop()
+        await made.supervisor.close()
+        made.wheel.close()
+        made.stored.stop()
+    assert made.fatal == []
+    assert made.worker.pid is None
+
+
+def run(test: Any) -> None:
+    asyncio.run(test)
+
+
+def checkpointed(log: Log) -> int | None:
+    directory = log.directory.rpartition("/")[0]
+    offsets = read_offsets(SystemFileSystem(), f"{directory}/{CLEANER_OFFSET_FILE}")
+    return offsets.get((log.topic, log.partition))
