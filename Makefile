@@ -6,16 +6,20 @@ BIN    := $(VENV)/bin
 CONFIG ?= config/server.properties
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run test lint unit clients golden bench demo-pipeline tools system-packages clean
+.PHONY: run test lint unit clients golden bench chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG)
 
 test: lint tools
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not slow"
+
+# A pipeline killed twenty times while records flow; some minutes.
+chaos-pipeline: tools
+	$(BIN)/python -m pytest -q -s -m slow tests/pipeline
 
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m "not client and not judge"
+	$(BIN)/python -m pytest -q -m "not client and not judge and not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

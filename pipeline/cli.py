@@ -1,6 +1,7 @@
 """`odradek pipeline`: check and run pipeline files.
 
 odradek pipeline run FILE [--master URL] [--jars FOLDER] [--mode MODE] [--metrics-port PORT]
+odradek pipeline mirror FILE [--check] [the same]
 odradek pipeline check FILE
 odradek pipeline train TABLE MODEL --text COLUMN --class COLUMN
 """
@@ -12,9 +13,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.spec.load import SpecError, load
 from pipeline.spec.model import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.progress import Progress
 
 FAILED = 1
 BAD_FILE = 2
@@ -38,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(parsed: argparse.Namespace) -> int:
     if parsed.command == "train":
         return _train(parsed)
+    if parsed.command == "mirror":
+        return _mirror(parsed)
     pipeline = load(parsed.file)
     if parsed.command == "check":
         print(f"{parsed.file}: {_counts(pipeline)}")
@@ -58,14 +67,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="odradek pipeline", description="Pipelines on Spark.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a pipeline file")
-    run.add_argument("file", type=Path)
-    run.add_argument("--master", help="spark://HOST:PORT or local[N]; default: what Spark is told")
-    run.add_argument(
-        "--jars", type=Path, help="a folder of connector jars, instead of fetching them"
-    )
     run.add_argument("--mode", choices=["stream", "available_now", "batch"])
-    run.add_argument("--metrics-port", type=int, help="answer Prometheus there, on 127.0.0.1")
-    run.add_argument("--progress-file", type=Path, help="add a line of JSON for each batch")
+    mirror = commands.add_parser("mirror", help="mirror one cluster to another, as a file says")
+    mirror.add_argument("--mode", choices=["stream", "available_now"])
+    mirror.add_argument("--check", action="store_true", help="say what is wrong with the file")
+    for command in (run, mirror):
+        command.add_argument("file", type=Path)
+        command.add_argument(
+            "--master", help="spark://HOST:PORT or local[N]; default: what Spark is told"
+        )
+        command.add_argument(
+            "--jars", type=Path, help="a folder of connector jars, instead of fetching them"
+        )
+        command.add_argument(
+            "--metrics-port", type=int, help="answer Prometheus there, on 127.0.0.1"
+        )
+        command.add_argument("--progress-file", type=Path, help="add a line of JSON for each batch")
     train = commands.add_parser("train", help="train a classifier for filter steps")
     train.add_argument(
         "table", type=Path, help="labelled texts: .csv with a header, or .json lines"
@@ -79,36 +96,67 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
-    from pyspark.errors import PySparkException
+    from pipeline.jobs.life import Choices, run_file
 
-    from pipeline.jobs import run
-    from pipeline.progress import Progress, record, serve, show
-    from pipeline.session import NoConnector, open_session
+    choices = Choices(parsed.master, parsed.jars, parsed.metrics_port, parsed.progress_file)
+    return run_file(pipeline, parsed.file, choices)
+
+
+def _watched(spark: SparkSession, parsed: argparse.Namespace) -> Progress:
+    from pipeline.progress import Progress, record, serve
+
+    progress = Progress()
+    spark.streams.addListener(progress)
+    if parsed.metrics_port is not None:
+        serve(progress, parsed.metrics_port)
+    if parsed.progress_file is not None:
+        record(progress, parsed.progress_file)
+    return progress
+
+
+def _mirror(parsed: argparse.Namespace) -> int:
+    from pipeline.spec.mirror import load as load_mirror
 
     path: Path = parsed.file
-    folder = path.resolve().parent
+    mirror = load_mirror(path)
+    if parsed.check:
+        print(f"{path}: {mirror.source.alias} to {mirror.target.alias}")
+        return 0
+    if parsed.mode is not None:
+        head = mirror.mirror.model_copy(update={"mode": parsed.mode})
+        mirror = mirror.model_copy(update={"mirror": head})
+
+    from pyspark.errors import PySparkException
+
+    from pipeline.causes import told
+    from pipeline.failures import quieten
+    from pipeline.jobs import mirror as jobs
+    from pipeline.jobs.life import InUse, held
+    from pipeline.jobs.run import WrongCheckpoint
+    from pipeline.progress import show
+    from pipeline.session import NoConnector, open_session
+
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    folder = path.resolve().parent
+    job = jobs.Job(mirror, folder)
     try:
-        spark = open_session(
-            pipeline.pipeline.name,
-            needs=run.needs(pipeline),
-            master=parsed.master,
-            jars=parsed.jars,
-            settings=pipeline.pipeline.spark,
-        )
-        built = run.build(spark, pipeline, folder)
-        if pipeline.pipeline.mode == "batch":
-            run.run_batch(pipeline, built, folder)
-            return 0
-        progress = Progress()
-        spark.streams.addListener(progress)
-        if parsed.metrics_port is not None:
-            serve(progress, parsed.metrics_port)
-        if parsed.progress_file is not None:
-            record(progress, parsed.progress_file)
-        with show(progress):
-            run.wait(run.start_stream(pipeline, built, folder))
-    except (PySparkException, NoConnector, run.WrongCheckpoint) as error:
+        with held(folder / mirror.mirror.checkpoint):
+            job.open()
+            spark = open_session(
+                mirror.mirror.name,
+                needs=jobs.NEEDS,
+                master=parsed.master,
+                jars=parsed.jars,
+                settings=mirror.mirror.spark,
+            )
+            quieten(spark)
+            with show(_watched(spark, parsed)):
+                job.start(spark)
+                job.wait()
+    except PySparkException as error:
+        print(f"{path}: {told(error)}", file=sys.stderr)
+        return FAILED
+    except (NoConnector, InUse, WrongCheckpoint, *jobs.FAILURES) as error:
         print(f"{path}: {error}", file=sys.stderr)
         return FAILED
     return 0

@@ -28,6 +28,7 @@ from pipeline.spec.ends import (
     TableSource,
 )
 from pipeline.spec.model import Head
+from pipeline.upsert import DRIVERS, batch_writer, upsert
 
 KAFKA_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 
@@ -53,12 +54,22 @@ def read(
             rows = reader.load(place(folder, source.path))
         case TableSource():
             # Also beside a stream it is read anew for each batch.
-            options = {"url": place_url(folder, source.url), "dbtable": source.table}
+            options = {
+                "url": place_url(folder, source.url),
+                "dbtable": source.table,
+                **_driver(source.url),
+            }
             rows = spark.read.format("jdbc").options(**options, **_texts(source.options)).load()
         case RateSource():
             rows = reader.format("rate").option("rowsPerSecond", source.rows_per_second).load()
     assert isinstance(rows, DataFrame), "what Spark loads"
     return rows
+
+
+def _driver(url: str) -> dict[str, str]:
+    """Java finds the driver of an address by itself only in jars that it started with."""
+    database = url.removeprefix("jdbc:").partition(":")[0]
+    return {"driver": DRIVERS[database]} if database in DRIVERS else {}
 
 
 def kafka_options(cluster: Cluster) -> dict[str, str]:
@@ -114,7 +125,7 @@ def place_url(folder: Path, url: str) -> str:
 
 def records(rows: DataFrame, sink: KafkaSink) -> DataFrame:
     """Rows as a Kafka sink takes them: key, value; topic, partition, headers if they are there."""
-    if sink.value is None:
+    if sink.value is None or sink.value == "value":
         value = F.col("value")
     else:
         names = [name for name in rows.columns if name not in ("headers", "topic", "partition")]
@@ -144,7 +155,7 @@ def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], fo
                 batch = batch.partitionBy(*sink.partition_by)
             batch.save(place(folder, sink.path))
         case TableSink():
-            _upsert(rows, sink, folder)
+            upsert(rows, place_url(folder, sink.url), sink, owner=str(folder / sink.source))
         case ConsoleSink():
             rows.show(sink.rows, truncate=False)
 
@@ -171,10 +182,8 @@ def start(
                 writer = writer.partitionBy(*sink.partition_by)
             writer = writer.option("path", place(folder, sink.path)).outputMode("append")
         case TableSink():
-            upsert = sink
-            writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(
-                lambda batch, _: _upsert(batch, upsert, folder)
-            )
+            batches = batch_writer(place_url(folder, sink.url), sink, owner=checkpoint)
+            writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(batches)
         case ConsoleSink():
             writer = rows.writeStream.format("console").outputMode(sink.output_mode)
             writer = writer.option("numRows", sink.rows).option("truncate", "false")
@@ -189,9 +198,3 @@ def start(
 def _kafka_sink(sink: KafkaSink, clusters: Mapping[str, Cluster]) -> dict[str, str]:
     options = kafka_options(clusters[sink.cluster]) | _texts(sink.options)
     return options if sink.topic is None else options | {"topic": sink.topic}
-
-
-def _upsert(rows: DataFrame, sink: TableSink, folder: Path) -> None:
-    from pipeline.upsert import upsert
-
-    upsert(rows, place_url(folder, sink.url), sink)

@@ -45,9 +45,10 @@ class QueryProgress:
     rows_per_second: float
     batch_ms: int
     offsets_behind: int
-    """Records that the topics hold beyond what was read; 0 for other sources."""
+    """Records that waited in the topics when the batch began: those that it has read, and those
+    that `max_offsets_per_trigger` has kept from it.  0 when idle, and for other sources."""
     state: str
-    """running, idle, ended, or why it failed."""
+    """running, idle, ended or failed."""
 
 
 class Progress(StreamingQueryListener):
@@ -96,9 +97,8 @@ class Progress(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """A query has ended."""
-        failure = (event.exception or "").strip().splitlines()
         name = self._names.get(str(event.id), str(event.id))
-        self._say(name, failure[0] if failure else "ended")
+        self._say(name, "failed" if event.exception else "ended")
 
     def _say(self, name: str, state: str) -> None:
         with self._lock:
@@ -112,7 +112,7 @@ class Progress(StreamingQueryListener):
                     known.rows_total,
                     known.rows_per_second if state == "running" else 0.0,
                     known.batch_ms,
-                    known.offsets_behind,
+                    known.offsets_behind if state in ("running", "failed") else 0,
                     state,
                 )
             )
@@ -125,19 +125,36 @@ class Progress(StreamingQueryListener):
 
 
 def _behind(source: Any) -> int:
-    """Offsets between what was read and what there is, as the Kafka source reports them."""
-    metrics = source.metrics or {}
-    value = metrics.get("maxOffsetsBehindLatest")
-    average = metrics.get("avgOffsetsBehindLatest")
-    if value is None or average is None:
+    """Records that waited in a Kafka source when its batch began; 0 for other sources."""
+    latest = _offsets(source.latestOffset)
+    end = _offsets(source.endOffset)
+    if not end:
         return 0
-    end = source.endOffset
-    return round(float(average) * _partition_count(end)) if end else int(float(value))
+    # Of the first batch there is no start: it has read what lies between that and its end.
+    start = _offsets(source.startOffset)
+    read = source.numInputRows if not start else _distance(start, end)
+    return int(read) + max(_distance(end, latest), 0)
 
 
-def _partition_count(offsets: str) -> int:
-    # {"topic":{"0":5,"1":7}}: one colon before each offset and each topic's partitions.
-    return max(offsets.count('":') - offsets.count('":{'), 1)
+def _offsets(text: str | None) -> dict[tuple[str, str], int]:
+    """Topic and partition -> offset, of what Spark writes: {"topic":{"0":5,"1":7}}."""
+    try:
+        topics = json.loads(text or "null")
+    except ValueError:
+        return {}
+    if not isinstance(topics, dict):
+        return {}
+    return {
+        (topic, partition): offset
+        for topic, partitions in topics.items()
+        if isinstance(partitions, dict)
+        for partition, offset in partitions.items()
+    }
+
+
+def _distance(begin: dict[tuple[str, str], int], end: dict[tuple[str, str], int]) -> int:
+    """Offsets from one place to another; a partition that is new in `end` begins at 0."""
+    return sum(offset - begin.get(where, 0) for where, offset in end.items())
 
 
 @contextmanager
@@ -155,7 +172,7 @@ def show(progress: Progress, *, is_terminal: bool | None = None) -> Iterator[Non
     with Live(
         console=console,
         refresh_per_second=REFRESHES_PER_SECOND,
-        get_renderable=lambda: _table(progress.queries()),
+        get_renderable=lambda: table_of(progress.queries()),
     ):
         yield
 
@@ -169,7 +186,8 @@ def _print_line(one: QueryProgress) -> None:
         )
 
 
-def _table(queries: list[QueryProgress]) -> Table:
+def table_of(queries: list[QueryProgress]) -> Table:
+    """What a terminal shows: a row for each query."""
     table = Table(*COLUMNS)
     for one in queries:
         table.add_row(
@@ -211,7 +229,10 @@ def serve(progress: Progress, port: int, *, address: str = "127.0.0.1") -> Calla
         "odradek_pipeline_batch_seconds", "Time of the last batch.", names, registry=registry
     )
     behind = Gauge(
-        "odradek_pipeline_offsets_behind", "Records not read yet.", names, registry=registry
+        "odradek_pipeline_offsets_behind",
+        "Records that waited when the last batch began.",
+        names,
+        registry=registry,
     )
     running = Gauge("odradek_pipeline_running", "1 while it runs.", names, registry=registry)
     last_batch: dict[str, int] = {}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -21,6 +25,8 @@ CONNECTORS: Final = {
     "jdbc:postgresql": "org.postgresql:postgresql:42.7.4",
 }
 """What a pipeline needs -> Maven coordinates."""
+
+JAVA_END_TIMEOUT_S: Final = 15.0
 
 IVY_SETTINGS: Final = """\
 <ivysettings>
@@ -87,6 +93,26 @@ def open_session(
                 " Central. Without a way there, put the jars into a folder and say --jars FOLDER"
             ) from error
         raise
+
+
+def close_session(spark: SparkSession) -> None:
+    """Stop Spark, and wait until its Java process is gone; it does not matter if it is already."""
+    gateway: Any = spark.sparkContext._gateway
+    with suppress(Py4JError, OSError):
+        spark.stop()
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    process.stdin.close()
+    try:
+        process.wait(JAVA_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
 
 
 def _connectors(needs: Iterable[str], jars: Path | None) -> dict[str, str]:

@@ -2,27 +2,51 @@
 
 A batch is written to a staging table by Spark's tasks, then merged by the driver in one
 transaction.  A crash before the merge leaves the table as it was; one after it is repeated to no
-effect.
+effect.  The staging table belongs to one query: the next batch of that query removes what a crash
+has left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from threading import Lock
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
+from pipeline.causes import first_line, java_messages, told
 from pipeline.spec.ends import TableSink
 
 DRIVERS: Final = {"sqlite": "org.sqlite.JDBC", "postgresql": "org.postgresql.Driver"}
 TYPES: Final = {
-    "sqlite": {"string": "TEXT", "double": "REAL", "float": "REAL", "binary": "BLOB"},
+    "sqlite": {
+        "string": "TEXT",
+        "double": "REAL",
+        "float": "REAL",
+        "binary": "BLOB",
+        "tinyint": "INTEGER",
+        "smallint": "INTEGER",
+        "int": "INTEGER",
+    },
     "postgresql": {
         "string": "TEXT",
-        "byte": "SMALLINT",
+        "tinyint": "SMALLINT",
+        "int": "INTEGER",
         "double": "DOUBLE PRECISION",
         "float": "REAL",
         "binary": "BYTEA",
@@ -31,67 +55,209 @@ TYPES: Final = {
     },
 }
 """Spark's type -> the database's, where they differ."""
-SPARK_NAMES: Final = {"tinyint": "byte", "bigint": "BIGINT", "int": "INTEGER"}
-SQLITE_TIME: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+SQLITE_FORMATS: Final[dict[type[DataType], str]] = {
+    TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    DateType: "yyyy-MM-dd",
+}
+"""It has no types for times: they are kept as text that sorts."""
+SQLITE_OPTIONS: Final = {"busy_timeout": "60000", "transaction_mode": "IMMEDIATE"}
+"""Milliseconds to wait for other writers; and their place is taken before the first read, since a
+reader that becomes a writer may not wait."""
+IDENTIFIER_LENGTH_MAX: Final = 63
+"""PostgreSQL cuts off what is longer."""
+
+_sqlite_writers: dict[str, Lock] = {}
+_sqlite_writers_lock: Final = Lock()
 
 
-class UnknownDatabase(ValueError):
-    """An address of neither SQLite nor PostgreSQL."""
+class UpsertFailed(Exception):
+    """What the database or the table does not take; the text says which, and why."""
 
 
-def upsert(rows: DataFrame, url: str, sink: TableSink) -> None:
-    """Insert rows, or replace those with the same key; of rows with one key in a batch one counts.
+def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
+    """Insert rows, or replace those with the same key.
 
-    raises  UnknownDatabase; py4j.protocol.Py4JJavaError from the database
+    Of rows with one key in a batch one counts: that with the greatest `latest_by`, then with the
+    greatest values of the other columns, so that a repeated batch chooses the same.
+
+    owner   of the staging table: the same for each batch of a query, another for other queries
+    raises  UpsertFailed; PySparkException when the rows cannot be computed
     """
     database = _database(url)
-    spark = rows.sparkSession
-    rows = rows.dropDuplicates(sink.keys)
+    _check(rows, sink)
+    rows = _one_per_key(rows, sink)
     if database == "sqlite":
         rows = _for_sqlite(rows)
-    staging = f"{sink.table}_odradek_staging"
-    with _connection(spark, url, database) as connection:
-        if sink.create:
-            _execute(connection, _create(sink.table, rows, database, sink.keys))
-        _execute(connection, f"DROP TABLE IF EXISTS {staging}")
-        _execute(connection, _create(staging, rows, database))
-        connection.commit()
-        options: dict[str, Any] = {"url": url, "dbtable": staging, "driver": DRIVERS[database]}
-        if database == "sqlite":
-            rows = rows.coalesce(1)  # One writer at a time is all that it takes.
-        rows.write.format("jdbc").options(**options).mode("append").save()
-        _execute(connection, _merge(sink, staging, rows.columns))
-        _execute(connection, f"DROP TABLE {staging}")
-        connection.commit()
+    staging = staging_name(sink.table, owner)
+    alone = _sqlite_writer(url) if database == "sqlite" else nullcontext()
+    try:
+        with alone:
+            with _transaction(rows.sparkSession, url, database) as connection:
+                if sink.create:
+                    _execute(connection, _create(sink.table, rows, database, sink.keys))
+                _check_columns(connection, rows, sink, database)
+                _execute(connection, f"DROP TABLE IF EXISTS {staging}")
+                _execute(connection, _create(staging, rows, database))
+            _stage(rows, url, staging, database)
+            with _transaction(rows.sparkSession, url, database) as connection:
+                _check_keys(connection, staging, sink)
+                _execute(connection, _merge(sink, staging, rows.columns))
+                _execute(connection, f"DROP TABLE {staging}")
+    except Py4JJavaError as error:
+        said = first_line(java_messages(error.java_exception)[-1])
+        raise UpsertFailed(f"table {sink.table} of {_shown(url)}: {said}") from error
+
+
+def batch_writer(url: str, sink: TableSink, *, owner: str) -> Callable[[DataFrame, int], None]:
+    """`upsert` as a stream calls it for each batch.
+
+    What goes wrong is told to Spark in a line, without its causes: Spark 4.0 looks through the text
+    of an error for a Java stack trace with a pattern that overflows its own stack on a long one,
+    and a query that dies of that ends as if all were well.
+    """
+
+    def write(rows: DataFrame, _: int) -> None:
+        try:
+            upsert(rows, url, sink, owner=owner)
+        except (UpsertFailed, PySparkException, Py4JError) as error:
+            raise UpsertFailed(told(error)) from None
+
+    return write
+
+
+def staging_name(table: str, owner: str) -> str:
+    """The staging table of a query, in the schema of its table."""
+    schema, dot, name = table.rpartition(".")
+    suffix = f"_odradek_{hashlib.sha256(owner.encode()).hexdigest()[:12]}"
+    bare = name.strip('"')[: IDENTIFIER_LENGTH_MAX - len(suffix)]
+    return f"{schema}{dot}{bare}{suffix}"
 
 
 def _database(url: str) -> str:
     parts = url.split(":")
     if len(parts) < 3 or parts[0] != "jdbc" or parts[1] not in DRIVERS:
-        raise UnknownDatabase(f"{url} is not the address of jdbc:sqlite: or jdbc:postgresql:")
+        raise UpsertFailed(f"{url} is not the address of jdbc:sqlite: or jdbc:postgresql:")
     return parts[1]
 
 
+def _shown(url: str) -> str:
+    """An address without what follows the database's name: it may hold a password."""
+    return url.partition("?")[0]
+
+
+def _check(rows: DataFrame, sink: TableSink) -> None:
+    latest = [] if sink.latest_by is None else [sink.latest_by]
+    for name in (*sink.keys, *latest):
+        if name not in rows.columns:
+            known = ", ".join(rows.columns)
+            raise UpsertFailed(f"the rows have no column {name!r}; they have: {known}")
+    for field in rows.schema.fields:
+        if isinstance(field.dataType, ArrayType | MapType | StructType):
+            raise UpsertFailed(
+                f"column {field.name} is {field.dataType.simpleString()}, which no table takes;"
+                f' make it text with a map step: {field.name} = "to_json({field.name})"'
+            )
+
+
+def _one_per_key(rows: DataFrame, sink: TableSink) -> DataFrame:
+    others = [name for name in rows.columns if name not in sink.keys]
+    if not others:
+        return rows.dropDuplicates(sink.keys)
+    first = [] if sink.latest_by is None else [F.col(_name(sink.latest_by)).alias("latest")]
+    greatest = F.max(
+        F.struct(*first, F.struct(*(F.col(_name(one)) for one in others)).alias("row"))
+    )
+    chosen = rows.groupBy(*(_name(key) for key in sink.keys)).agg(greatest.alias("_greatest"))
+    values: dict[str, Column] = {one: F.col("_greatest.row").getField(one) for one in others}
+    return chosen.select(
+        *(values[one].alias(one) if one in values else F.col(_name(one)) for one in rows.columns)
+    )
+
+
+def _name(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
+
+
 def _for_sqlite(rows: DataFrame) -> DataFrame:
-    """It has no type for times: they are kept as text that sorts."""
-    times = [
-        field.name for field in rows.schema.fields if isinstance(field.dataType, TimestampType)
-    ]
-    return rows.withColumns({name: F.date_format(name, SQLITE_TIME) for name in times})
+    formats = {one.name: SQLITE_FORMATS.get(type(one.dataType)) for one in rows.schema.fields}
+    times = {
+        name: F.date_format(_name(name), how) for name, how in formats.items() if how is not None
+    }
+    # It takes one writer at a time.
+    return rows.withColumns(times).coalesce(1)
+
+
+def _sqlite_writer(url: str) -> Lock:
+    """Held by one sink of this process at a time."""
+    with _sqlite_writers_lock:
+        return _sqlite_writers.setdefault(_shown(url), Lock())
 
 
 @contextmanager
-def _connection(spark: SparkSession, url: str, database: str) -> Iterator[Any]:
-    """A connection of the driver's JVM, without auto-commit."""
+def _transaction(spark: SparkSession, url: str, database: str) -> Iterator[Any]:
+    """A connection of the driver's JVM for one transaction: SQLite's begins the next at once."""
     jvm: Any = spark._jvm
     registry = jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry
     registry.register(DRIVERS[database])
-    connection = jvm.java.sql.DriverManager.getConnection(url)
+    properties = jvm.java.util.Properties()
+    for name, value in _options(database).items():
+        properties.setProperty(name, value)
+    connection = jvm.java.sql.DriverManager.getConnection(url, properties)
     try:
         connection.setAutoCommit(False)
         yield connection
+        connection.commit()
     finally:
         connection.close()
+
+
+def _options(database: str) -> dict[str, str]:
+    return SQLITE_OPTIONS if database == "sqlite" else {}
+
+
+def _stage(rows: DataFrame, url: str, staging: str, database: str) -> None:
+    options = {"url": url, "dbtable": staging, "driver": DRIVERS[database], **_options(database)}
+    try:
+        rows.write.format("jdbc").options(**options).mode("append").save()
+    except PySparkException as error:
+        origin = getattr(error, "_origin", None)
+        said = java_messages(origin)[-1] if origin is not None else str(error)
+        raise UpsertFailed(f"rows for {_shown(url)}: {first_line(said)}") from error
+
+
+def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: str) -> None:
+    statement = connection.createStatement()
+    try:
+        found = statement.executeQuery(f"SELECT * FROM {sink.table} WHERE 1 = 0").getMetaData()
+        known = [found.getColumnName(number + 1) for number in range(found.getColumnCount())]
+    finally:
+        statement.close()
+    ours = {name.lower() if database == "sqlite" else name for name in known}
+    missing = [
+        name
+        for name in rows.columns
+        if (name.lower() if database == "sqlite" else name) not in ours
+    ]
+    if missing:
+        raise UpsertFailed(
+            f"table {sink.table} has no column {', '.join(missing)}; it has: {', '.join(known)}"
+        )
+
+
+def _check_keys(connection: Any, staging: str, sink: TableSink) -> None:
+    """SQLite takes nulls in a primary key, as often as they come."""
+    empty = " OR ".join(f"{_quoted(key)} IS NULL" for key in sink.keys)
+    statement = connection.createStatement()
+    try:
+        found = statement.executeQuery(f"SELECT 1 FROM {staging} WHERE {empty} LIMIT 1")
+        is_there = found.next()
+        found.close()
+    finally:
+        statement.close()
+    if is_there:
+        keys = ", ".join(sink.keys)
+        raise UpsertFailed(f"a row for table {sink.table} has null in its key ({keys})")
 
 
 def _execute(connection: Any, sql: str) -> None:
@@ -115,7 +281,7 @@ def _column(field: StructField, database: str) -> str:
 
 def _type(spark_type: DataType, database: str) -> str:
     name = spark_type.simpleString()
-    return TYPES[database].get(name) or SPARK_NAMES.get(name) or name.upper()
+    return TYPES[database].get(name) or name.upper()
 
 
 def _merge(sink: TableSink, staging: str, columns: Sequence[str]) -> str:
@@ -125,9 +291,15 @@ def _merge(sink: TableSink, staging: str, columns: Sequence[str]) -> str:
     action = "DO NOTHING"
     if changed:
         action = "DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in changed)
-    # "WHERE true" keeps SQLite from taking ON CONFLICT for a join's ON.
+        if sink.latest_by is not None:
+            latest = _quoted(sink.latest_by)
+            action += f" WHERE t.{latest} IS NULL OR excluded.{latest} >= t.{latest}"
+    # A task that Spark repeats may leave its rows twice: DISTINCT.  In one order of keys two
+    # writers do not wait for each other in a circle.  "WHERE true" keeps SQLite from taking
+    # ON CONFLICT for a join's ON.
     return (
-        f"INSERT INTO {sink.table} ({names}) SELECT {names} FROM {staging} WHERE true"
+        f"INSERT INTO {sink.table} AS t ({names})"
+        f" SELECT DISTINCT {names} FROM {staging} WHERE true ORDER BY {keys}"
         f" ON CONFLICT ({keys}) {action}"
     )
 

@@ -25,7 +25,7 @@ from pipeline.demo.payments import Truth, make_payments
 from pipeline.demo.report import read_progress, write_report
 
 START_S = 60.0
-DRAIN_S = 120.0
+DRAIN_S = 240.0
 PARTITIONS = 4
 SETTLE_MS = 25_000
 """After the payments a few later ones push the watermark over the last windows."""
@@ -66,9 +66,20 @@ def _broker(folder: Path) -> Iterator[str]:
     settings = {"listeners": f"PLAINTEXT://{address}", "log.dirs": str(folder / "data")}
     (folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
     command = [sys.executable, "-I", "-m", "odradek", "start", str(folder / "server.properties")]
-    with _process(command, folder / "broker.log"):
+    with _process(command, folder / "broker.log") as process:
+        _await_port(address, process, folder)
         print(f"broker on {address}")
         yield address
+
+
+def _await_port(address: str, broker: subprocess.Popen[bytes], folder: Path) -> None:
+    """Until the broker listens: clients complain of every connection that is refused."""
+    host, _, port = address.rpartition(":")
+    deadline_s = time.monotonic() + START_S
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1.0):
+            return
+        _wait(broker, 0.05, deadline_s, folder / "broker.log")
 
 
 @contextlib.contextmanager
@@ -111,16 +122,19 @@ def _await_start(folder: Path, pipeline: subprocess.Popen[bytes]) -> None:
     sinks = ("landed", "merchants", "hot_merchants", "alarms")
     deadline_s = time.monotonic() + 2 * START_S
     while not all((folder / "state" / sink / "metadata").exists() for sink in sinks):
-        _check(pipeline, folder, deadline_s)
+        _wait(pipeline, 0.5, deadline_s, folder / "pipeline.log")
 
 
-def _check(pipeline: subprocess.Popen[bytes], folder: Path, deadline_s: float) -> None:
-    """Wait a little; the pipeline must live."""
+def _wait(process: subprocess.Popen[bytes], wait_s: float, deadline_s: float, log: Path) -> None:
+    """Wait a little; the process must live.
+
+    raises  SystemExit when it has ended, or the deadline is over
+    """
     with contextlib.suppress(subprocess.TimeoutExpired):
-        pipeline.wait(0.5)
-        raise SystemExit(f"the pipeline has ended: see {folder / 'pipeline.log'}")
+        process.wait(wait_s)
+        raise SystemExit(f"a process has ended: see {log}")
     if time.monotonic() > deadline_s:
-        raise SystemExit(f"the pipeline takes too long: see {folder / 'pipeline.log'}")
+        raise SystemExit(f"a process takes too long: see {log}")
 
 
 def _send(address: str, truth: Truth, *, seed: int, rate: int, seconds: int) -> None:
@@ -156,7 +170,7 @@ def _await_findings(
     deadline_s = time.monotonic() + DRAIN_S
     last: Findings | None = None
     while True:
-        _check(pipeline, folder, deadline_s)
+        _wait(pipeline, 0.5, deadline_s, folder / "pipeline.log")
         with contextlib.suppress(OSError, sqlite3.Error, KafkaException):
             findings = read_findings(folder, address)
             counted = sum(one.payments for one in findings.windows)

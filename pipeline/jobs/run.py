@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from pathlib import Path as FilePath
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline import io
+from pipeline.failures import PartFailed, part
 from pipeline.spec.ends import KafkaSink, KafkaSource, Sink, TableSink, TableSource
 from pipeline.spec.model import Pipeline
+from pipeline.spec.positions import Path
 from pipeline.spec.steps import Parse
 from pipeline.transforms.apply import apply
 
 IDENTITY: Final = "pipeline.json"
 """Says whose checkpoint a folder is."""
+ROUND_S: Final = 1.0
+"""In which each query is looked at once."""
+REJECTS: Final = "_rejects"
+"""How the name of the query ends that writes a step's dead letters."""
 
 
 class WrongCheckpoint(Exception):
@@ -43,21 +50,23 @@ def needs(pipeline: Pipeline) -> Iterator[str]:
         yield "avro"
 
 
-def build(spark: SparkSession, pipeline: Pipeline, folder: Path) -> Built:
+def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
     """Make the views; nothing runs yet.
 
     folder  that of the pipeline file
-    raises  pyspark.errors.AnalysisException for SQL that does not fit
+    raises  PartFailed for a part that does not fit the others
     """
     views: dict[str, DataFrame] = {}
     outputs: dict[str, tuple[DataFrame, Sink]] = {}
     for name, source in pipeline.sources.items():
-        views[name] = io.read(spark, source, pipeline.clusters, pipeline.pipeline, folder)
-        views[name].createOrReplaceTempView(name)
+        with part(("sources", name), pipeline):
+            views[name] = io.read(spark, source, pipeline.clusters, pipeline.pipeline, folder)
+            views[name].createOrReplaceTempView(name)
     for name, step in pipeline.steps.items():
-        applied = apply(spark, step, views, folder)
-        views[name] = applied.rows
-        views[name].createOrReplaceTempView(name)
+        with part(("steps", name), pipeline):
+            applied = apply(spark, step, views, folder)
+            views[name] = applied.rows
+            views[name].createOrReplaceTempView(name)
         if applied.rejects is not None and isinstance(step, Parse) and step.rejects_cluster:
             dead_letters = KafkaSink.model_validate(
                 {
@@ -68,21 +77,18 @@ def build(spark: SparkSession, pipeline: Pipeline, folder: Path) -> Built:
                     "value": None,
                 }
             )
-            outputs[f"{name}_rejects"] = (applied.rejects, dead_letters)
+            outputs[name + REJECTS] = (applied.rejects, dead_letters)
     for name, sink in pipeline.sinks.items():
         outputs[name] = (views[sink.source], sink)
     return Built(outputs)
 
 
-def claim(pipeline: Pipeline, folder: Path) -> Path:
+def claim(pipeline: Pipeline, folder: FilePath) -> FilePath:
     """The checkpoint folder of a stream, claimed for this pipeline.
 
     raises  WrongCheckpoint; OSError
     """
     assert pipeline.pipeline.checkpoint is not None, "a stream has a checkpoint"
-    checkpoint = folder / pipeline.pipeline.checkpoint
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    identity = checkpoint / IDENTITY
     mine = {
         "pipeline": pipeline.pipeline.name,
         "sources": {
@@ -90,8 +96,21 @@ def claim(pipeline: Pipeline, folder: Path) -> Path:
             for name, one in pipeline.sources.items()
         },
     }
+    return claim_folder(folder / pipeline.pipeline.checkpoint, mine)
+
+
+def claim_folder(checkpoint: FilePath, mine: Mapping[str, object]) -> FilePath:
+    """Make a checkpoint folder, or see that it is the one of whom `mine` describes.
+
+    raises  WrongCheckpoint; OSError
+    """
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    identity = checkpoint / IDENTITY
     if identity.exists():
-        theirs = json.loads(identity.read_text())
+        try:
+            theirs = json.loads(identity.read_text())
+        except ValueError as error:
+            raise WrongCheckpoint(f"{identity} cannot be read: {error}") from error
         for key, value in mine.items():
             if theirs.get(key) != json.loads(json.dumps(value)):
                 raise WrongCheckpoint(
@@ -101,43 +120,82 @@ def claim(pipeline: Pipeline, folder: Path) -> Path:
                 )
     else:
         temporary = identity.with_suffix(".new")
-        temporary.write_text(json.dumps(mine, indent=2) + "\n")
+        with temporary.open("w") as file:
+            file.write(json.dumps(mine, indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         temporary.rename(identity)
     return checkpoint
 
 
-def run_batch(pipeline: Pipeline, built: Built, folder: Path) -> None:
-    """Write everything, sink after sink."""
-    for rows, sink in built.outputs.values():
-        io.write_batch(rows, sink, pipeline.clusters, folder)
+def run_batch(pipeline: Pipeline, built: Built, folder: FilePath) -> None:
+    """Write everything, sink after sink.
+
+    raises  PartFailed
+    """
+    for name, (rows, sink) in built.outputs.items():
+        with part(_where(pipeline, name), pipeline):
+            io.write_batch(rows, sink, pipeline.clusters, folder)
 
 
-def start_stream(pipeline: Pipeline, built: Built, folder: Path) -> list[StreamingQuery]:
-    """Begin a query for each sink."""
+def _where(pipeline: Pipeline, name: str) -> Path:
+    """Of a query: the sink, or the step whose rejects it writes."""
+    return ("sinks", name) if name in pipeline.sinks else ("steps", name.removesuffix(REJECTS))
+
+
+def start_stream(pipeline: Pipeline, built: Built, folder: FilePath) -> list[StreamingQuery]:
+    """Begin a query for each sink.
+
+    raises  PartFailed, WrongCheckpoint
+    """
     checkpoint = claim(pipeline, folder)
-    return [
-        io.start(
-            rows,
-            sink,
-            pipeline.clusters,
-            pipeline.pipeline,
-            folder,
-            name=name,
-            checkpoint=str(checkpoint / name),
-        )
-        for name, (rows, sink) in built.outputs.items()
-    ]
+    queries: list[StreamingQuery] = []
+    try:
+        for name, (rows, sink) in built.outputs.items():
+            with part(_where(pipeline, name), pipeline):
+                query = io.start(
+                    rows,
+                    sink,
+                    pipeline.clusters,
+                    pipeline.pipeline,
+                    folder,
+                    name=name,
+                    checkpoint=str(checkpoint / name),
+                )
+            queries.append(query)
+    except PartFailed:
+        for query in queries:
+            query.stop()
+        raise
+    return queries
 
 
-def wait(queries: list[StreamingQuery]) -> None:
-    """Until all have ended, or one has failed: then the others are stopped.
+def wait(
+    pipeline: Pipeline,
+    queries: list[StreamingQuery],
+    *,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Until all have ended, or one has failed, or it is to stop: then the others are stopped.
 
-    raises  pyspark.errors.StreamingQueryException
+    A batch in work is given up; the next run does it again.
+
+    raises  PartFailed
     """
     waiting = list(queries)
     try:
-        while waiting:
-            waiting = [query for query in waiting if not query.awaitTermination(1)]
+        while waiting and not is_stopped():
+            waiting = [query for query in waiting if not _has_ended(pipeline, query, len(waiting))]
     finally:
         for query in waiting:
             query.stop()
+
+
+def _has_ended(pipeline: Pipeline, query: StreamingQuery, count: int) -> bool:
+    """After a part of ROUND_S at most.
+
+    count  queries that are waited for in turn
+    """
+    timeout_s: Any = ROUND_S / count  # Any part of a second will do, whatever its types say.
+    with part(_where(pipeline, query.name), pipeline):
+        return bool(query.awaitTermination(timeout_s))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pipeline.spec.common import Columns, Name, Options, Part, Text
+from pipeline.spec.row_schema import columns_of
 
 Offsets = Literal["earliest", "latest"] | dict[str, dict[str, int]]
 """A place for all partitions, or topic -> partition -> offset (-2 earliest, -1 latest)."""
@@ -66,6 +67,12 @@ class FileSource(Part):
     max_files_per_trigger: Annotated[int, Field(ge=1)] | None = None
     options: Options = {}
 
+    @field_validator("row_schema")
+    @classmethod
+    def _known_types(cls, text: str) -> str:
+        columns_of(text)
+        return text
+
 
 class TableSource(Part):
     """A table of a database, read once: something to join a stream with."""
@@ -89,7 +96,8 @@ Source = Annotated[KafkaSource | FileSource | TableSource | RateSource, Field(di
 class KafkaSink(Part):
     """A topic; at least once.
 
-    value  columns that become a JSON object; None: the rows have a column `value` already
+    value  columns that become a JSON object, "*" all of them; "value": the rows' own column `value`
+           as it is, as does None
     key    the column that becomes the record's key; None: a column `key` if there is one
 
     A transactional sink waits for transactions in Spark's connector: what a batch repeats after a
@@ -102,7 +110,7 @@ class KafkaSink(Part):
     topic: Text | None = None
     """None: the rows have a column `topic`."""
     key: Text | None = None
-    value: Columns | Literal["*"] | None = "*"
+    value: Columns | Literal["*", "value"] | None = "*"
     output_mode: OutputMode = "append"
     options: Options = {}
 
@@ -121,7 +129,9 @@ class FileSink(Part):
 class TableSink(Part):
     """A table of a database, upserted by key: a batch that is repeated changes nothing.
 
-    keys  columns that are the table's primary key
+    keys       columns that are the table's primary key
+    latest_by  a column that says which of two rows with one key is newer: the older one changes
+               nothing, in whatever order they come; None: the row of the later batch counts
     """
 
     kind: Literal["jdbc"]
@@ -129,6 +139,7 @@ class TableSink(Part):
     url: Text
     table: Text
     keys: Columns
+    latest_by: Text | None = None
     output_mode: OutputMode = "append"
     create: bool = True
     """Make the table when it is not there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final, get_args
@@ -76,33 +77,42 @@ def parse(text: str, path: FilePath) -> Pipeline:
     try:
         pipeline = Pipeline.model_validate(document)
     except ValidationError as error:
-        found = [_problem(one, document, lines) for one in error.errors(include_url=False)]
+        found = [problem(one, document, lines, _allowed) for one in error.errors(include_url=False)]
         raise SpecError(path, sorted(found, key=lambda one: one.line)) from error
-    wrong = [_placed(where, text, lines) for where, text in faults(pipeline)]
+    wrong = [placed(where, text, lines) for where, text in faults(pipeline)]
     if wrong:
         raise SpecError(path, sorted(wrong, key=lambda one: one.line))
     return pipeline
 
 
-def _problem(error: ErrorDetails, document: dict[str, Any], lines: dict[Path, int]) -> Problem:
+def problem(
+    error: ErrorDetails,
+    document: dict[str, Any],
+    lines: dict[Path, int],
+    allowed: Callable[[Path, dict[Any, Any]], list[str]],
+) -> Problem:
+    """What a validator found, in the words of a file.
+
+    allowed  the keys of the table that an unknown key stands in
+    """
     where = _in_file(error["loc"], document, error["type"])
     kind = error["type"]
     context = error.get("ctx", {})
     if kind == "missing":
         said = "must be given"
     elif kind == "extra_forbidden":
-        said = f"an unknown key; allowed: {', '.join(_allowed(where, document))}"
+        said = f"an unknown key; allowed: {', '.join(allowed(where, document))}"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         where = (*where, "kind")
-        allowed = context.get("expected_tags", "")
+        tags = context.get("expected_tags", "")
         found = context.get("tag")
         given = "must be given" if found is None else f"{found!r} is not allowed"
-        return _placed(where, f"{given}; allowed: {allowed}" if allowed else given, lines)
+        return placed(where, f"{given}; allowed: {tags}" if tags else given, lines)
     else:
         said = error["msg"].removeprefix("Value error, ")
         if kind != "value_error":
             said = f"{_shown(error['input'])} is not allowed: {said}"
-    return _placed(where, said, lines)
+    return placed(where, said, lines)
 
 
 def _in_file(location: tuple[int | str, ...], document: Any, kind: str) -> Path:
@@ -131,7 +141,8 @@ def _allowed(where: Path, document: dict[Any, Any]) -> list[str]:
     return [field.alias or name for name, field in part.model_fields.items()]
 
 
-def _placed(where: Path, text: str, lines: dict[Path, int]) -> Problem:
+def placed(where: Path, text: str, lines: dict[Path, int]) -> Problem:
+    """A problem at the line of its key, or of the nearest table above."""
     known = where
     while known not in lines:
         known = known[:-1]

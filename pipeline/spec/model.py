@@ -11,6 +11,7 @@ from pipeline.spec.common import Duration, Name, Options, Part, Text
 from pipeline.spec.ends import Cluster, KafkaSink, KafkaSource, Sink, Source
 from pipeline.spec.positions import Path
 from pipeline.spec.steps import (
+    Anomalies,
     AnyStep,
     Correlate,
     Deduplicate,
@@ -75,7 +76,10 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 
 def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """One watermark on each way from a source to a sink, and before it is needed."""
+    """One watermark on each way from a source to a sink, and before it is needed.
+
+    A step that looks for anomalies ends it: after that one it may be set again.
+    """
     set_by: dict[str, str] = {}
     for name, step in pipeline.steps.items():
         if isinstance(step, Sql):
@@ -83,7 +87,7 @@ def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
                 set_by[name] = name
             continue
         above = set_by.get(step.source)
-        if above is not None:
+        if above is not None and not isinstance(step, Anomalies):
             set_by[name] = above
         if not isinstance(step, Deduplicate | Window | Correlate | TopKeys):
             continue

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pipeline.spec.common import Columns, Duration, Name, Part, Text
+from pipeline.spec.row_schema import avro_columns_of, columns_of
 
 Expressions = Annotated[dict[str, Text], Field(min_length=1)]
 """Column -> SQL expression."""
@@ -14,6 +15,19 @@ Expressions = Annotated[dict[str, Text], Field(min_length=1)]
 
 Watermark = Duration | None
 """How late rows may be; None where a step above has said it, since it cannot be said twice."""
+UNITS_MS = {
+    "millisecond": 1,
+    "second": 1_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+}
+
+
+def duration_ms(duration: str) -> int:
+    """A duration as the file writes it."""
+    number, unit = duration.split(" ")
+    return int(number) * UNITS_MS[unit.removesuffix("s")]
 
 
 class Step(Part):
@@ -25,7 +39,8 @@ class Step(Part):
 class Parse(Step):
     """Bytes or text of one column to columns.
 
-    schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON
+    schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON.  NOT NULL has the
+             meaning of `required`
     rejects  topic (of `rejects_cluster`) for what does not parse, with the reason; None: it is
              dropped
     """
@@ -42,6 +57,29 @@ class Parse(Step):
     rejects: Text | None = None
     rejects_cluster: Text | None = None
 
+    @field_validator("row_schema")
+    @classmethod
+    def _known_types(cls, text: str, info: ValidationInfo) -> str:
+        if info.data.get("format") == "avro":
+            avro_columns_of(text)
+        elif "format" in info.data:
+            columns_of(text)
+        return text
+
+    @model_validator(mode="after")
+    def _known_columns(self) -> Self:
+        is_avro = self.format == "avro"
+        names = (avro_columns_of if is_avro else columns_of)(self.row_schema)
+        for name in self.required:
+            if name not in names:
+                raise ValueError(
+                    f"required: the schema has no {name!r}; it has: {', '.join(names)}"
+                )
+        for name in self.keep:
+            if name in names:
+                raise ValueError(f"keep: the schema has a column {name!r} too")
+        return self
+
     @model_validator(mode="after")
     def _rejects_need_a_cluster(self) -> Self:
         if (self.rejects is None) != (self.rejects_cluster is None):
@@ -53,7 +91,7 @@ class Filter(Step):
     """Keeps the rows for which all that is given holds.
 
     matches  column -> regular expression (Java's), found anywhere in it
-    equals   column -> value
+    equals   column -> value of the column's type
     model    a classifier trained by `odradek pipeline train`: rows of its class `keep_class` stay
     """
 
@@ -111,6 +149,11 @@ class Deduplicate(Step):
     watermark: Watermark = None
 
 
+def _check_slide(length: str | None, slide: str | None) -> None:
+    if length is not None and slide is not None and duration_ms(slide) > duration_ms(length):
+        raise ValueError(f"slide {slide} is longer than length {length}: rows would be left out")
+
+
 class Window(Step):
     """Aggregates over windows of event time.  Rows later than `watermark` are dropped.
 
@@ -134,6 +177,7 @@ class Window(Step):
             raise ValueError("one of length (tumbling, sliding) and gap (session) must be given")
         if self.slide is not None and self.length is None:
             raise ValueError("slide needs length")
+        _check_slide(self.length, self.slide)
         return self
 
 
@@ -142,7 +186,9 @@ class Join(Step):
 
     on       SQL condition; the left rows are `l`, the right ones `r`
     columns  of the result, as expressions over `l` and `r`
-    time     of both sides (stream with stream): column names, with the watermark they need
+    left_time, right_time
+             of two streams: their columns of time, which are given the watermark; not those of a
+             side that has one from a step above
     """
 
     kind: Literal["join"]
@@ -154,11 +200,18 @@ class Join(Step):
     right_time: Text | None = None
     watermark: Duration | None = None
 
+    @model_validator(mode="after")
+    def _times_and_watermark(self) -> Self:
+        if (self.watermark is None) != (self.left_time is None and self.right_time is None):
+            raise ValueError("watermark and left_time or right_time belong together")
+        return self
+
 
 class Correlate(Step):
     """Pearson's r of two columns per group over windows of event time.
 
-    One row per window and group: window_start, window_end, the groups, r, count.
+    One row per window and group: window_start, window_end, the groups, r, count (of pairs).
+    x, y  columns or SQL expressions
     """
 
     kind: Literal["correlate"]
@@ -169,6 +222,11 @@ class Correlate(Step):
     x: Text
     y: Text
     group_by: list[Text] = []
+
+    @model_validator(mode="after")
+    def _overlapping(self) -> Self:
+        _check_slide(self.length, self.slide)
+        return self
 
 
 class TopKeys(Step):
@@ -184,12 +242,23 @@ class TopKeys(Step):
     column: Text
     k: Annotated[int, Field(ge=1, le=10_000)]
 
+    @model_validator(mode="after")
+    def _other_name(self) -> Self:
+        if self.column in ("window_start", "window_end", "rank", "count", "share"):
+            raise ValueError(
+                f"column {self.column!r} would be there twice; rename it with a map step"
+            )
+        return self
+
 
 class Anomalies(Step):
     """Adds score, expected and is_anomaly to each row, per group, in order of time.
 
     zscore  distance from the mean of the last `history` rows in standard deviations
     ewma    distance from the exponentially weighted mean (weight `alpha`) in weighted deviations
+
+    `minimum` anomalies in a row are a new level, which is the measure from then on.  In a stream a
+    group is remembered for ever.
     """
 
     kind: Literal["anomalies"]
@@ -198,10 +267,18 @@ class Anomalies(Step):
     value: Text
     group_by: list[Text] = []
     threshold: Annotated[float, Field(gt=0)] = 4.0
-    history: Annotated[int, Field(ge=2, le=100_000)] = 100
+    history: Annotated[int, Field(ge=2, le=10_000)] = 100
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    minimum: Annotated[int, Field(ge=2)] = 10
+    minimum: Annotated[int, Field(ge=2, le=10_000)] = 10
     """Rows of a group before any of them is called an anomaly."""
+
+    @model_validator(mode="after")
+    def _enough_history(self) -> Self:
+        if self.method == "zscore" and self.minimum > self.history:
+            raise ValueError(
+                f"minimum {self.minimum} is more than history {self.history}: nothing is judged"
+            )
+        return self
 
 
 class Sql(Part):

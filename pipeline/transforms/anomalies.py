@@ -2,65 +2,133 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.types import BooleanType, DoubleType, StructField, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    LongType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from pipeline.spec.steps import Anomalies
 from pipeline.transforms.scoring import Memory
+from pipeline.transforms.unfit import Unfit
 
 ALL: Final = "_all"
 """The group of everything, where no columns are named."""
-STATE: Final = "history STRING"
+TIME: Final = "_time"
+VALUE: Final = "_value"
+ADDED: Final = ("score", "expected", "is_anomaly")
+STATE: Final = "memory STRING"
 """JSON: Spark 4.0 cannot hand an array of its state back to Python."""
+FIRST: Final = -(1 << 63)
+"""A row without a time comes before all others."""
 
 
 def find_anomalies(rows: DataFrame, step: Anomalies) -> DataFrame:
-    """The same rows with score (in deviations), expected and is_anomaly.
+    """The same rows with score (in deviations), expected and is_anomaly; one row a row.
 
-    Rows whose value is null are dropped.  In a stream rows are ordered within a batch; one that
-    comes in a later batch is judged then.
+    Rows whose value is null are dropped; those without a time come first.  In a stream rows are
+    ordered within a batch; one that comes in a later batch is judged then.  Watermarks end here.
+
+    raises  Unfit for a value that is no number, a time that is none, a column that is there already
     """
     names = rows.columns
+    for name in ADDED:
+        if name in names:
+            raise Unfit(f"there is a column {name} already; rename it with a map step before")
+    rows = rows.withColumns({TIME: _time(rows, step), VALUE: _value(rows, step)})
+    rows = rows.where(F.col(VALUE).isNotNull())
+    keys = list(step.group_by) or [ALL]
+    if not step.group_by:
+        rows = rows.withColumn(ALL, F.lit(0))
+    carried = rows.withColumns({name: _carried(rows, name) for name in names})
     schema = StructType(
         [
-            *rows.schema.fields,
+            *(StructField(name, carried.schema[name].dataType) for name in names),
             StructField("score", DoubleType()),
             StructField("expected", DoubleType()),
             StructField("is_anomaly", BooleanType(), nullable=False),
         ]
     )
-    rows = rows.where(F.col(step.value).isNotNull())
-    keys = list(step.group_by)
-    if not keys:
-        rows, keys = rows.withColumn(ALL, F.lit(0)), [ALL]
+    judged = _in_groups(carried, step, keys, names, schema)
+    back = [_brought_back(rows, name).alias(name) for name in names]
+    return judged.select(*back, *ADDED)
+
+
+def _in_groups(
+    rows: DataFrame, step: Anomalies, keys: list[str], names: list[str], schema: StructType
+) -> DataFrame:
     if not rows.isStreaming:
 
         def whole(frame: pd.DataFrame) -> pd.DataFrame:
-            return _judged(frame[names], step, Memory(step))
+            return _judged(frame, names, Memory(step))
 
         return rows.groupBy(*keys).applyInPandas(whole, schema)
 
     def batch(_: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        memory = Memory(step, json.loads(state.get[0]) if state.exists else ())
-        yield _judged(pd.concat(list(frames))[names], step, memory)
-        state.update((json.dumps(memory.history),))
+        memory = Memory.from_text(step, state.get[0]) if state.exists else Memory(step)
+        yield _judged(pd.concat(list(frames)), names, memory)
+        state.update((memory.to_text(),))
 
     return rows.groupBy(*keys).applyInPandasWithState(
         batch, schema, STATE, "append", GroupStateTimeout.NoTimeout
     )
 
 
-def _judged(frame: pd.DataFrame, step: Anomalies, memory: Memory) -> pd.DataFrame:
-    frame = frame.sort_values(step.time, kind="stable").reset_index(drop=True)
-    scored = [memory.judge(float(value)) for value in frame[step.value]]
-    frame["score"] = pd.Series([one.score for one in scored], dtype="float64")
-    frame["expected"] = pd.Series([one.expected for one in scored], dtype="float64")
-    frame["is_anomaly"] = pd.Series([one.is_anomaly for one in scored], dtype="bool")
-    return frame
+def _judged(frame: pd.DataFrame, names: list[str], memory: Memory) -> pd.DataFrame:
+    frame = frame.sort_values(TIME, kind="stable").reset_index(drop=True)
+    scored = [memory.judge(float(value)) for value in frame[VALUE]]
+    frame = frame[names]
+    return frame.assign(
+        score=pd.Series([one.score for one in scored], dtype="float64"),
+        expected=pd.Series([one.expected for one in scored], dtype="float64"),
+        is_anomaly=pd.Series([one.is_anomaly for one in scored], dtype="bool"),
+    )
+
+
+def _time(rows: DataFrame, step: Anomalies) -> Column:
+    kind = rows.select(F.col(step.time)).schema.fields[0].dataType
+    if isinstance(kind, NumericType):
+        return F.coalesce(F.col(step.time).cast("double"), F.lit(float(FIRST)))
+    if not isinstance(kind, TimestampType | TimestampNTZType | DateType):
+        raise Unfit(f"time = {step.time!r} is {kind.simpleString().upper()}, not a time")
+    return F.coalesce(F.unix_micros(F.col(step.time).cast("timestamp")), F.lit(FIRST))
+
+
+def _value(rows: DataFrame, step: Anomalies) -> Column:
+    kind = rows.select(F.col(step.value)).schema.fields[0].dataType
+    if not isinstance(kind, NumericType):
+        raise Unfit(f"value = {step.value!r} is {kind.simpleString().upper()}, not a number")
+    return F.col(step.value).cast("double")
+
+
+def _carried(rows: DataFrame, name: str) -> Column:
+    """As pandas keeps it whole: there integers with nulls are floats, and times end in 2262."""
+    column, kind = F.col(f"`{name}`"), rows.schema[name].dataType
+    if isinstance(kind, TimestampType):
+        return F.unix_micros(column).cast(StringType())
+    if isinstance(kind, LongType | TimestampNTZType):
+        return column.cast(StringType())
+    return column
+
+
+def _brought_back(rows: DataFrame, name: str) -> Column:
+    column, kind = F.col(f"`{name}`"), rows.schema[name].dataType
+    if isinstance(kind, TimestampType):
+        return F.timestamp_micros(column.cast(LongType()))
+    if isinstance(kind, LongType | TimestampNTZType):
+        return column.cast(kind)
+    return column

@@ -27,6 +27,7 @@ from pipeline.spec.steps import (
 from pipeline.transforms import rows, windows
 from pipeline.transforms.anomalies import find_anomalies
 from pipeline.transforms.parse import parse
+from pipeline.transforms.unfit import Unfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ def apply(
     """Do one step over the views above it.
 
     folder  where relative paths of models and SQL files begin
+    raises  Unfit, OSError; pyspark.errors.PySparkException for SQL that does not fit
     """
     if isinstance(step, Sql):
         return Applied(_sql(spark, step, views, folder))
@@ -80,6 +82,8 @@ def _sql(spark: SparkSession, step: Sql, views: Mapping[str, DataFrame], folder:
         assert step.file is not None, "a query or a file"
         text = (folder / step.file).read_text(encoding="utf-8")
     for view, columns in step.watermarks.items():
+        if view not in views:
+            raise Unfit(f"watermarks: {view!r} is no view above; there are: {', '.join(views)}")
         delayed = views[view]
         for column, delay in columns.items():
             delayed = delayed.withWatermark(column, delay)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from pipeline.spec.steps import Parse
+from pipeline.transforms.avro import read_avro
 
 CORRUPT: Final = "_corrupt"
 PARSED: Final = "_parsed"
@@ -21,27 +22,54 @@ def parse(rows: DataFrame, step: Parse) -> tuple[DataFrame, DataFrame]:
     """The rows that parse: the kept columns, then those of the schema.  And the others as records.
 
     A field that is missing is null; one of another type makes a dead letter, as does a null in a
-    `required` column.  Fields that the schema does not have are left out.
+    `required` or NOT NULL column, text that is not UTF-8, and anything after the value.  Fields
+    that the schema does not have are left out.  Of a key that stands twice in JSON the last counts.
+    CSV is RFC 4180's; an empty field is null.
 
     Dead letters: key, value (as it came), headers `reason` and, from a Kafka source, `topic`,
-    `partition` and `offset`.
+    `partition` and `offset`.  One row a row that does not parse.
     """
-    text = F.col(step.column)
+    data = F.col(step.column)
     if step.format == "avro":
-        return _parse_avro(rows, step, text)
-    text = text.cast("string")
+        parsed = read_avro(rows, data, step.row_schema, PARSED)
+        reason = F.when(data.isNull(), F.lit("no value"))
+        for name, is_text in parsed.texts.items():
+            reason = reason.when(~is_text, F.lit(f"{name} is not UTF-8"))
+        reason = reason.when(~parsed.is_readable, F.lit("not Avro of this schema"))
+        is_good = data.isNotNull() & parsed.is_readable
+        return _divided(parsed.rows, is_good, parsed.names, list(step.required), reason, step)
+    text = data.cast("string")
     schema = StructType.fromDDL(step.row_schema)
     assert isinstance(schema, StructType), "a schema names columns"
+    # A field may not stay away that the schema itself wants.
+    wanted = [one.name for one in schema.fields if not one.nullable]
+    required = list(dict.fromkeys([*step.required, *wanted]))
+    if step.format == "csv":
+        text = F.rtrim(text, F.lit("\r\n"))
     marked = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    parsed = rows.withColumn(PARSED, _from_text(text, marked, step))
-    is_bad = F.col(PARSED).isNull() | F.col(PARSED)[CORRUPT].isNotNull() | text.isNull()
-    missing = _missing(step)
-    is_good = ~F.coalesce(is_bad, F.lit(True)) & ~missing
-    good = parsed.where(is_good).select(
-        *step.keep, *(F.col(PARSED)[name].alias(name) for name in schema.names)
-    )
-    bad = parsed.where(~is_good)
-    return good, _dead_letters(bad, _reason(text, schema, step), step)
+    parsed_rows = rows.withColumn(PARSED, _from_text(text, marked, step))
+    is_whole = F.is_valid_utf8(text) & (_is_object(text) if step.format == "json" else text != "")
+    is_good = is_whole & F.col(PARSED).isNotNull() & F.col(PARSED)[CORRUPT].isNull()
+    return _divided(parsed_rows, is_good, schema.names, required, _reason(text, schema, step), step)
+
+
+def _divided(
+    parsed: DataFrame,
+    is_good: Column,
+    names: list[str],
+    required: list[str],
+    reason: Column,
+    step: Parse,
+) -> tuple[DataFrame, DataFrame]:
+    for name in required:
+        missing = F.col(PARSED)[name].isNull()
+        reason = reason.when(missing, F.lit(f"{name} is missing"))
+        is_good = is_good & ~missing
+    is_good = F.coalesce(is_good, F.lit(False))
+    reason = reason.otherwise(F.lit("does not fit the schema"))
+    columns = [F.col(PARSED)[name].alias(name) for name in names]
+    good = parsed.where(is_good).select(*step.keep, *columns)
+    return good, _dead_letters(parsed.where(~is_good), reason, step)
 
 
 def _from_text(text: Column, schema: StructType, step: Parse) -> Column:
@@ -49,68 +77,80 @@ def _from_text(text: Column, schema: StructType, step: Parse) -> Column:
     if step.format == "json":
         return F.from_json(text, schema, options)
     ddl = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in schema.fields)
-    return F.from_csv(text, ddl, options | {"sep": step.delimiter})
+    return F.from_csv(text, ddl, options | {"sep": step.delimiter, "escape": '"'})
 
 
-def _missing(step: Parse) -> Column:
-    missing = F.lit(False)
-    for name in step.required:
-        missing = missing | F.col(PARSED)[name].isNull()
-    return missing
+def _is_object(text: Column) -> Column:
+    """Whether it is one JSON object; what follows a value is overlooked by Spark's parser."""
+    is_one = F.ltrim(text, F.lit(" \t\r\n")).startswith("{")
+    is_one = is_one & F.rtrim(text, F.lit(" \t\r\n")).endswith("}")
+    alone = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "ARRAY<STRING>")
+    is_suspect = text.rlike(r"\}\s*,?\s*\{")
+    is_alone = F.coalesce(F.size(alone) == 1, F.lit(False))
+    return is_one & F.when(is_suspect, is_alone).otherwise(F.lit(True))
 
 
 def _reason(text: Column, schema: StructType, step: Parse) -> Column:
     """Why a row is bad; evaluated for bad rows only."""
-    reason = F.when(text.isNull(), F.lit("no value"))
+    reason = F.when(text.isNull() | (text == ""), F.lit("no value"))
+    reason = reason.when(~F.is_valid_utf8(text), F.lit("not UTF-8"))
     if step.format == "json":
-        reason = reason.when(F.try_parse_json(text).isNull(), F.lit("not JSON"))
-        for field in schema.fields:
-            alone = StructType([field, StructField(CORRUPT, StringType())])
-            is_bad = _from_text(text, alone, step)[CORRUPT].isNotNull()
-            reason = reason.when(is_bad, F.lit(_unfit(field)))
-    else:
-        columns = len(schema.fields)
-        count = F.size(F.split(text, "\\" + step.delimiter))
-        reason = reason.when(
-            count != columns, F.concat(F.lit(f"not {columns} columns but "), count)
-        )
-    for name in step.required:
-        reason = reason.when(F.col(PARSED)[name].isNull(), F.lit(f"{name} is missing"))
-    return reason.otherwise(F.lit(f"does not fit the schema {step.row_schema}"))
+        return _reason_json(reason, text, schema, step)
+    texts = [StructField(one.name, StringType()) for one in schema.fields]
+    corrupt = StructField(CORRUPT, StringType())
+    is_torn = _from_text(text, StructType([*texts, corrupt]), step)[CORRUPT].isNotNull()
+    reason = reason.when(is_torn, F.lit(f"not {len(texts)} columns"))
+    for number, field in enumerate(schema.fields):
+        alone = StructType([*texts[:number], field, *texts[number + 1 :], corrupt])
+        is_bad = _from_text(text, alone, step)[CORRUPT].isNotNull()
+        reason = reason.when(is_bad, F.lit(f"{field.name} is no {_kind(field.dataType)}"))
+    return reason
 
 
-def _unfit(field: StructField) -> str:
-    return f"{field.name} is no {field.dataType.simpleString().upper()}"
+def _reason_json(reason: Column, text: Column, schema: StructType, step: Parse) -> Column:
+    reason = reason.when(F.try_parse_json(text).isNull(), F.lit("not JSON"))
+    reason = reason.when(~_is_object(text), F.lit("not one JSON object"))
+    for path, nested in _leaves(schema, lambda field: StructType([field])):
+        marked = StructType([*nested.fields, StructField(CORRUPT, StringType())])
+        is_bad = _from_text(text, marked, step)[CORRUPT].isNotNull()
+        reason = reason.when(is_bad, F.lit(path))
+    return reason
 
 
-def _parse_avro(rows: DataFrame, step: Parse, data: Column) -> tuple[DataFrame, DataFrame]:
-    options = {"mode": "PERMISSIVE"}
-    parsed = rows.withColumn(PARSED, from_avro(data, step.row_schema, options))
-    # A record that cannot be read comes out as a structure of nulls.
-    fields = parsed.schema[PARSED].dataType
-    assert isinstance(fields, StructType), "the Avro schema is a record's"
-    is_empty = F.lit(True)
-    for name in fields.names:
-        is_empty = is_empty & F.col(PARSED)[name].isNull()
-    is_bad = data.isNull() | F.col(PARSED).isNull() | is_empty
-    is_good = ~F.coalesce(is_bad, F.lit(True)) & ~_missing(step)
-    good = parsed.where(is_good).select(
-        *step.keep, *(F.col(PARSED)[name].alias(name) for name in fields.names)
-    )
-    reason = F.when(data.isNull(), F.lit("no value"))
-    for name in step.required:
-        is_one = ~is_empty & F.col(PARSED)[name].isNull()
-        reason = reason.when(is_one, F.lit(f"{name} is missing"))
-    reason = reason.otherwise(F.lit("not Avro of this schema"))
-    return good, _dead_letters(parsed.where(~is_good), reason, step)
+def _leaves(
+    schema: StructType, around: Callable[[StructField], StructType], above: str = ""
+) -> Iterator[tuple[str, StructType]]:
+    """What is said of each field, and a schema of it alone; structures before their fields."""
+    for field in schema.fields:
+        said = f"{above}{field.name} is no {_kind(field.dataType)}"
+        if not isinstance(field.dataType, StructType):
+            yield said, around(field)
+            continue
+
+        def inside(one: StructField, name: str = field.name) -> StructType:
+            return around(StructField(name, StructType([one])))
+
+        # Any object fits a structure whose field it lacks.
+        yield said, inside(StructField(CORRUPT, StringType()))
+        yield from _leaves(field.dataType, inside, f"{above}{field.name}.")
+
+
+def _kind(data_type: DataType) -> str:
+    if isinstance(data_type, StructType):
+        return "object"
+    if isinstance(data_type, ArrayType):
+        return f"ARRAY of {_kind(data_type.elementType)}"
+    if isinstance(data_type, MapType):
+        return f"MAP to {_kind(data_type.valueType)}"
+    return data_type.simpleString().upper()
 
 
 def _dead_letters(bad: DataFrame, reason: Column, step: Parse) -> DataFrame:
     headers = [_header("reason", reason)]
     headers += [_header(name, F.col(name).cast("string")) for name in ORIGIN if name in bad.columns]
-    key = F.col("key") if "key" in bad.columns else F.lit(None).cast("binary")
+    key = F.col("key") if "key" in bad.columns else F.lit(None)
     return bad.select(
-        key.alias("key"),
+        key.cast("binary").alias("key"),
         F.col(step.column).cast("binary").alias("value"),
         F.array(*headers).alias("headers"),
     )

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any, Final
 
 from pyspark.ml import PipelineModel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, BooleanType, NumericType, StringType
 
 from pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
+from pipeline.transforms.unfit import Unfit
 from pipeline.transforms.windows import marked
+
+PLACE: Final = "_place"
+"""Of a row among those with its key."""
 
 
 def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFrame:
     """The rows for which every condition holds; a null never does.
 
-    model  of `classifier.train`, for `step.model`
+    model   of `classifier.train`, for `step.model`
+    raises  Unfit for a value in `equals` that no row can have; py4j.protocol.Py4JJavaError for a
+            pattern that is none
     """
     conditions: list[Column] = []
     if step.where is not None:
         conditions.append(F.expr(step.where))
-    conditions += [F.col(name).rlike(pattern) for name, pattern in step.matches.items()]
-    conditions += [F.col(name) == F.lit(value) for name, value in step.equals.items()]
+    jvm: Any = rows.sparkSession._jvm
+    for name, pattern in step.matches.items():
+        # A pattern that is none shall be told now, not by the first batch.
+        jvm.java.util.regex.Pattern.compile(pattern)
+        conditions.append(F.col(name).cast("string").rlike(pattern))
+    conditions += [_is_equal(rows, name, value) for name, value in step.equals.items()]
     if conditions:
         rows = rows.where(reduce(lambda one, other: one & other, conditions))
     if model is None:
@@ -30,6 +42,20 @@ def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFram
     text = F.coalesce(F.col(step.text_column).cast("string"), F.lit(""))
     judged = model.transform(rows.withColumn("_text", text))
     return judged.where(F.col("_class") == step.keep_class).select(*names)
+
+
+def _is_equal(rows: DataFrame, name: str, value: str | float | bool) -> Column:
+    """Values of other types are never equal; Spark would end the query at the first of them."""
+    kind = rows.select(F.col(name)).schema.fields[0].dataType
+    fits = {
+        bool: isinstance(kind, BooleanType),
+        str: isinstance(kind, StringType | BinaryType),
+    }.get(type(value), isinstance(kind, NumericType))
+    if not fits:
+        shown = kind.simpleString().upper()
+        raise Unfit(f"equals: {name} is {shown} and never {value!r}; where takes any expression")
+    column = F.col(name).cast("string") if isinstance(kind, BinaryType) else F.col(name)
+    return column == F.lit(value)
 
 
 def change(rows: DataFrame, step: Map) -> DataFrame:
@@ -41,8 +67,18 @@ def change(rows: DataFrame, step: Map) -> DataFrame:
 
 
 def mask(rows: DataFrame, step: Mask) -> DataFrame:
-    """The same rows with columns made unreadable; a null stays a null."""
-    return rows.withColumns({name: _masked(F.col(name), step) for name in step.columns})
+    """The same rows with columns made unreadable; a null stays a null.
+
+    last4 leaves the last four characters of longer texts only.  hash, last4 and constant make text.
+
+    raises  Unfit for a name that is no column of the rows, such as that of a field in one
+    """
+    known = {name.lower() for name in rows.columns}
+    for name in step.columns:
+        if name.lower() not in known:
+            # A new column of that name would leave the old one readable.
+            raise Unfit(f"{name} is no column; there are: {', '.join(rows.columns)}")
+    return rows.withColumns({name: _masked(rows[f"`{name}`"], step) for name in step.columns})
 
 
 def _masked(column: Column, step: Mask) -> Column:
@@ -51,9 +87,11 @@ def _masked(column: Column, step: Mask) -> Column:
         case "hash":
             return F.sha2(F.concat(F.lit(step.salt), text), 256)
         case "last4":
-            return F.regexp_replace(text, r".(?=.{4})", "*")
+            shown = F.regexp_replace(text, r"(?s).(?=.{4})", "*")
+            return F.when(F.length(text) > 4, shown).otherwise(F.repeat(F.lit("*"), F.length(text)))
         case "null":
-            return F.lit(None).cast("string")
+            # Of the column's own type.
+            return F.when(F.lit(False), column)
         case "constant":
             return F.when(column.isNotNull(), F.lit(step.constant))
 
@@ -70,11 +108,12 @@ def route(rows: DataFrame, step: Route) -> DataFrame:
 
 
 def deduplicate(rows: DataFrame, step: Deduplicate) -> DataFrame:
-    """One row per key.
+    """One row per key; nulls are one key.
 
     In a stream the first one that came; a key that comes again after the watermark is new.  In a
-    batch any one of them.
+    batch the one with the least time.
     """
     if not rows.isStreaming:
-        return rows.dropDuplicates(step.keys)
+        first = F.row_number().over(Window.partitionBy(*step.keys).orderBy(step.time))
+        return rows.withColumn(PLACE, first).where(F.col(PLACE) == 1).drop(PLACE)
     return marked(rows, step.time, step.watermark).dropDuplicatesWithinWatermark(step.keys)

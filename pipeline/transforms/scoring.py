@@ -1,15 +1,17 @@
 """How far a value lies from those before it: pure functions over numbers.
 
 A value that is called an anomaly enters the memory as the farthest value that would not have been,
-so that a spike hides nothing that follows it, and a new level is accepted after a while.
+so that a spike hides nothing that follows it.  As many anomalies in a row as a judgement needs rows
+are a new level: the memory is then theirs.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
-from typing import Final
+from math import isfinite, sqrt
+from typing import Final, Self
 
 from pipeline.spec.steps import Anomalies
 
@@ -26,21 +28,63 @@ class Scored:
     is_anomaly: bool
 
 
+def mean_and_variance(values: Sequence[float]) -> tuple[float, float]:
+    """Of the values themselves, not of what they are a sample of; 0 and 0 of none."""
+    if not values:
+        return 0.0, 0.0
+    mean = sum(values) / len(values)
+    return mean, sum((one - mean) ** 2 for one in values) / len(values)
+
+
 class Memory:
     """What a group's values were.
 
     history  the last ones (zscore), oldest first; or [mean, variance, count] (ewma)
+    streak   the values since the last that was no anomaly, as they came
+
+    cost     of a judgement: one pass over the history (zscore), or none (ewma)
     """
 
-    __slots__ = ("_step", "history")
+    __slots__ = ("_step", "history", "streak")
 
-    def __init__(self, step: Anomalies, history: Sequence[float] = ()) -> None:
+    def __init__(self, step: Anomalies) -> None:
         self._step = step
-        self.history = list(history)
+        self.history: list[float] = []
+        self.streak: list[float] = []
+
+    @classmethod
+    def from_text(cls, step: Anomalies, text: str) -> Self:
+        """What `to_text` has written."""
+        memory = cls(step)
+        memory.history, memory.streak = json.loads(text)
+        return memory
+
+    def to_text(self) -> str:
+        """JSON, exact to the last bit."""
+        return json.dumps([self.history, self.streak])
 
     def judge(self, value: float) -> Scored:
-        """Compare a value with those before it, then remember it."""
-        return self._zscore(value) if self._step.method == "zscore" else self._ewma(value)
+        """Compare a value with those before it, then remember it.
+
+        What is no finite number is an anomaly without a score, and is not remembered.
+        """
+        if not isfinite(value):
+            return Scored(None, None, is_anomaly=True)
+        scored = self._zscore(value) if self._step.method == "zscore" else self._ewma(value)
+        if not scored.is_anomaly:
+            self.streak.clear()
+            return scored
+        self.streak.append(value)
+        if len(self.streak) >= self._step.minimum:
+            self._begin_anew()
+        return scored
+
+    def _begin_anew(self) -> None:
+        if self._step.method == "zscore":
+            self.history = self.streak[-self._step.history :]
+        else:
+            self.history = [*mean_and_variance(self.streak), float(len(self.streak))]
+        self.streak = []
 
     def _score(self, value: float, mean: float, variance: float, count: int) -> Scored:
         if count < self._step.minimum:
@@ -56,10 +100,8 @@ class Memory:
         return min(max(value, scored.expected - bound), scored.expected + bound)
 
     def _zscore(self, value: float) -> Scored:
-        count = len(self.history)
-        mean = sum(self.history) / count if count else 0.0
-        variance = sum((one - mean) ** 2 for one in self.history) / count if count else 0.0
-        scored = self._score(value, mean, variance, count)
+        mean, variance = mean_and_variance(self.history)
+        scored = self._score(value, mean, variance, len(self.history))
         self.history.append(self._tamed(value, scored, sqrt(variance)))
         del self.history[: -self._step.history]
         return scored

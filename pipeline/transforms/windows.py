@@ -52,13 +52,19 @@ def join(left: DataFrame, right: DataFrame, step: Join) -> DataFrame:
 
 
 def correlate(rows: DataFrame, step: Correlate) -> DataFrame:
-    """Pearson's r per window and group; null where a column does not vary."""
+    """Pearson's r per window and group; null where a column does not vary.
+
+    count is that of the pairs; rows where one of the two is null are none.
+    """
     window = _window(step.time, step.length, step.slide).alias("window")
     x, y = F.expr(step.x).cast("double"), F.expr(step.y).cast("double")
     grouped = marked(rows, step.time, step.watermark).groupBy(window, *step.group_by)
-    result = grouped.agg(F.corr(x, y).alias("r"), F.count("*").alias("count"))
-    r = F.when(~F.isnan("r"), F.col("r")).alias("r")
-    return result.select(*_bounds(), *step.group_by, r, "count")
+    x, y = F.when(y.isNotNull(), x), F.when(x.isNotNull(), y)
+    # Spark's own corr ends the query where a column does not vary.
+    r = F.try_divide(F.covar_pop(x, y), F.stddev_pop(x) * F.stddev_pop(y))
+    result = grouped.agg(r.alias("r"), F.count(x).alias("count"))
+    known = F.when(~F.isnan("r"), F.col("r")).alias("r")
+    return result.select(*_bounds(), *step.group_by, known, "count")
 
 
 def top_keys(rows: DataFrame, step: TopKeys) -> DataFrame:

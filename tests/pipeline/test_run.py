@@ -91,7 +91,8 @@ def payment(number: int) -> bytes:
 def run_file(spark: SparkSession, text: str, folder: Path) -> None:
     """Run a pipeline to its end."""
     pipeline = parse(text, folder / "my.toml")
-    run.wait(run.start_stream(pipeline, run.build(spark, pipeline, folder), folder))
+    built = run.build(spark, pipeline, folder)
+    run.wait(pipeline, run.start_stream(pipeline, built, folder))
 
 
 def test_records_go_through_and_what_does_not_parse_goes_to_the_dead_letters(

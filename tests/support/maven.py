@@ -19,6 +19,12 @@ def client_libraries(version: str) -> Path:
     return _fetch("pom-client.xml", version, tool_cache.TOOLS / "java-clients" / version)
 
 
+def mirror_client_libraries(version: str) -> Path:
+    """The folder of jars of MirrorMaker 2's client, which reads what mirrors publish."""
+    target = tool_cache.TOOLS / "mirror-client" / version
+    return _fetch("pom-mirror-client.xml", version, target)
+
+
 def spark_connectors(version: str) -> Path:
     """The folder of jars that a pipeline's Spark session wants besides PySpark's own."""
     return _fetch("pom-spark.xml", version, tool_cache.TOOLS / "spark" / version, "spark.version")

@@ -17,6 +17,7 @@ def main() -> None:
     apache.main()
     programs.main()
     maven.spark_connectors(SPARK_VERSION)
+    maven.mirror_client_libraries(apache.JUDGE_VERSION)
 
 
 if __name__ == "__main__":

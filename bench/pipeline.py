@@ -1,0 +1,338 @@
+"""`python -m bench.pipeline`: one pipeline file against Odradek and Apache Kafka, in turns.
+
+The job reads JSON records, counts and sums them in windows of ten seconds per key, and writes each
+change to a topic of the same broker: source -> parse -> window -> Kafka sink, Spark on two cores.
+
+start    s from the command line to the first batch that is done, one record waiting
+backlog  rows/s of `availableNow` over records that lie there: all batches, without the start
+delay    ms from the newest record of a window to its last count in the sink, at a steady rate
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+
+from bench import machine
+from bench.places import PROJECT, RESULTS, WORK
+from bench.targets.apache import ApacheWithZooKeeper
+from bench.targets.odradek import Odradek
+from bench.targets.target import Target
+from tests.support import maven
+from tests.support.prepare import SPARK_VERSION
+
+PARTITIONS: Final = 2
+KEYS: Final = 100
+CORES: Final = 2
+TIMEOUT_S: Final = 1_800.0
+READ_TIMEOUT_S: Final = 60.0
+OFFSETS_PER_TRIGGER: Final = 500_000
+PAGE: Final = PROJECT / "bench" / "PIPELINE.md"
+TARGETS: Final[dict[str, type[Target]]] = {"odradek": Odradek, "apache39": ApacheWithZooKeeper}
+
+FILE: Final = """\
+[pipeline]
+name = "measured"
+checkpoint = "state"
+mode = "{mode}"
+
+[pipeline.spark]
+"spark.driver.memory" = "2g"
+"spark.sql.shuffle.partitions" = 2
+
+[clusters.main]
+bootstrap_servers = "{address}"
+
+[sources.records]
+kind = "kafka"
+cluster = "main"
+subscribe = ["{topic}"]
+max_offsets_per_trigger = {limit}
+
+[steps.parsed]
+kind = "parse"
+from = "records"
+format = "json"
+schema = "key INT, amount DOUBLE, sent_ms BIGINT"
+
+[steps.timed]
+kind = "map"
+from = "parsed"
+columns = {{ at = "timestamp_millis(sent_ms)" }}
+
+[steps.counted]
+kind = "window"
+from = "timed"
+time = "at"
+watermark = "1 minute"
+length = "10 seconds"
+group_by = ["key"]
+aggregates = {{ records = "count(*)", total = "sum(amount)", newest_ms = "max(sent_ms)" }}
+
+[sinks.out]
+kind = "kafka"
+from = "counted"
+cluster = "main"
+topic = "{topic}-out"
+key = "key"
+output_mode = "update"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One round of one broker."""
+
+    target: str
+    start_s: float
+    backlog_rows: int
+    backlog_rows_per_second: float
+    delay_p50_ms: float
+    delay_p95_ms: float
+    others: float
+    """Share of the machine that neighbours took (0 to 1); 1 and more: nothing is known."""
+
+
+class Job:
+    """A run of the file in a folder of its own."""
+
+    def __init__(self, target: Target, folder: Path, topic: str, mode: str) -> None:
+        folder.mkdir(parents=True)
+        self._progress = folder / "progress.jsonl"
+        self._log = folder / "job.log"
+        file = folder / "measured.toml"
+        limit = OFFSETS_PER_TRIGGER
+        address = target.bootstrap
+        file.write_text(FILE.format(mode=mode, address=address, topic=topic, limit=limit))
+        jars = maven.spark_connectors(SPARK_VERSION)
+        command = [sys.executable, "-m", "pipeline.cli", "run", str(file), "--jars", str(jars)]
+        command += ["--master", f"local[{CORES}]", "--progress-file", str(self._progress)]
+        self.begin_ms = time.time() * 1_000
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def batches(self) -> list[dict[str, float]]:
+        """Lines of the progress file that tell of a batch with rows."""
+        if not self._progress.exists():
+            return []
+        lines = [json.loads(line) for line in self._progress.read_text().splitlines()]
+        return [one for one in lines if one["state"] == "running" and one["rows"] > 0]
+
+    def await_rows(self, rows: int) -> list[dict[str, float]]:
+        """Until so many have been read."""
+        end_s = time.monotonic() + TIMEOUT_S
+        while True:
+            found = self.batches()
+            if found and found[-1]["rows_total"] >= rows:
+                return found
+            if self._process.poll() is not None or time.monotonic() > end_s:
+                raise SystemExit(f"the job read {found[-1:]} of {rows} rows: see {self._log}")
+            time.sleep(0.05)
+
+    def wait(self) -> list[dict[str, float]]:
+        """Until it ends by itself."""
+        if self._process.wait(TIMEOUT_S) != 0:
+            raise SystemExit(f"the job failed: see {self._log}")
+        return self.batches()
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self._process.terminate()
+        self._process.wait(READ_TIMEOUT_S)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write the page; with --quick only print."""
+    parser = argparse.ArgumentParser(prog="bench.pipeline")
+    parser.add_argument("--records", type=int, default=5_000_000, help="of the backlog")
+    parser.add_argument("--rate", type=int, default=5_000, help="records per second, for the delay")
+    parser.add_argument("--seconds", type=int, default=60, help="how long the steady rate lasts")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="do not write the page")
+    parsed = parser.parse_args(arguments)
+    found: list[Figures] = []
+    targets = {key: made(WORK / f"pipeline-{key}") for key, made in TARGETS.items()}
+    try:
+        for number in range(parsed.rounds):
+            # In turns, each round beginning with another one.
+            keys = list(targets)[:: 1 if number % 2 == 0 else -1]
+            for key in keys:
+                found.append(measure(targets[key], parsed, number))
+                print(found[-1], flush=True)
+    finally:
+        for target in targets.values():
+            target.close()
+    page = render(found, parsed, machine.describe(PROJECT))
+    print(page)
+    if not parsed.quick:
+        PAGE.write_text(page)
+        RESULTS.mkdir(exist_ok=True)
+        rows = [asdict(one) for one in found]
+        (RESULTS / "pipeline.json").write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
+
+
+def measure(target: Target, parsed: argparse.Namespace, number: int) -> Figures:
+    """One round of one broker, on an empty directory."""
+    target.wipe()
+    target.directory.mkdir(parents=True)
+    target.start()
+    folder = target.directory / f"jobs-{number}"
+    try:
+        for topic in ("start", "backlog", "steady"):
+            for name in (topic, f"{topic}-out"):
+                target.create_topic(name, PARTITIONS)
+        send(target.bootstrap, "backlog", parsed.records)
+        send(target.bootstrap, "start", 1)
+        before = machine.Busy.now()
+        used_s = os.times().children_user + os.times().children_system
+        start_s = measure_start(target, folder / "start")
+        batches = Job(target, folder / "backlog", "backlog", "available_now").wait()
+        p50_ms, p95_ms = measure_delay(target, folder / "steady", parsed)
+        ours_s = os.times().children_user + os.times().children_system - used_s
+        others = machine.foreign_share(before, machine.Busy.now(), ours_s)
+    finally:
+        target.stop()
+    rows = int(sum(one["rows"] for one in batches))
+    if rows != parsed.records:
+        raise SystemExit(f"{target.key}: {rows} of {parsed.records} rows were read")
+    per_second = rows / sum(one["batch_ms"] for one in batches) * 1_000
+    return Figures(target.key, start_s, rows, per_second, p50_ms, p95_ms, others)
+
+
+def measure_start(target: Target, folder: Path) -> float:
+    """Seconds until the first record has been worked on."""
+    job = Job(target, folder, "start", "stream")
+    try:
+        (first, *_) = job.await_rows(1)
+    finally:
+        job.stop()
+    return (first["at_ms"] - job.begin_ms) / 1_000
+
+
+def measure_delay(target: Target, folder: Path, parsed: argparse.Namespace) -> tuple[float, float]:
+    """Median and 95th percentile of the windows after the first third, while all is warm."""
+    job = Job(target, folder, "steady", "stream")
+    try:
+        send(target.bootstrap, "steady", KEYS)
+        job.await_rows(KEYS)
+        count = parsed.rate * parsed.seconds
+        send(target.bootstrap, "steady", count, rate=parsed.rate)
+        job.await_rows(KEYS + count)
+    finally:
+        job.stop()
+    last: dict[tuple[str, int], float] = {}
+    newest: dict[tuple[str, int], int] = {}
+    for value, at_ms in read(target.bootstrap, "steady-out"):
+        row = json.loads(value)
+        window = (row["window_start"], row["key"])
+        if row["newest_ms"] >= newest.get(window, 0):
+            newest[window] = row["newest_ms"]
+            last[window] = min(at_ms - row["newest_ms"], last.get(window, float("inf")))
+    windows = sorted(last)
+    delays = sorted(last[one] for one in windows[len(windows) // 3 :])
+    return statistics.median(delays), delays[int(len(delays) * 0.95)]
+
+
+def send(address: str, topic: str, count: int, *, rate: int | None = None) -> None:
+    """Records, spread over keys and partitions; all acknowledged."""
+    producer = Producer(
+        {"bootstrap.servers": address, "linger.ms": 20 if rate is None else 2}
+        | {"queue.buffering.max.messages": 200_000, "batch.size": 500_000}
+    )
+    begin_s = time.monotonic()
+    sent_ms = int(time.time() * 1_000)
+    for number in range(count):
+        if number % 100 == 0:
+            if rate is not None:
+                time.sleep(max(begin_s + number / rate - time.monotonic(), 0))
+            sent_ms = int(time.time() * 1_000)
+            producer.poll(0)
+        value = b'{"key": %d, "amount": 2.5, "sent_ms": %d}' % (number % KEYS, sent_ms)
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    if producer.flush(TIMEOUT_S) != 0:
+        raise SystemExit(f"not all records of {topic} were acknowledged")
+
+
+def read(address: str, topic: str) -> list[tuple[bytes, int]]:
+    """Value and timestamp of all records."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "bench"})
+    try:
+        places = [TopicPartition(topic, one, OFFSET_BEGINNING) for one in range(PARTITIONS)]
+        ends = [consumer.get_watermark_offsets(one, READ_TIMEOUT_S)[1] for one in places]
+        consumer.assign(places)
+        found: list[tuple[bytes, int]] = []
+        while len(found) < sum(ends):
+            some = consumer.consume(10_000, READ_TIMEOUT_S)
+            if not some:
+                raise SystemExit(f"{len(found)} of {ends} records of {topic} were read")
+            for one in some:
+                if one.error() is not None:
+                    raise KafkaException(one.error())
+                found.append((one.value() or b"", one.timestamp()[1]))
+        return found
+    finally:
+        consumer.close()
+
+
+ROWS: Final = (
+    ("start_s", "start of the job, s", "{:.1f}", True),
+    ("backlog_rows_per_second", "backlog, rows/s", "{:,.0f}", False),
+    ("delay_p50_ms", "delay p50, ms", "{:,.0f}", True),
+    ("delay_p95_ms", "delay p95, ms", "{:,.0f}", True),
+    ("others", "share of the machine that others took", "{:.0%}", True),
+)
+
+
+def render(found: Sequence[Figures], parsed: argparse.Namespace, facts: dict[str, str]) -> str:
+    """The page: medians, and the ratio within each round (above 1: Odradek is better)."""
+    ours = [one for one in found if one.target == "odradek"]
+    theirs = [one for one in found if one.target != "odradek"]
+    lines = [
+        "# One pipeline beside two brokers",
+        "",
+        f"`python -m bench.pipeline --records {parsed.records} --rate {parsed.rate}"
+        f" --seconds {parsed.seconds} --rounds {parsed.rounds}`;"
+        f" {time.strftime('%Y-%m-%d', time.gmtime())}; "
+        + ", ".join(f"{name}: {value}" for name, value in facts.items())
+        + f"; Spark {SPARK_VERSION}, local[{CORES}], broker, job and load on the same cores.",
+        "",
+        "Source -> parse -> window of 10 s per key -> Kafka sink. Medians of the rounds, in which"
+        " the brokers take turns; the ratio is the median of those within a round, above 1 where"
+        " Odradek is better.",
+        "",
+        "| | Odradek | Apache Kafka 3.9.2 | ratio |",
+        "|---|---|---|---|",
+    ]
+    for name, label, form, is_less_better in ROWS:
+        mine = [getattr(one, name) for one in ours]
+        other = [getattr(one, name) for one in theirs]
+        ratio = ""
+        if name != "others":
+            pairs = [(b, a) if is_less_better else (a, b) for a, b in zip(mine, other, strict=True)]
+            ratio = f"{statistics.median(a / b for a, b in pairs):.2f}"
+        cells = (form.format(statistics.median(mine)), form.format(statistics.median(other)))
+        lines.append(f"| {label} | {cells[0]} | {cells[1]} | {ratio} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

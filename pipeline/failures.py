@@ -1,0 +1,58 @@
+"""What ends a pipeline, in the words of its file: which part, at which line, and why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path as FilePath
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline.causes import told
+from pipeline.spec.load import placed
+from pipeline.spec.model import Pipeline
+from pipeline.spec.positions import Path, lines_of
+from pipeline.transforms.unfit import Unfit
+
+
+class PartFailed(Exception):
+    """A source, step or sink that does not do what the file says."""
+
+    def __init__(self, where: Path, said: str) -> None:
+        super().__init__(f"{'.'.join(str(name) for name in where)}: {said}")
+        self.where = where
+        self.said = said
+
+    def told(self, path: FilePath) -> str:
+        """With the line of the part in its file."""
+        try:
+            lines = lines_of(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return f"{path}: {self}"
+        return f"{path}: {placed(self.where, self.said, lines)}"
+
+
+@contextmanager
+def part(where: Path, pipeline: Pipeline) -> Iterator[None]:
+    """What Spark, a step or a file says against a part is told of that part.
+
+    raises  PartFailed
+    """
+    try:
+        yield
+    except Unfit as error:
+        raise PartFailed(where, str(error)) from error
+    except FileNotFoundError as error:
+        raise PartFailed(where, f"{error.filename}: {error.strerror}") from error
+    except (PySparkException, Py4JError) as error:
+        raise PartFailed(where, told(error, pipeline)) from error
+
+
+def quieten(spark: SparkSession) -> None:
+    """Failures are told in one line: Spark's own log is off unless the file sets its level."""
+    if spark.conf.get("spark.log.level", None) is None:
+        spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)

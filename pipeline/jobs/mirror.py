@@ -1,0 +1,160 @@
+"""Runs a mirror file: Spark reads and remembers how far it is, executors write."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline import io
+from pipeline.jobs.run import claim_folder
+from pipeline.mirror.clusters import ClusterFailed
+from pipeline.mirror.flow import Flow, TopicMadeAnew, Written
+from pipeline.mirror.offsets import Run
+from pipeline.mirror.write import INPUT_COLUMNS, OUTPUT_SCHEMA, Plan, WriteFailed, write
+from pipeline.spec import ends, model
+from pipeline.spec.mirror import Mirror
+
+NEEDS: Final = ("kafka",)
+QUERY: Final = "mirror"
+FAILURES: Final = (ClusterFailed, TopicMadeAnew)
+
+
+def claim(mirror: Mirror, folder: Path) -> Path:
+    """The checkpoint folder, claimed for this mirror.
+
+    raises  run.WrongCheckpoint; OSError
+    """
+    mine = {
+        "pipeline": mirror.mirror.name,
+        "mirror": {
+            "source": mirror.source.alias,
+            "target": mirror.target.alias,
+            "policy": mirror.topics.policy,
+        },
+    }
+    return claim_folder(folder / mirror.mirror.checkpoint, mine)
+
+
+class Job:
+    """A mirror that runs.
+
+    folder  that of the mirror file
+    """
+
+    def __init__(self, mirror: Mirror, folder: Path) -> None:
+        self._mirror = mirror
+        self._folder = folder
+        self._flow = Flow(mirror, now_ms=lambda: time.time_ns() // 1_000_000)
+        self._failure: ClusterFailed | TopicMadeAnew | None = None
+        self._query: StreamingQuery | None = None
+
+        self._checkpoint = folder / mirror.mirror.checkpoint / QUERY
+
+    def open(self) -> None:
+        """Look at the clusters and claim the checkpoint folder; Spark is not needed yet.
+
+        raises  ClusterFailed, TopicMadeAnew, run.WrongCheckpoint
+        """
+        claim(self._mirror, self._folder)
+        self._flow.open(is_new=not any(self._checkpoint.glob("offsets/*")))
+
+    def start(self, spark: SparkSession) -> None:
+        """Begin to read and write, after `open`.
+
+        raises  PySparkException
+        """
+        head, topics = self._mirror.mirror, self._mirror.topics
+        rows = io.read(
+            spark,
+            ends.KafkaSource(
+                kind="kafka",
+                cluster="source",
+                pattern=self._flow.pattern,
+                headers=True,
+                starting_offsets=topics.starting_offsets,
+                max_offsets_per_trigger=topics.max_offsets_per_trigger,
+                fail_on_data_loss=topics.fail_on_data_loss,
+            ),
+            {
+                "source": ends.Cluster(
+                    bootstrap_servers=self._mirror.source.bootstrap_servers,
+                    options=self._mirror.source.spark_options,
+                )
+            },
+            model.Head(name=head.name, mode=head.mode),
+            self._folder,
+        )
+        writer = rows.writeStream.foreachBatch(self._batch).queryName(head.name)
+        writer = writer.option("checkpointLocation", str(self._checkpoint))
+        if head.mode == "available_now":
+            writer = writer.trigger(availableNow=True)
+        elif head.trigger is not None:
+            writer = writer.trigger(processingTime=head.trigger)
+        self._query = writer.start()
+
+    def _batch(self, rows: DataFrame, _number: int) -> None:
+        try:
+            plan = self._flow.prepare()
+            self._flow.note(list(written(rows, plan)))
+        except FAILURES as error:
+            self._failure = error
+            raise
+
+    def wait(self) -> None:
+        """Until it ends or fails; meanwhile its turns.
+
+        raises  as `turn`
+        """
+        try:
+            while self.turn():
+                pass
+        finally:
+            self.stop()
+
+    def turn(self) -> bool:
+        """Wait for an interval or the end, then do what is due; whether it goes on.
+
+        raises  ClusterFailed, TopicMadeAnew, pyspark.errors.StreamingQueryException
+        """
+        assert self._query is not None, "it was started"
+        interval_s = self._mirror.mirror.interval_ms / 1000
+        try:
+            has_ended = self._query.awaitTermination(interval_s)  # type: ignore[arg-type]
+        except StreamingQueryException:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+        self._flow.turn(is_last=bool(has_ended))
+        return not has_ended
+
+    def stop(self) -> None:
+        """End it; a batch that runs is repeated by the next start."""
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+
+
+def written(rows: DataFrame, plan: Plan) -> Iterator[Written]:
+    """Write a batch on the executors; one Written per run.
+
+    raises  ClusterFailed when the target takes a record not; pyspark.errors.PySparkException
+    """
+    wanted = rows.selectExpr(*INPUT_COLUMNS)
+    results = wanted.mapInArrow(lambda batches: write(batches, plan), OUTPUT_SCHEMA)
+    try:
+        found = results.collect()
+    except PySparkException as error:
+        # Executors' errors come as the text of a traceback.
+        said = re.search(rf"{WriteFailed.__name__}: (.+)", str(error))
+        if said is None:
+            raise
+        raise ClusterFailed(f"the target did not take a record: {said[1]}") from error
+    for row in found:
+        run = Run(row.source, row.target, row["count"])
+        yield Written(row.topic, row.partition, run, row.skipped)

@@ -1,0 +1,1 @@
+"""One cluster mirrored to another: names, records, offsets, and the writes."""

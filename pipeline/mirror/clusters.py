@@ -1,0 +1,376 @@
+"""The driver's talk with both clusters: topics, published offsets, groups."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from pipeline.mirror.policy import CONFIGS_EXCLUDED
+from pipeline.spec.mirror import End
+
+ANSWER_TIMEOUT_S: Final = 10.0
+READ_TIMEOUT_S: Final = 60.0
+GROUPS_AT_ONCE: Final = 50
+DEFAULT_REPLICATION: Final = -1
+LOG: Final = logging.getLogger(__name__)
+COMPACTED: Final = {"cleanup.policy": "compact"}
+
+Offset = tuple[int, str]
+"""A committed offset and what was written beside it."""
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class ClusterFailed(Exception):
+    """A cluster does not answer, or refuses."""
+
+
+def client_properties(end: End) -> dict[str, str]:
+    """Of a cluster, for every client of librdkafka."""
+    options = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in end.options.items()
+    }
+    return {"bootstrap.servers": end.bootstrap_servers, **options}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAtTarget:
+    """A group as the target knows it.
+
+    is_active  it has members, so that its offsets are theirs
+    """
+
+    is_active: bool
+    offsets: Mapping[Place, int]
+
+
+class Cluster:
+    """One end of a mirror."""
+
+    def __init__(self, end: End) -> None:
+        self.alias = end.alias
+        self.client = client_properties(end)
+        self._address = end.bootstrap_servers
+        self._admin = AdminClient({**self.client, "log_level": 2})
+
+    def identity(self) -> str | None:
+        """The cluster's id.
+
+        raises  ClusterFailed when it does not answer
+        """
+        found = self._metadata().cluster_id
+        return None if found is None else str(found)
+
+    def topics(self) -> dict[str, int]:
+        """Topic -> number of partitions.
+
+        raises  ClusterFailed
+        """
+        return {
+            name: len(one.partitions)
+            for name, one in self._metadata().topics.items()
+            if one.error is None
+        }
+
+    def _metadata(self) -> Any:
+        try:
+            return self._admin.list_topics(timeout=ANSWER_TIMEOUT_S)
+        except KafkaException as error:
+            raise ClusterFailed(
+                f"cluster {self.alias} at {self._address} does not answer within"
+                f" {ANSWER_TIMEOUT_S:.0f} s: {error.args[0].str()}"
+            ) from error
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Topic -> its id; brokers before 2.8 have none."""
+        names = list(topics)
+        if not names:
+            return {}
+        described = self._admin.describe_topics(TopicCollection(names))
+        found = {name: self._answer(future).topic_id for name, future in described.items()}
+        return {name: str(one) for name, one in found.items() if one is not None}
+
+    def create(self, topic: str, partitions: int, replication: int | None, configs: Any) -> None:
+        """Make a topic; no matter if it is there."""
+        new = NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=replication or DEFAULT_REPLICATION,
+            config=configs,
+        )
+        for future in self._admin.create_topics([new]).values():
+            self._answer(future, unless=KafkaError.TOPIC_ALREADY_EXISTS, about=f"topic {topic}: ")
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions until there are so many."""
+        for future in self._admin.create_partitions([NewPartitions(topic, partitions)]).values():
+            self._answer(future, unless=KafkaError.INVALID_PARTITIONS, about=f"topic {topic}: ")
+
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Topic -> what is set for it, and by the cluster at run time, and is mirrored."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        if not resources:
+            return {}
+        return {
+            resource.name: {
+                name: entry.value
+                for name, entry in self._answer(future).items()
+                if not entry.is_read_only
+                and not entry.is_sensitive
+                and name not in CONFIGS_EXCLUDED
+                and _source(entry)
+                not in (ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG)
+            }
+            for resource, future in self._admin.describe_configs(resources).items()
+        }
+
+    def set_configs(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        """Give topics these configs and no others, apart from what is not mirrored."""
+        resources = []
+        for topic, present in self.topic_configs(wanted).items():
+            entries = [
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in wanted[topic].items()
+                if present.get(name) != value
+            ]
+            entries += [
+                ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+                for name in present
+                if name not in wanted[topic]
+            ]
+            if entries:
+                resources.append(
+                    ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+                )
+        if resources:
+            for resource, future in self._admin.incremental_alter_configs(resources).items():
+                self._answer(future, about=f"topic {resource.name}: ")
+
+    def await_coordinators(self, topic: str) -> None:
+        """Until groups can commit.
+
+        A cluster makes its topic of offsets when the first group asks; the library's consumers
+        wait for it, its admin calls give up.
+        """
+        consumer = Consumer({**self.client, "group.id": "odradek-mirror", "log_level": 2})
+        deadline_s = time.monotonic() + READ_TIMEOUT_S
+        try:
+            while True:
+                try:
+                    consumer.committed([TopicPartition(topic, 0)], timeout=ANSWER_TIMEOUT_S)
+                except KafkaException as error:
+                    if time.monotonic() >= deadline_s:
+                        said = error.args[0].str()
+                        raise ClusterFailed(f"cluster {self.alias}: groups: {said}") from error
+                else:
+                    return
+        finally:
+            consumer.close()
+
+    def groups(self) -> list[str]:
+        """All consumer groups."""
+        listed = self._answer(self._admin.list_consumer_groups(request_timeout=ANSWER_TIMEOUT_S))
+        return sorted(group.group_id for group in listed.valid)
+
+    def offsets(self, groups: Iterable[str]) -> Iterator[tuple[str, dict[Place, Offset]]]:
+        """Group -> what it has committed; one that cannot be asked now is left out."""
+        for some in _chunks(groups):
+            asked = [
+                self._admin.list_consumer_group_offsets(
+                    [ConsumerGroupTopicPartitions(group)], request_timeout=ANSWER_TIMEOUT_S
+                )
+                for group in some
+            ]
+            for futures in asked:
+                for group, future in futures.items():
+                    try:
+                        answer = self._answer(future)
+                    except ClusterFailed as error:
+                        LOG.warning("group %s: %s", group, error)
+                        continue
+                    yield (
+                        group,
+                        {
+                            (one.topic, one.partition): (one.offset, one.metadata or "")
+                            for one in answer.topic_partitions
+                            if one.offset >= 0 and one.error is None
+                        },
+                    )
+
+    def described(self, groups: Iterable[str]) -> Iterator[tuple[str, GroupAtTarget]]:
+        """Groups as they are here; one that is not here has no members and no offsets."""
+        for some in _chunks(groups):
+            futures = self._admin.describe_consumer_groups(some, request_timeout=ANSWER_TIMEOUT_S)
+            states = {group: self._state(future) for group, future in futures.items()}
+            for group, offsets in self.offsets(some):
+                is_active = states[group] not in (
+                    ConsumerGroupState.EMPTY,
+                    ConsumerGroupState.DEAD,
+                )
+                known = {place: offset for place, (offset, _) in offsets.items()}
+                yield group, GroupAtTarget(is_active, known)
+
+    def _state(self, future: Future[Any]) -> Any:
+        found = self._answer(future, unless=KafkaError.GROUP_ID_NOT_FOUND)
+        return ConsumerGroupState.DEAD if found is None else found.state
+
+    def commit(self, group: str, offsets: Mapping[Place, Offset]) -> None:
+        """Set a group's offsets; refused by the cluster when it has members."""
+        places = [
+            TopicPartition(topic, partition, offset, metadata)
+            for (topic, partition), (offset, metadata) in offsets.items()
+        ]
+        request = ConsumerGroupTopicPartitions(group, places)
+        futures = self._admin.alter_consumer_group_offsets(
+            [request], request_timeout=ANSWER_TIMEOUT_S
+        )
+        for future in futures.values():
+            for one in self._answer(future).topic_partitions:
+                if one.error is not None:
+                    raise ClusterFailed(f"cluster {self.alias}: group {group}: {one.error.str()}")
+
+    def _answer(self, future: Future[Any], *, unless: int | None = None, about: str = "") -> Any:
+        try:
+            return future.result(ANSWER_TIMEOUT_S * 2)
+        except KafkaException as error:
+            if error.args[0].code() == unless:
+                return None
+            raise ClusterFailed(f"cluster {self.alias}: {about}{error.args[0].str()}") from error
+        except TimeoutError as error:
+            raise ClusterFailed(
+                f"cluster {self.alias} at {self._address} does not answer"
+            ) from error
+
+
+def _source(entry: Any) -> ConfigSource:
+    return ConfigSource(entry.source)
+
+
+def _chunks(groups: Iterable[str]) -> Iterator[list[str]]:
+    all_groups = list(groups)
+    for begin in range(0, len(all_groups), GROUPS_AT_ONCE):
+        yield all_groups[begin : begin + GROUPS_AT_ONCE]
+
+
+Headers = list[tuple[str, str | bytes | None]]
+Stored = tuple[bytes | None, bytes | None, Headers]
+"""Key, value and headers of a record."""
+
+
+def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
+    """Partition 0 of a compacted topic, from its beginning to what is its end now.
+
+    raises  ClusterFailed
+    """
+    consumer = Consumer(
+        {
+            **client,
+            "group.id": "odradek-mirror",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 2,
+        }
+    )
+    deadline_s = time.monotonic() + READ_TIMEOUT_S
+    found: list[Stored] = []
+    said = "no answer"
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        while time.monotonic() < deadline_s:
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                headers = message.headers() or []
+                pairs = list(headers.items()) if isinstance(headers, dict) else headers
+                found.append((message.key(), message.value(), pairs))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return found
+            else:
+                # A topic that was made just now may have no leader yet.
+                said = error.str()
+    finally:
+        consumer.close()
+    raise ClusterFailed(f"topic {topic} could not be read within {READ_TIMEOUT_S:.0f} s: {said}")
+
+
+class Publisher:
+    """Writes the mirror's own records, and waits until they are there."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._alias = cluster.alias
+        self._producer = Producer(
+            {**cluster.client, "acks": "all", "enable.idempotence": True, "log_level": 2}
+        )
+
+    def publish(
+        self,
+        topic: str,
+        records: Iterable[tuple[bytes, bytes, Headers]],
+    ) -> None:
+        """All of them into partition 0, in order.
+
+        raises  ClusterFailed
+        """
+        errors: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                errors.append(error)
+
+        for record in records:
+            self._produce(topic, record, delivered)
+        if self._producer.flush(READ_TIMEOUT_S) or errors:
+            said = errors[0].str() if errors else "no answer"
+            raise ClusterFailed(f"cluster {self._alias}: topic {topic}: {said}")
+
+    def _produce(
+        self,
+        topic: str,
+        record: tuple[bytes, bytes, Headers],
+        delivered: Callable[[KafkaError | None, object], None],
+    ) -> None:
+        key, value, headers = record
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value=value,
+                    key=key,
+                    partition=0,
+                    headers=headers,
+                    on_delivery=delivered,
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                self._producer.poll(0)
+                return

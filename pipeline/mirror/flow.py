@@ -1,0 +1,250 @@
+"""A mirror from the driver's side: topics made, offsets published, groups carried over."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.mirror.clusters import (
+    COMPACTED,
+    Cluster,
+    ClusterFailed,
+    Headers,
+    Publisher,
+    read_all,
+)
+from pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
+from pipeline.mirror.groups import Checkpoints, advances, translated
+from pipeline.mirror.offsets import Offsets, Run
+from pipeline.mirror.policy import HEARTBEATS, Policy, group_pattern
+from pipeline.mirror.write import Plan
+from pipeline.spec.mirror import Mirror
+
+TOPIC_ID_HEADER: Final = "source-topic-id"
+"""Of a published pair: a topic of the same name that was made anew has other offsets.  Readers of
+MirrorMaker's format do not look at headers."""
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class TopicMadeAnew(Exception):
+    """A topic of the source is not the one whose offsets are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A run that lies on the target; `skipped` of its records lay there before."""
+
+    topic: str
+    partition: int
+    run: Run
+    skipped: int
+
+
+class Flow:
+    """From one cluster to another.
+
+    Batches come from one thread (`prepare`, `note`), turns from another.
+    """
+
+    def __init__(self, mirror: Mirror, *, now_ms: Callable[[], int]) -> None:
+        self._mirror = mirror
+        self._now_ms = now_ms
+        self._policy = Policy(mirror.source.alias, mirror.target.alias, mirror.topics.policy)
+        self.pattern = self._policy.topic_pattern(
+            names=mirror.topics.names,
+            pattern=mirror.topics.pattern,
+            exclude=mirror.topics.exclude,
+            heartbeats=mirror.mirror.heartbeats,
+        )
+        self._wanted = re.compile(self.pattern)
+        self._wanted_group = re.compile(group_pattern(mirror.groups.pattern, mirror.groups.exclude))
+        self._source = Cluster(mirror.source)
+        self._target = Cluster(mirror.target)
+        self._to_target = Publisher(self._target)
+        self._to_source = Publisher(self._source) if mirror.mirror.heartbeats else None
+        self._offsets = Offsets()
+        self._checkpoints = Checkpoints()
+        self._ids: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def open(self, *, is_new: bool) -> None:
+        """Look at both clusters, make what is missing, load what is published.
+
+        is_new  no batch has run from this checkpoint folder yet
+        raises  ClusterFailed, TopicMadeAnew
+        """
+        ours, theirs = self._source.identity(), self._target.identity()
+        if ours is not None and ours == theirs:
+            raise ClusterFailed(
+                f"{self._source.alias} and {self._target.alias} are one cluster, {ours}: a cluster"
+                " is not mirrored into itself"
+            )
+        policy, replication = self._policy, self._mirror.topics.replication_factor
+        for topic in (policy.syncs_topic, policy.checkpoints_topic):
+            self._target.create(topic, 1, replication, COMPACTED)
+        if self._mirror.mirror.heartbeats:
+            for cluster in (self._source, self._target):
+                cluster.create(HEARTBEATS, 1, replication, COMPACTED)
+        self._load(is_new=is_new)
+        if self._mirror.groups.sync_offsets:
+            self._target.await_coordinators(policy.syncs_topic)
+        self.prepare()
+        if self._mirror.mirror.heartbeats:
+            self._beat()
+
+    def _load(self, *, is_new: bool) -> None:
+        topics = [topic for topic in self._source.topics() if self._wanted.fullmatch(topic)]
+        self._ids = self._source.topic_ids(topics)
+        # Topic -> whether its last published pair tells of a topic that is no more.
+        of_another: dict[str, bool] = {}
+        for key, value, headers in read_all(self._target.client, self._policy.syncs_topic):
+            try:
+                sync = OffsetSync.read(key, value)
+            except FormatError as error:
+                LOG.warning("%s: %s", self._policy.syncs_topic, error)
+                continue
+            published_id = _topic_id(headers)
+            if published_id and self._ids.get(sync.topic, published_id) != published_id:
+                of_another[sync.topic] = True
+                continue
+            of_another[sync.topic] = False
+            self._offsets.load(sync)
+        for topic, is_of_another in of_another.items():
+            if is_of_another and not is_new:
+                raise self._made_anew(topic)
+        for key, value, _ in read_all(self._target.client, self._policy.checkpoints_topic):
+            try:
+                self._checkpoints.load(Checkpoint.read(key, value))
+            except FormatError as error:
+                LOG.warning("%s: %s", self._policy.checkpoints_topic, error)
+
+    def _made_anew(self, topic: str) -> TopicMadeAnew:
+        return TopicMadeAnew(
+            f"topic {topic} of {self._source.alias} was deleted and made anew, so its offsets begin"
+            " anew and the checkpoint folder holds the old ones; remove the folder: the new topic"
+            " is then mirrored from its start, behind what was there, and all others go on where"
+            " they are"
+        )
+
+    def prepare(self) -> Plan:
+        """Before a batch: every topic of the source has its partitions on the target.
+
+        raises  ClusterFailed, TopicMadeAnew
+        """
+        counts = {
+            topic: count
+            for topic, count in self._source.topics().items()
+            if self._wanted.fullmatch(topic)
+        }
+        present_ids = self._source.topic_ids(counts)
+        for topic, topic_id in present_ids.items():
+            if self._ids.setdefault(topic, topic_id) != topic_id:
+                raise self._made_anew(topic)
+        names = {topic: self._policy.target_topic(topic) for topic in counts}
+        at_target = self._target.topics()
+        missing = [topic for topic in counts if names[topic] not in at_target]
+        configs = self._source.topic_configs(missing) if self._mirror.topics.sync_configs else {}
+        for topic in missing:
+            replication = self._mirror.topics.replication_factor
+            self._target.create(names[topic], counts[topic], replication, configs.get(topic, {}))
+        for topic, count in counts.items():
+            if count > at_target.get(names[topic], count):
+                self._target.grow(names[topic], count)
+        with self._lock:
+            last = self._offsets.last()
+        return Plan(self._target.client, names, last, self._mirror.topics.max_offsets_per_trigger)
+
+    def note(self, written: Sequence[Written]) -> None:
+        """After a batch: publish where its records lie.
+
+        raises  ClusterFailed
+        """
+        with self._lock:
+            syncs = [
+                sync
+                for one in written
+                for sync in self._offsets.note(one.topic, one.partition, one.run)
+            ]
+        self._to_target.publish(
+            self._policy.syncs_topic,
+            ((sync.key(), sync.value(), self._headers(sync.topic)) for sync in syncs),
+        )
+
+    def _headers(self, topic: str) -> Headers:
+        topic_id = self._ids.get(topic)
+        return [] if topic_id is None else [(TOPIC_ID_HEADER, topic_id.encode())]
+
+    def turn(self, *, is_last: bool = False) -> None:
+        """Every interval: topics and configs, heartbeat, checkpoints, groups.
+
+        What a cluster does not answer now is tried again at the next turn.
+
+        raises  ClusterFailed from the last turn
+        """
+        for duty in (self._topics, self._beat, self._groups):
+            try:
+                duty()
+            except ClusterFailed as error:
+                if is_last:
+                    raise
+                LOG.warning("%s", error)
+
+    def _topics(self) -> None:
+        try:
+            names = self.prepare().names
+        except TopicMadeAnew as error:
+            # The next batch ends the mirror with it.
+            LOG.warning("%s", error)
+            return
+        if self._mirror.topics.sync_configs:
+            configs = self._source.topic_configs(names)
+            self._target.set_configs({names[topic]: found for topic, found in configs.items()})
+
+    def _beat(self) -> None:
+        if self._to_source is None:
+            return
+        beat = Heartbeat(self._source.alias, self._target.alias, self._now_ms())
+        record = (beat.key(), beat.value(), Headers())
+        self._to_target.publish(HEARTBEATS, [record])
+        # That of the source goes the way of all records, and tells that the way is open.
+        self._to_source.publish(HEARTBEATS, [record])
+
+    def _groups(self) -> None:
+        groups = [one for one in self._source.groups() if self._wanted_group.fullmatch(one)]
+        news: list[Checkpoint] = []
+        for group, offsets in self._source.offsets(groups):
+            with self._lock:
+                found = list(
+                    translated(group, offsets, self._offsets.translate, self._policy.target_topic)
+                )
+            news += [one for one in found if self._checkpoints.is_news(one)]
+        self._to_target.publish(
+            self._policy.checkpoints_topic,
+            ((one.key(), one.value(), Headers()) for one in news),
+        )
+        for one in news:
+            self._checkpoints.load(one)
+        if self._mirror.groups.sync_offsets:
+            self._commit(groups)
+
+    def _commit(self, groups: Iterable[str]) -> None:
+        known = [group for group in groups if self._checkpoints.of(group)]
+        for group, at_target in self._target.described(known):
+            offsets = advances(self._checkpoints.of(group), at_target.offsets)
+            if at_target.is_active or not offsets:
+                continue
+            try:
+                self._target.commit(group, offsets)
+            except ClusterFailed as error:
+                # A member may have joined since.
+                LOG.warning("%s", error)
+
+
+def _topic_id(headers: Headers) -> str:
+    found = dict(headers).get(TOPIC_ID_HEADER, b"")
+    return found.decode() if isinstance(found, bytes) else ""

@@ -1,0 +1,193 @@
+"""The mirror file: two clusters, which topics and which groups.
+
+[mirror]
+name = "east-to-west"
+checkpoint = "state"
+
+[source]
+alias = "east"
+bootstrap_servers = "east:9092"
+
+[target]
+alias = "west"
+bootstrap_servers = "west:9092"
+
+[topics]
+pattern = "payments.*"
+
+[groups]
+sync_offsets = true
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+
+from pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
+from pipeline.spec.common import Columns, Duration, Options, Part, Text
+from pipeline.spec.load import Problem, SpecError, placed, problem
+from pipeline.spec.positions import Path, lines_of
+
+
+def _compiled(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[Text, AfterValidator(_compiled)]
+"""For the whole name, as Java and Python both read it."""
+Alias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+"""Of a cluster.  It becomes a part of names of topics, so it holds no dot."""
+
+
+class Head(Part):
+    """The table `[mirror]`.
+
+    checkpoint  folder where the mirror remembers how far it is
+    mode        stream: until stopped; available_now: what is there, then the end
+    """
+
+    name: Text
+    checkpoint: Text
+    mode: Literal["stream", "available_now"] = "stream"
+    trigger: Duration | None = None
+    """Of a stream: the time from batch to batch; None: as soon as the last one is done."""
+    interval_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
+    """From one turn of heartbeat, checkpoints, offsets of groups and new topics to the next."""
+    heartbeats: bool = True
+    spark: Options = {}
+    """Settings of the Spark session."""
+
+
+class End(Part):
+    """One of the two clusters.
+
+    options  client properties in librdkafka's names (`security.protocol`, ...)
+    """
+
+    alias: Alias
+    bootstrap_servers: Text
+    options: Options = {}
+
+
+class SourceEnd(End):
+    """The cluster that is read.
+
+    spark_options  client properties in Java's names, for the reading that Spark does
+    """
+
+    spark_options: Options = {}
+
+
+class Topics(Part):
+    """The table `[topics]`.
+
+    exclude                  patterns; internal topics and what came from the target never pass
+    policy                   default: ALIAS.topic; identity: the same name (loops are then yours)
+    max_offsets_per_trigger  records of a batch, all partitions together: the bound of what can be
+                             written twice
+    """
+
+    names: Columns | None = None
+    pattern: Pattern | None = None
+    exclude: list[Pattern] = list(TOPICS_EXCLUDED)
+    policy: Literal["default", "identity"] = "default"
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    """Of partitions that are there when the mirror begins; later ones are read from the start."""
+    max_offsets_per_trigger: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
+    replication_factor: Annotated[int, Field(ge=1, le=32_767)] | None = None
+    """Of topics made on the target; None: that cluster's default."""
+    sync_configs: bool = True
+    fail_on_data_loss: bool = True
+    """End the mirror where records of the source were deleted before they were read."""
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        if (self.names is None) == (self.pattern is None):
+            raise ValueError("one of names and pattern must be given")
+        return self
+
+
+class Groups(Part):
+    """The table `[groups]`: whose offsets are translated.
+
+    sync_offsets  also commit them on the target, for groups without members there
+    """
+
+    pattern: Pattern = ".*"
+    exclude: list[Pattern] = list(GROUPS_EXCLUDED)
+    sync_offsets: bool = False
+
+
+class Mirror(Part):
+    """A mirror file."""
+
+    mirror: Head
+    source: SourceEnd
+    target: End
+    topics: Topics
+    groups: Groups = Groups()
+
+
+PARTS: Final[dict[str | int, type[BaseModel]]] = {
+    "mirror": Head,
+    "source": SourceEnd,
+    "target": End,
+    "topics": Topics,
+    "groups": Groups,
+}
+
+
+def load(path: FilePath) -> Mirror:
+    """Read a mirror file.
+
+    raises  SpecError; OSError when the file cannot be read
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(path, [Problem(1, "", f"not UTF-8: {error}")]) from error
+    return parse(text, path)
+
+
+def parse(text: str, path: FilePath) -> Mirror:
+    """The same of a text; `path` names it in complaints."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(path, [Problem(1, "", f"not TOML: {error}")]) from error
+    lines = lines_of(text)
+    try:
+        mirror = Mirror.model_validate(document)
+    except ValidationError as error:
+        found = [problem(one, document, lines, _allowed) for one in error.errors(include_url=False)]
+        raise SpecError(path, sorted(found, key=lambda one: one.line)) from error
+    wrong = [placed(where, said, lines) for where, said in _faults(mirror)]
+    if wrong:
+        raise SpecError(path, sorted(wrong, key=lambda one: one.line))
+    return mirror
+
+
+def _allowed(where: Path, _document: object) -> list[str]:
+    part = PARTS.get(where[0], Mirror) if len(where) > 1 else Mirror
+    return list(part.model_fields)
+
+
+def _faults(mirror: Mirror) -> Iterator[tuple[Path, str]]:
+    source, target = mirror.source, mirror.target
+    if source.alias == target.alias:
+        yield ("target", "alias"), f"{target.alias!r} is the source's alias; they must differ"
+    if source.bootstrap_servers == target.bootstrap_servers:
+        said = "is the source's; a cluster is not mirrored into itself"
+        yield ("target", "bootstrap_servers"), f"{target.bootstrap_servers!r} {said}"
+    if mirror.mirror.trigger is not None and mirror.mirror.mode != "stream":
+        yield ("mirror", "trigger"), 'a trigger needs mode = "stream"'

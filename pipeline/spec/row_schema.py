@@ -1,0 +1,196 @@
+"""Schemas of rows as they stand in a pipeline file, read far enough to say what is wrong early.
+
+`id STRING, amount DECIMAL(10, 2) NOT NULL, lines ARRAY<STRUCT<item: STRING, count: INT>>`: as in
+Spark's `CREATE TABLE`.  Avro's are JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+TYPES: Final = (
+    "BIGINT, BINARY, BOOLEAN, BYTE, CHAR, CHARACTER, DATE, DEC, DECIMAL, DOUBLE, FLOAT, INT,"
+    " INTEGER, INTERVAL, LONG, NUMERIC, REAL, SHORT, SMALLINT, STRING, TIMESTAMP, TIMESTAMP_LTZ,"
+    " TIMESTAMP_NTZ, TINYINT, VARCHAR, VARIANT, VOID"
+)
+SIZED: Final = ("CHAR", "CHARACTER", "VARCHAR")
+DECIMALS: Final = ("DEC", "DECIMAL", "NUMERIC")
+PRECISION_MAX: Final = 38
+TOKEN: Final = re.compile(
+    r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([^\W]\w*)|([<>(),:]))"
+)
+"""A quoted name, a text, a word or number, a mark."""
+
+
+class BadSchema(ValueError):
+    """A schema that Spark would not take; the message says where and why."""
+
+
+def columns_of(text: str) -> list[str]:
+    """The names of the columns, in order.
+
+    raises  BadSchema
+    """
+    reader = _Reader(_tokens(text))
+    names = reader.fields("")
+    if reader.peek():
+        raise BadSchema(f"{reader.peek()!r} stands where a comma or the end is expected")
+    return _unique(names)
+
+
+def avro_columns_of(text: str) -> list[str]:
+    """The same of an Avro schema.
+
+    raises  BadSchema
+    """
+    try:
+        schema: Any = json.loads(text)
+    except ValueError as error:
+        raise BadSchema(f"an Avro schema is JSON: {error}") from error
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise BadSchema('an Avro schema is a record: {"type": "record", "name": ..., "fields": []}')
+    if not isinstance(schema.get("name"), str):
+        raise BadSchema("the Avro record has no name")
+    fields = schema.get("fields")
+    if not isinstance(fields, list) or not fields:
+        raise BadSchema("the Avro record has no fields")
+    for number, one in enumerate(fields):
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str) or "type" not in one:
+            raise BadSchema(f"field {number + 1} of the Avro record needs a name and a type")
+    return _unique([one["name"] for one in fields])
+
+
+def _unique(names: list[str]) -> list[str]:
+    seen: dict[str, str] = {}
+    for name in names:
+        # Spark does not tell them apart either.
+        if name.lower() in seen:
+            raise BadSchema(f"column {name} is there twice")
+        seen[name.lower()] = name
+    return names
+
+
+def _tokens(text: str) -> list[str]:
+    found: list[str] = []
+    place = 0
+    end = len(text.rstrip())
+    while place < end:
+        match = TOKEN.match(text, place)
+        if match is None:
+            raise BadSchema(f"{text[place:].strip()[:20]!r} is not understood")
+        found.append(match.group().strip())
+        place = match.end()
+    return found
+
+
+@dataclass(slots=True)
+class _Reader:
+    tokens: list[str]
+    place: int = field(default=0)
+
+    def peek(self) -> str:
+        """The next token, or nothing at the end."""
+        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+
+    def take(self) -> str:
+        """The next token, which is passed."""
+        token = self.peek()
+        self.place += 1
+        return token
+
+    def expect(self, mark: str, after: str) -> None:
+        """Pass a mark."""
+        token = self.take()
+        if token != mark:
+            said = repr(token) if token else "nothing"
+            raise BadSchema(f"{said} stands where {mark!r} is expected after {after}")
+
+    def fields(self, above: str) -> list[str]:
+        """Names with types, separated by commas."""
+        names = [self.column(above)]
+        while self.peek() == ",":
+            self.take()
+            names.append(self.column(above))
+        return names
+
+    def column(self, above: str) -> str:
+        """One name with its type and what may follow."""
+        token = self.take()
+        if not re.fullmatch(r"\w+|`.+`", token):
+            said = repr(token) if token else "nothing"
+            raise BadSchema(f"{said} stands where the name of a column is expected")
+        name = token[1:-1].replace("``", "`") if token.startswith("`") else token
+        path = above + name
+        if self.peek() == ":":
+            self.take()
+        self.type(path)
+        if self.peek().upper() == "NOT":
+            self.take()
+            self.expect_word("NULL", f"NOT of {path}")
+        if self.peek().upper() == "COMMENT":
+            self.take()
+            self.take()
+        return name
+
+    def expect_word(self, word: str, after: str) -> None:
+        """Pass a word, in either case."""
+        if self.take().upper() != word:
+            raise BadSchema(f"{word} is expected after {after}")
+
+    def type(self, path: str) -> None:
+        """Pass one type."""
+        token = self.take()
+        name = token.upper()
+        if name == "ARRAY":
+            self.expect("<", f"ARRAY of {path}")
+            self.type(path)
+            self.expect(">", f"ARRAY of {path}")
+        elif name == "MAP":
+            self.expect("<", f"MAP of {path}")
+            self.type(path)
+            self.expect(",", f"the key of {path}")
+            self.type(path)
+            self.expect(">", f"MAP of {path}")
+        elif name == "STRUCT":
+            self.expect("<", f"STRUCT of {path}")
+            if self.peek() != ">":
+                self.fields(path + ".")
+            self.expect(">", f"STRUCT of {path}")
+        elif name in TYPES.split(", "):
+            self.details(name, path)
+        else:
+            said = f"{token!r} is no type" if token else "a type is missing"
+            raise BadSchema(
+                f"column {path}: {said}; there are: {TYPES}, ARRAY<...>, MAP<..., ...>, STRUCT<...>"
+            )
+
+    def details(self, name: str, path: str) -> None:
+        """Pass what belongs to a type: sizes, units, collations."""
+        if name in SIZED:
+            self.sizes(name, path, 1)
+        elif name in DECIMALS and self.peek() == "(":
+            self.sizes(name, path, 2)
+        elif name == "INTERVAL":
+            self.take()
+            if self.peek().upper() == "TO":
+                self.take()
+                self.take()
+        elif name == "STRING" and self.peek().upper() == "COLLATE":
+            self.take()
+            self.take()
+
+    def sizes(self, name: str, path: str, most: int) -> None:
+        """Pass numbers in parentheses."""
+        self.expect("(", f"{name} of {path}")
+        sizes = [self.take()]
+        while self.peek() == ",":
+            self.take()
+            sizes.append(self.take())
+        self.expect(")", f"{name} of {path}")
+        if len(sizes) > most or not all(size.isdecimal() for size in sizes):
+            raise BadSchema(f"column {path}: {name}({', '.join(sizes)}) is not understood")
+        if name in DECIMALS and int(sizes[0]) > PRECISION_MAX:
+            raise BadSchema(f"column {path}: {name} has {PRECISION_MAX} digits at most")

@@ -1,0 +1,78 @@
+"""Avro's bytes to a structure, strictly: what Spark's reader lets pass, writing it again finds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.types import StringType, StructType
+
+PLAIN: Final = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
+TIMES: Final = ("timestamp-millis", "timestamp-micros", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows with one more column, the structure.
+
+    is_readable  whether the bytes were a record of the schema, and nothing more
+    texts        field -> whether it is null or UTF-8
+    """
+
+    rows: DataFrame
+    names: list[str]
+    is_readable: Column
+    texts: dict[str, Column]
+
+
+def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Read:
+    """Add the column `name` with the record's fields.
+
+    Bytes after the record are found where every field is plain (a number, text, bytes, a time, or
+    one of them or null).  With other fields they are overlooked, and a record of nulls alone is
+    taken for one that cannot be read: a map may be written in more than one way.
+    """
+    rows = rows.withColumn(name, from_avro(data, schema_text, {"mode": "PERMISSIVE"}))
+    parsed = F.col(name)
+    # A record that cannot be read comes out as a structure of nulls.
+    structure = rows.schema[name].dataType
+    assert isinstance(structure, StructType), "the Avro schema is a record's"
+    fields = json.loads(schema_text)["fields"]
+    texts = {
+        field.name: F.coalesce(F.is_valid_utf8(parsed[field.name]), F.lit(True))
+        for field in structure.fields
+        if isinstance(field.dataType, StringType)
+    }
+    if all(_is_plain(field["type"]) for field in fields):
+        # Null where none may be: to write it would be an error, not a difference.
+        wanted = [parsed[one["name"]].isNotNull() for one in fields if not _is_nullable(one)]
+        is_there = reduce(lambda one, other: one & other, wanted, parsed.isNotNull())
+        again = F.when(is_there, to_avro(parsed, schema_text))
+        is_readable = F.coalesce(again == data, F.lit(False))
+    else:
+        present = [parsed[field].isNotNull() for field in structure.names]
+        is_readable = reduce(lambda one, other: one | other, present)
+    for is_text in texts.values():
+        is_readable = is_readable & is_text
+    return Read(rows, structure.names, is_readable, texts)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether values of a type are written in one way only, and Spark writes them so."""
+    if isinstance(kind, list):
+        others = [one for one in kind if one != "null"]
+        return len(others) == 1 and len(kind) == 2 and _is_plain(others[0])
+    if isinstance(kind, dict):
+        return kind.get("logicalType") in TIMES or (
+            "logicalType" not in kind and kind.get("type") in PLAIN
+        )
+    return kind in PLAIN
+
+
+def _is_nullable(field: dict[str, Any]) -> bool:
+    return field["type"] == "null" or (isinstance(field["type"], list) and "null" in field["type"])

@@ -1,0 +1,252 @@
+"""A pipeline killed again and again while records flow, and what it must have written.
+
+One life of the job begins, is killed at a random moment, and the next begins on what it has left.
+After the last life has read to the end, files and tables hold each record exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
+
+from tests.support.pipeline_job import PipelineJob, group_of
+
+PARTITIONS: Final = 3
+RATE_PER_SECOND: Final = 60
+READ_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 120.0
+GONE_TIMEOUT_S: Final = 30.0
+LAST_TIMEOUT_S: Final = 400.0
+"""It reads what the lives before have left."""
+MERCHANTS: Final = 7
+AT: Final = "2026-03-01T12:00:00Z"
+DATABASE: Final = "orders.db"
+
+FILE: Final = """\
+[pipeline]
+name = "orders"
+checkpoint = "state"
+
+[pipeline.spark]
+"spark.driver.memory" = "768m"
+"spark.sql.shuffle.partitions" = 2
+"spark.sql.streaming.fileSink.log.compactInterval" = 3
+
+[clusters.main]
+bootstrap_servers = "{address}"
+
+[sources.orders]
+kind = "kafka"
+cluster = "main"
+subscribe = ["orders"]
+max_offsets_per_trigger = 1000
+
+[steps.parsed]
+kind = "parse"
+from = "orders"
+format = "json"
+schema = "id BIGINT, merchant STRING, amount DOUBLE, at TIMESTAMP"
+
+[steps.counted]
+kind = "window"
+from = "parsed"
+time = "at"
+watermark = "1 hour"
+length = "1 day"
+group_by = ["merchant"]
+aggregates = {{ orders = "count(*)", ids = "sum(id)" }}
+
+[sinks.landed]
+kind = "files"
+from = "parsed"
+path = "landed"
+format = "parquet"
+
+[sinks.stored]
+kind = "jdbc"
+from = "parsed"
+url = "jdbc:sqlite:orders.db"
+table = "orders"
+keys = ["id"]
+
+[sinks.totals]
+kind = "jdbc"
+from = "counted"
+url = "jdbc:sqlite:orders.db"
+table = "totals"
+keys = ["window_start", "merchant"]
+output_mode = "update"
+
+[sinks.copied]
+kind = "kafka"
+from = "parsed"
+cluster = "main"
+topic = "copied"
+key = "id"
+"""
+
+
+class Orders:
+    """A thread that sends numbered records until it is told to stop; each is acknowledged."""
+
+    def __init__(self, address: str) -> None:
+        self._producer = Producer({"bootstrap.servers": address, "linger.ms": 20})
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._send, name="orders")
+        self.count = 0
+        self._thread.start()
+
+    def _send(self) -> None:
+        begin_s = monotonic()
+        while not self._stop.wait(0.02):
+            until = int((monotonic() - begin_s) * RATE_PER_SECOND)
+            while self.count < until:
+                self._producer.produce("orders", order(self.count), str(self.count).encode())
+                self.count += 1
+            self._producer.poll(0)
+
+    def end(self) -> int:
+        """Stop; returns how many were sent, all of them acknowledged."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(READ_TIMEOUT_S) == 0
+        return self.count
+
+
+def order(number: int) -> bytes:
+    """One record."""
+    merchant = f"m{number % MERCHANTS}"
+    return json.dumps({"id": number, "merchant": merchant, "amount": number / 4, "at": AT}).encode()
+
+
+@dataclass(slots=True)
+class Report:
+    """What a campaign has seen."""
+
+    seed: int
+    victims: dict[str, int] = field(default_factory=dict)
+    records: int = 0
+    duplicates: int = 0
+    """Records that the plain Kafka sink has written more than once."""
+
+
+def create_topics(address: str, *names: str, partitions: int = PARTITIONS) -> None:
+    """Make topics and wait until they are there."""
+    admin = AdminClient({"bootstrap.servers": address})
+    for done in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
+        done.result(READ_TIMEOUT_S)
+
+
+def campaign(address: str, folder: Path, spark: SparkSession, *, kills: int, seed: int) -> Report:
+    """Kill the job `kills` times, let it end, and compare what it has written."""
+    chance = random.Random(seed)
+    report = Report(seed)
+    create_topics(address, "orders", "copied")
+    file = folder / "orders.toml"
+    file.write_text(FILE.format(address=address))
+    orders = Orders(address)
+    try:
+        for life in range(kills):
+            _one_life(file, chance, report, life)
+    finally:
+        report.records = orders.end()
+    job = PipelineJob(file, log=folder / "last.log", arguments=["--mode", "available_now"])
+    try:
+        job.finish(timeout_s=LAST_TIMEOUT_S)
+    finally:
+        job.close()
+    report.duplicates = check(address, folder, spark, report.records)
+    return report
+
+
+def _one_life(file: Path, chance: random.Random, report: Report, life: int) -> None:
+    is_early = chance.random() < 0.15
+    after_s = chance.uniform(0.5, 8.0) if is_early else chance.uniform(0.0, 3.0)
+    victim = chance.choices(["all", "python", "java"], [6, 2, 2])[0]
+    first = chance.choice(["landed", "stored", "totals", "copied"])
+    job = PipelineJob(file, log=file.with_name(f"life-{life}.log"))
+    try:
+        if not is_early:
+            job.process.wait_for_line(rf"^{first}: batch \d+", timeout_s=START_TIMEOUT_S)
+        # A moment that nothing announces: that is the test.
+        threading.Event().wait(after_s)
+        java = job.java_pids()
+        if victim == "java" and java:
+            for pid in java:
+                os.kill(pid, signal.SIGKILL)
+            assert job.wait() == 1, job.process.tail()
+        elif victim == "python":
+            job.process.kill()
+        else:
+            job.kill()
+        await_none(job)
+    finally:
+        job.close()
+    report.victims[victim] = report.victims.get(victim, 0) + 1
+
+
+def await_none(job: PipelineJob) -> None:
+    """No process of a job outlives it."""
+    deadline_s = monotonic() + GONE_TIMEOUT_S
+    while group_of(job.process.pid):
+        assert monotonic() < deadline_s, "processes are left"
+        threading.Event().wait(0.1)
+
+
+def check(address: str, folder: Path, spark: SparkSession, count: int) -> int:
+    """Compare files, tables and topic with what was sent; returns the topic's duplicates."""
+    expected = [(number, f"m{number % MERCHANTS}", number / 4) for number in range(count)]
+    rows = spark.read.parquet(str(folder / "landed")).select("id", "merchant", "amount").collect()
+    assert sorted(tuple(row) for row in rows) == expected
+    with sqlite3.connect(folder / DATABASE) as database:
+        stored = database.execute("SELECT id, merchant, amount FROM orders ORDER BY id").fetchall()
+        totals = database.execute("SELECT merchant, orders, ids FROM totals").fetchall()
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    database.close()
+    assert stored == expected
+    numbers = [range(one, count, MERCHANTS) for one in range(MERCHANTS)]
+    assert sorted(totals) == [(f"m{one[0]}", len(one), sum(one)) for one in numbers]
+    assert sorted(tables) == [("orders",), ("totals",)], "a staging table was left"
+    copied = [json.loads(value)["id"] for value in read_topic(address, "copied")]
+    assert sorted(set(copied)) == list(range(count))
+    return len(copied) - count
+
+
+def read_topic(address: str, topic: str) -> list[bytes]:
+    """The values of all records that are there now."""
+    return [value for one in read_records(address, topic) if (value := one.value()) is not None]
+
+
+def read_records(address: str, topic: str) -> list[Message]:
+    """All records that are there now."""
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
+    )
+    try:
+        partitions = list(consumer.list_topics(topic, READ_TIMEOUT_S).topics[topic].partitions)
+        ends = {
+            one: consumer.get_watermark_offsets(TopicPartition(topic, one), READ_TIMEOUT_S)[1]
+            for one in partitions
+        }
+        consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in partitions])
+        found: list[Message] = []
+        deadline_s = monotonic() + READ_TIMEOUT_S
+        while len(found) < sum(ends.values()):
+            assert monotonic() < deadline_s, f"{len(found)} of {ends} were read"
+            found += [one for one in consumer.consume(1000, 0.5) if one.error() is None]
+        return found
+    finally:
+        consumer.close()

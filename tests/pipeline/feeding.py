@@ -1,0 +1,90 @@
+"""Rows fed to the steps of a pipeline file: all at once, or as a stream in chosen batches."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.jobs import run
+from pipeline.spec.load import parse
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+STATE = "state"
+
+Rows = Sequence[Mapping[str, object]]
+
+
+def at(seconds: float) -> str:
+    """A time of the made-up day, as JSON has it."""
+    return (BEGIN + timedelta(seconds=seconds)).isoformat()
+
+
+def seconds(time: datetime) -> float:
+    """The way back from what Spark hands out, which is local time without a zone."""
+    return (time.astimezone(UTC) - BEGIN).total_seconds()
+
+
+def feed(folder: Path, batches: Sequence[Rows], first: int = 0) -> None:
+    """A file for each batch; a source that takes one at a time takes them in this order."""
+    folder.mkdir(exist_ok=True)
+    for number, rows in enumerate(batches, first):
+        path = folder / f"{number:04d}.json"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))
+
+
+def document(steps: str, mode: str, schemas: Mapping[str, str]) -> str:
+    """A pipeline file with a folder of JSON as the source of each schema."""
+    sources = "".join(
+        f'[sources.{name}]\nkind = "files"\npath = "{name}"\nformat = "json"\n'
+        f'schema = "{schema}"\nmax_files_per_trigger = 1\n'
+        for name, schema in schemas.items()
+    )
+    return (
+        f'[pipeline]\nname = "steps"\nmode = "{mode}"\ncheckpoint = "{STATE}"\n{sources}{steps}\n'
+        f'[sinks.unused]\nkind = "console"\nfrom = "{next(iter(schemas))}"\n'
+    )
+
+
+def built(
+    spark: SparkSession, folder: Path, steps: str, mode: str, schemas: Mapping[str, str]
+) -> None:
+    """Make the views of the steps over what was fed to the folder."""
+    path = folder / "my.toml"
+    run.build(spark, parse(document(steps, mode, schemas), path), folder)
+
+
+def in_batch(
+    spark: SparkSession, folder: Path, steps: str, view: str, schemas: Mapping[str, str]
+) -> list[Any]:
+    """The rows of a view, computed at once."""
+    built(spark, folder, steps, "batch", schemas)
+    return spark.table(view).collect()
+
+
+def in_stream(
+    spark: SparkSession,
+    folder: Path,
+    steps: str,
+    views: Sequence[str],
+    schemas: Mapping[str, str],
+) -> dict[str, list[Any]]:
+    """The rows of views, as they come out of a stream that ends when all batches are through."""
+    built(spark, folder, steps, "available_now", schemas)
+    queries = [start(spark.table(view), folder, view) for view in views]
+    for query in queries:
+        query.awaitTermination()
+    return {view: spark.table(f"{view}_results").collect() for view in views}
+
+
+def start(rows: DataFrame, folder: Path, name: str) -> Any:
+    """Write a stream to a table in memory, `name`_results."""
+    writer = rows.writeStream.format("memory").queryName(f"{name}_results")
+    writer = writer.option("checkpointLocation", str(folder / STATE / name))
+    return writer.trigger(availableNow=True).start()

@@ -1,0 +1,150 @@
+"""Two clusters and what the tests of mirrors do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from pyspark.sql import SparkSession
+
+from pipeline.jobs.mirror import Job
+from pipeline.spec.mirror import Mirror, parse
+
+TIMEOUT_S = 60.0
+FILE = """\
+[mirror]
+name = "{name}"
+checkpoint = "{name}-state"
+mode = "{mode}"
+interval_ms = 300
+{more}
+
+[source]
+alias = "east"
+bootstrap_servers = "{source}"
+
+[target]
+alias = "west"
+bootstrap_servers = "{target}"
+
+[topics]
+pattern = "{pattern}"
+max_offsets_per_trigger = {batch}
+
+[groups]
+pattern = "{groups}"
+sync_offsets = true
+"""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record, on either side."""
+
+    partition: int
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int = 1_700_000_000_000
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+def file(source: str, target: str, *, name: str, pattern: str, **more: object) -> str:
+    """A mirror file."""
+    values = {"mode": "available_now", "batch": 100_000, "groups": f"{name}-.*", "more": ""}
+    return FILE.format(source=source, target=target, name=name, pattern=pattern, **values | more)
+
+
+def mirror_of(text: str) -> Mirror:
+    """What a file says."""
+    return parse(text, Path("my.toml"))
+
+
+def run(spark: SparkSession, text: str, folder: Path) -> None:
+    """Run a mirror to its end."""
+    job = Job(mirror_of(text), folder)
+    job.open()
+    job.start(spark)
+    job.wait()
+
+
+def create(address: str, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
+    """Make a topic."""
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([new])[topic].result(TIMEOUT_S)
+
+
+def grow(address: str, topic: str, partitions: int) -> None:
+    """Add partitions."""
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT_S)
+
+
+def partitions_of(address: str) -> dict[str, int]:
+    """Topic -> number of partitions."""
+    listed = AdminClient({"bootstrap.servers": address}).list_topics(timeout=TIMEOUT_S)
+    return {topic: len(one.partitions) for topic, one in listed.topics.items()}
+
+
+def send(address: str, topic: str, records: Iterable[Sent]) -> None:
+    """Write records, in order within each partition."""
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    for one in records:
+        producer.produce(
+            topic,
+            value=one.value,
+            key=one.key,
+            partition=one.partition,
+            timestamp=one.timestamp_ms,
+            headers=list(one.headers),
+        )
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def content(address: str, topic: str) -> dict[int, list[Sent]]:
+    """Everything that a topic holds: partition -> records in order."""
+    count = partitions_of(address)[topic]
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in range(count)])
+    found: dict[int, list[Sent]] = {one: [] for one in range(count)}
+    left = set(found)
+    deadline_s = monotonic() + TIMEOUT_S
+    while left and monotonic() < deadline_s:
+        one = consumer.poll(0.5)
+        if one is None:
+            continue
+        partition = one.partition()
+        assert partition is not None
+        error = one.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                left.discard(partition)
+            continue
+        headers = [(name, value) for name, value in one.headers() or []]
+        timestamp_ms = one.timestamp()[1]
+        found[partition].append(Sent(partition, one.value(), one.key(), timestamp_ms, headers))
+    consumer.close()
+    assert not left, f"{topic} was not read to its end"
+    return found
+
+
+def until(holds: Callable[[], bool], what: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    """Wait until a condition holds."""
+    never = Event()
+    deadline_s = monotonic() + timeout_s
+    while not holds():
+        assert monotonic() < deadline_s, f"not within {timeout_s} s: {what}"
+        never.wait(0.1)

@@ -1,0 +1,38 @@
+"""The demo from end to end, shortened: a broker, a pipeline, payments, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support import maven
+from tests.support.prepare import SPARK_VERSION
+
+TIMEOUT_S = 280
+RATE = 400
+SECONDS = 12
+
+
+def test_the_demo_finds_what_it_plants(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pipeline.demo", "--folder", str(tmp_path), "--seed", "2"]
+    command += ["--rate", str(RATE), "--seconds", str(SECONDS)]
+    command += ["--jars", str(maven.spark_connectors(SPARK_VERSION))]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stderr == "", "clients have nothing to complain of"
+    assert f"payments: {RATE * SECONDS:,} sent, {RATE * SECONDS:,} landed" in run.stdout
+    print(run.stdout)
+    odd = re.search(r"odd amounts: (\d+) planted, .* precision (\S+), recall (\S+)", run.stdout)
+    assert odd is not None
+    assert int(odd[1]) > 0
+    assert float(odd[2]) >= 0.75
+    assert float(odd[3]) >= 0.75
+    (page,) = tmp_path.glob("*/report.html")
+    text = page.read_text(encoding="utf-8")
+    assert f"<td>rows landed</td><td>{RATE * SECONDS:,}</td><td>{RATE * SECONDS:,}</td>" in text
+    progress = (page.parent / "progress.jsonl").read_text().splitlines()
+    queries = {json.loads(line)["name"] for line in progress}
+    assert queries == {"parsed_rejects", "landed", "merchants", "hot_merchants", "alarms"}

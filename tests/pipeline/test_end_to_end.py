@@ -1,0 +1,152 @@
+"""Whole jobs, as processes: killed, stopped, and without their broker for a while."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from time import monotonic
+from urllib.request import urlopen
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline.jobs import run
+from pipeline.spec.load import parse
+from tests.pipeline.crashes import (
+    FILE,
+    START_TIMEOUT_S,
+    Orders,
+    await_none,
+    campaign,
+    create_topics,
+    read_topic,
+)
+from tests.support.broker_process import odradek_broker
+from tests.support.pipeline_job import END_TIMEOUT_S, PipelineJob
+from tests.support.processes import free_port
+
+SEED = 20261121
+
+
+@pytest.mark.timeout(600)
+def test_a_job_killed_again_and_again_writes_each_record_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with odradek_broker(tmp_path) as broker:
+        report = campaign(broker.address, tmp_path, spark, kills=3, seed=SEED)
+    assert report.records > 0
+    assert sum(report.victims.values()) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_a_job_killed_twenty_times_writes_each_record_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with odradek_broker(tmp_path) as broker:
+        report = campaign(broker.address, tmp_path, spark, kills=20, seed=SEED)
+    print(report)
+    assert sum(report.victims.values()) == 20
+
+
+@pytest.mark.timeout(300)
+def test_a_job_that_is_told_to_stop_leaves_no_process(tmp_path: Path) -> None:
+    """SIGTERM to Python alone, as a service manager may; SIGINT to all, as a terminal does."""
+    with odradek_broker(tmp_path) as broker:
+        create_topics(broker.address, "orders", "copied")
+        file = tmp_path / "orders.toml"
+        file.write_text(FILE.format(address=broker.address))
+        orders = Orders(broker.address)
+        try:
+            port = free_port()
+            job = PipelineJob(
+                file, log=tmp_path / "first.log", arguments=["--metrics-port", str(port)]
+            )
+            try:
+                job.process.wait_for_line(r"^stored: batch \d+", timeout_s=START_TIMEOUT_S)
+                assert job.java_pids(), "there is a Java process that could be left behind"
+                with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=END_TIMEOUT_S) as answer:
+                    assert b'odradek_pipeline_running{query="stored"} 1.0' in answer.read()
+                other = PipelineJob(file, log=tmp_path / "other.log")
+                assert other.wait() == 1
+                assert "another process runs on the checkpoint" in other.process.tail()
+                assert job.process.stop(timeout_s=END_TIMEOUT_S) == 0
+                await_none(job)
+                assert "Traceback" not in job.process.tail()
+            finally:
+                job.close()
+            job = PipelineJob(file, log=tmp_path / "second.log")
+            try:
+                job.process.wait_for_line(r"^stored: batch \d+", timeout_s=START_TIMEOUT_S)
+                os.killpg(job.process.pid, signal.SIGINT)
+                assert job.wait() == 0
+                await_none(job)
+                assert "Traceback" not in job.process.tail()
+            finally:
+                job.close()
+        finally:
+            orders.end()
+
+
+BROKER_DIES = """\
+[pipeline]
+name = "copies"
+checkpoint = "state"
+
+[clusters.main]
+bootstrap_servers = "{address}"
+
+[sources.orders]
+kind = "kafka"
+cluster = "main"
+subscribe = ["orders"]
+max_offsets_per_trigger = 200
+
+[sinks.copied]
+kind = "kafka"
+from = "orders"
+cluster = "main"
+topic = "copied"
+value = "value"
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_query_goes_on_when_its_broker_is_killed_and_comes_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with odradek_broker(tmp_path) as broker:
+        create_topics(broker.address, "orders", "copied")
+        pipeline = parse(BROKER_DIES.format(address=broker.address), tmp_path / "copies.toml")
+        orders = Orders(broker.address)
+        (query,) = run.start_stream(pipeline, run.build(spark, pipeline, tmp_path), tmp_path)
+        try:
+            for _ in range(3):
+                wait_until_copied(broker.address, orders.count + 1, query)
+                broker.kill()
+                broker.start()
+            count = orders.end()
+            wait_until_copied(broker.address, count, query)
+        finally:
+            orders.end()
+            query.stop()
+        assert query.exception() is None
+        numbers = {json.loads(one)["id"] for one in read_topic(broker.address, "copied")}
+        assert numbers == set(range(count))
+
+
+def copied(address: str) -> int:
+    """How many different records the sink has written so far."""
+    return len(set(read_topic(address, "copied")))
+
+
+def wait_until_copied(address: str, count: int, query: StreamingQuery) -> None:
+    """Look again and again while the query lives."""
+    deadline_s = monotonic() + 2 * END_TIMEOUT_S
+    while copied(address) < count:
+        assert query.isActive, query.exception()
+        assert monotonic() < deadline_s, query.lastProgress
+        query.awaitTermination(1)

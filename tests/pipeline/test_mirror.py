@@ -1,0 +1,302 @@
+"""A mirror between two of our brokers, in this process."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+from pyspark.sql import SparkSession
+
+from pipeline.cli import FAILED, main
+from pipeline.jobs.life import held
+from pipeline.jobs.mirror import Job
+from pipeline.jobs.run import WrongCheckpoint
+from pipeline.mirror import clusters
+from pipeline.mirror.flow import TopicMadeAnew
+from tests.pipeline.mirroring import (
+    TIMEOUT_S,
+    Sent,
+    content,
+    create,
+    file,
+    grow,
+    mirror_of,
+    partitions_of,
+    run,
+    send,
+    until,
+)
+from tests.support import maven
+from tests.support.apache import JUDGE_VERSION
+from tests.support.broker_process import BrokerProcess
+from tests.support.processes import free_port
+
+TRANSLATE_OFFSETS = Path(__file__).parent / "java" / "TranslateOffsets.java"
+
+
+@pytest.fixture(scope="module")
+def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The source."""
+    process = BrokerProcess(tmp_path_factory.mktemp("east")).start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def west(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The target."""
+    process = BrokerProcess(tmp_path_factory.mktemp("west")).start()
+    yield process
+    process.stop()
+
+
+def retention_of(address: str, topic: str) -> str | None:
+    """What `retention.ms` is for a topic."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": address})
+    found = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+    value: str | None = found["retention.ms"].value
+    return value
+
+
+def test_records_arrive_as_they_are_also_in_new_partitions_and_topics(
+    spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
+) -> None:
+    create(east.address, "as-is", 2, {"retention.ms": "-1"})
+    create(east.address, "west.as-is", 1)
+    send(east.address, "west.as-is", [Sent(0, b"came from the west")])
+    records = [
+        Sent(n % 2, b"v%d" % n, b"k%d" % n, 1_700_000_000_000 + 1000 * (n % 7)) for n in range(500)
+    ]
+    records += [
+        Sent(0, None, b"deleted"),
+        Sent(0, b"", b""),
+        Sent(1, b"no key", None),
+        Sent(1, b"x" * 300_000, b"large"),
+        Sent(0, b"h", b"k", 1, [("a", b"1"), ("b", None), ("a", b""), ("é", b"\xff\x00")]),
+    ]
+    send(east.address, "as-is", records)
+    text = file(east.address, west.address, name="as-is", pattern="(west[.])?as-is.*", batch=300)
+    run(spark, text, tmp_path)
+    assert content(west.address, "east.as-is") == content(east.address, "as-is")
+    assert retention_of(west.address, "east.as-is") == "-1"
+
+    grow(east.address, "as-is", 3)
+    create(east.address, "as-is-too", 1)
+    send(east.address, "as-is", [Sent(n % 3, b"later %d" % n) for n in range(30)])
+    send(east.address, "as-is-too", [Sent(0, b"new")])
+    run(spark, text, tmp_path)
+    at_west = partitions_of(west.address)
+    assert at_west["east.as-is"] == 3
+    assert content(west.address, "east.as-is") == content(east.address, "as-is")
+    assert [one.value for one in content(west.address, "east.as-is-too")[0]] == [b"new"]
+    assert "east.west.as-is" not in at_west
+
+
+def committed(address: str, group: str, topic: str) -> dict[int, int]:
+    """Partition -> offset of a group."""
+    admin = AdminClient({"bootstrap.servers": address})
+    asked = [ConsumerGroupTopicPartitions(group)]
+    answer = admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
+    return {
+        one.partition: one.offset
+        for one in answer.topic_partitions
+        if one.topic == topic and one.offset >= 0
+    }
+
+
+def commit(address: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """Set the offsets of a group without members."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
+    places = [TopicPartition(topic, partition, at) for partition, at in offsets.items()]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def consume(address: str, group: str, topic: str, count: int) -> list[bytes]:
+    """Join a group, read so many records and commit them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+    deadline_s = monotonic() + TIMEOUT_S
+    while len(found) < count and monotonic() < deadline_s:
+        one = consumer.poll(0.5)
+        if one is not None and one.error() is None:
+            found.append(one.value() or b"")
+    assert len(found) == count, f"{len(found)} of {count} records of {topic} came for {group}"
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return found
+
+
+def mirrormaker_says(folder: Path, address: str, group: str) -> list[str]:
+    """What RemoteClusterUtils reads."""
+    libraries = maven.mirror_client_libraries(JUDGE_VERSION)
+    done = subprocess.run(
+        [
+            *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{libraries}/*"),
+            *(str(TRANSLATE_OFFSETS), address, "east", group),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=folder,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_group_fails_over_while_the_mirror_runs(
+    spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
+) -> None:
+    create(east.address, "orders", 2)
+    sent = [b"%d" % n for n in range(2000)]
+    send(east.address, "orders", [Sent(n % 2, value) for n, value in enumerate(sent)])
+    commit(east.address, "fail-billing", "orders", {0: 0, 1: 0})
+    job = Job(
+        mirror_of(file(east.address, west.address, name="fail", pattern="orders.*", mode="stream")),
+        tmp_path,
+    )
+    job.open()
+    job.start(spark)
+    done = consume(east.address, "fail-billing", "orders", 700)
+    at_east = committed(east.address, "fail-billing", "orders")
+    assert sum(at_east.values()) >= 700
+
+    until(
+        lambda: job.turn() and committed(west.address, "fail-billing", "east.orders") == at_east,
+        "the offsets of the group are at the target",
+    )
+    assert mirrormaker_says(tmp_path, west.address, "fail-billing") == [
+        f"offset east.orders {partition} {at_east[partition]} " for partition in (0, 1)
+    ] + ["upstream [east]", "hops 1", "checkpoints [east.checkpoints.internal]"]
+
+    create(east.address, "orders-new", 1)
+    send(east.address, "orders-new", [Sent(0, b"appeared")])
+    grow(east.address, "orders", 3)
+    send(east.address, "orders", [Sent(2, b"grown")])
+    until(
+        lambda: (
+            job.turn()
+            and partitions_of(west.address).get("east.orders") == 3
+            and "east.orders-new" in partitions_of(west.address)
+            and bool(content(west.address, "east.orders-new")[0])
+            and bool(content(west.address, "east.orders")[2])
+        ),
+        "a new topic and a new partition are mirrored",
+    )
+
+    # A group that goes back at home, or reads here already, keeps its offsets here.
+    commit(east.address, "fail-billing", "orders", {0: 0, 1: 0})
+    job.turn()
+    job.turn()
+    assert committed(west.address, "fail-billing", "east.orders") == at_east
+    job.stop()
+
+    commit(west.address, "fail-billing", "east.orders", {**at_east, 2: 0})
+    left = len(sent) + 1 - sum(at_east.values())
+    resumed = consume(west.address, "fail-billing", "east.orders", left)
+    assert sorted(done[: sum(at_east.values())] + resumed) == sorted([*sent, b"grown"])
+    run(
+        spark,
+        file(east.address, west.address, name="fail", pattern="orders.*"),
+        tmp_path,
+    )
+    assert content(west.address, "east.orders") == content(east.address, "orders")
+    ends = {
+        partition: len(found) for partition, found in content(west.address, "east.orders").items()
+    }
+    assert committed(west.address, "fail-billing", "east.orders") == ends
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
+    spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
+) -> None:
+    create(east.address, "anew", 1)
+    create(east.address, "anew-not", 1)
+    for topic in ("anew", "anew-not"):
+        send(east.address, topic, [Sent(0, b"old %d" % n) for n in range(10)])
+    text = file(east.address, west.address, name="anew", pattern="anew.*")
+    run(spark, text, tmp_path)
+    admin = AdminClient({"bootstrap.servers": east.address})
+    admin.delete_topics(["anew"])["anew"].result(TIMEOUT_S)
+    until(lambda: "anew" not in partitions_of(east.address), "the topic is deleted")
+    create(east.address, "anew", 1)
+    new = [Sent(0, b"new %d" % n) for n in range(20)]
+    send(east.address, "anew", new)
+    with pytest.raises(TopicMadeAnew, match="topic anew of east was deleted and made anew"):
+        run(spark, text, tmp_path)
+    shutil.rmtree(tmp_path / "anew-state")
+    run(spark, text, tmp_path)
+    send(east.address, "anew", [Sent(0, b"last")])
+    new.append(Sent(0, b"last"))
+    run(spark, text, tmp_path)
+    values = [one.value for one in content(west.address, "east.anew")[0]]
+    assert values == [b"old %d" % n for n in range(10)] + [one.value for one in new]
+    assert content(west.address, "east.anew-not") == content(east.address, "anew-not")
+
+
+def test_one_cluster_under_two_names_is_refused(
+    east: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(file(east.address, f"localhost:{east.port}", name="loop", pattern=".*"))
+    assert main(["mirror", str(path)]) == FAILED
+    assert "east and west are one cluster" in capsys.readouterr().err
+
+
+def test_a_cluster_that_does_not_answer_is_named(
+    east: BrokerProcess,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clusters, "ANSWER_TIMEOUT_S", 1.0)
+    nobody = f"127.0.0.1:{free_port()}"
+    path = tmp_path / "my.toml"
+    path.write_text(file(east.address, nobody, name="nobody", pattern=".*"))
+    assert main(["mirror", str(path)]) == FAILED
+    assert f"cluster west at {nobody} does not answer within 1 s" in capsys.readouterr().err
+
+
+def test_one_mirror_at_a_time_runs_on_a_checkpoint(
+    east: BrokerProcess,
+    west: BrokerProcess,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(file(east.address, west.address, name="twice", pattern="nothing"))
+    with held(tmp_path / "twice-state"):
+        assert main(["mirror", str(path)]) == FAILED
+    assert "another process runs on the checkpoint" in capsys.readouterr().err
+
+
+def test_the_checkpoint_of_another_mirror_is_refused(
+    east: BrokerProcess, west: BrokerProcess, tmp_path: Path
+) -> None:
+    mirror = mirror_of(file(east.address, west.address, name="mine", pattern="nothing"))
+    Job(mirror, tmp_path).open()
+    theirs = mirror.model_copy(
+        update={"source": mirror.source.model_copy(update={"alias": "north"})}
+    )
+    with pytest.raises(WrongCheckpoint, match="mine-state is the checkpoint of pipeline 'mine'"):
+        Job(theirs, tmp_path).open()

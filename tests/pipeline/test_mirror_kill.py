@@ -1,0 +1,144 @@
+"""The mirror's process and its source are killed: nothing is lost, little is written twice."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.pipeline.conftest import SMALL
+from tests.pipeline.mirroring import Sent, content, create, file, send, until
+from tests.support import maven
+from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.prepare import SPARK_VERSION
+from tests.support.processes import LoggedProcess
+from tests.support.tool_cache import PROJECT
+
+BATCH = 150
+RECORDS = 1500
+START_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 180.0
+
+
+@contextmanager
+def mirror_process(path: Path, *arguments: str) -> Iterator[LoggedProcess]:
+    """The command, as a user starts it."""
+    jars = maven.spark_connectors(SPARK_VERSION)
+    command = [
+        *(sys.executable, "-m", "pipeline.cli", "mirror", str(path)),
+        *("--jars", str(jars), "--master", "local[2]", *arguments),
+    ]
+    with LoggedProcess(
+        command,
+        log=path.parent / "mirror.log",
+        folder=path.parent,
+        environment={"PYTHONPATH": str(PROJECT)},
+    ) as process:
+        yield process
+
+
+def lying_at(address: str, topic: str) -> int:
+    """How many offsets of a topic with two partitions are taken; 0 while it is not there."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "none"})
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)[1]
+            for partition in (0, 1)
+        )
+    except KafkaException:
+        return 0
+    finally:
+        consumer.close()
+
+
+def await_records(west: BrokerProcess, process: LoggedProcess, count: int) -> None:
+    """Until so many are mirrored."""
+
+    def are_there() -> bool:
+        assert process.running(), process.tail()
+        return lying_at(west.address, "east.killed") >= count
+
+    until(
+        are_there,
+        f"{count} records are mirrored",
+        timeout_s=START_TIMEOUT_S,
+    )
+
+
+def surplus(source: list[Sent], target: list[Sent]) -> int:
+    """How many records of the target are repeats; every record of the source must be there.
+
+    All of the source must be found in the target in its order.
+    """
+    place = 0
+    for one in target:
+        if place < len(source) and one == source[place]:
+            place += 1
+    assert place == len(source), f"record {place} of {len(source)} is lost or out of order"
+    return len(target) - len(source)
+
+
+def numbered(begin: int, end: int) -> list[Sent]:
+    """Records for two partitions."""
+    return [Sent(n % 2, b"v%d" % n, b"k", 1_700_000_000_000 + n) for n in range(begin, end)]
+
+
+def killed_and_finished(
+    folder: Path, east: BrokerProcess, west: BrokerProcess, *, kills: int, seed: int
+) -> int:
+    """Kill the mirror at random points, and the source once; how many records lie there twice."""
+    chance = random.Random(seed)
+    create(east.address, "killed", 2)
+    send(east.address, "killed", numbered(0, RECORDS))
+    path = folder / "my.toml"
+    settings = {key: value for key, value in SMALL.items() if key.startswith("spark.driver")}
+    more = "spark = {" + ", ".join(f'"{key}" = "{value}"' for key, value in settings.items()) + "}"
+    path.write_text(
+        file(
+            *(east.address, west.address),
+            name="killed",
+            pattern="killed",
+            batch=BATCH,
+            mode="stream",
+            more=more,
+        )
+    )
+    for number in range(kills):
+        before = lying_at(west.address, "east.killed")
+        wanted = before + chance.randrange(1, RECORDS // (kills + 1))
+        with mirror_process(path) as process:
+            await_records(west, process, wanted)
+            if number == 0:
+                east.kill()
+                east.start()
+                await_records(west, process, wanted + BATCH)
+            process.kill()
+    send(east.address, "killed", numbered(RECORDS, RECORDS + 100))
+    with mirror_process(path, "--mode", "available_now") as process:
+        until(lambda: not process.running(), "the mirror ends", timeout_s=END_TIMEOUT_S)
+        assert process.stop() == 0, process.tail()
+    source, target = content(east.address, "killed"), content(west.address, "east.killed")
+    return sum(surplus(source[partition], target[partition]) for partition in source)
+
+
+def test_kills_of_the_mirror_and_of_the_source_lose_nothing(tmp_path: Path) -> None:
+    with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
+        repeated = killed_and_finished(tmp_path, east, west, kills=1, seed=7)
+    assert repeated == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_many_kills_at_random_points(tmp_path: Path) -> None:
+    kills = 4
+    with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
+        repeated = killed_and_finished(
+            tmp_path, east, west, kills=kills, seed=random.SystemRandom().randrange(2**32)
+        )
+    print(f"{repeated} records lie on the target twice after {kills} kills")
+    assert repeated <= kills * BATCH

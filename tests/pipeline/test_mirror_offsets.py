@@ -1,0 +1,215 @@
+"""Translation of offsets, the records that tell it, and names: what needs no cluster."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
+from pipeline.mirror.groups import Checkpoints, advances, translated
+from pipeline.mirror.offsets import RUNS_MAX, Offsets, PartitionOffsets, Run, joined
+from pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED, Policy, group_pattern
+
+
+def written(target: list[int], known: PartitionOffsets) -> list[tuple[int, int]]:
+    """Note a target partition that holds the records of these source offsets; what is published."""
+    runs = joined((source, place) for place, source in enumerate(target))
+    return [pair for run in runs for pair in known.note(run)]
+
+
+def test_neighbours_on_both_sides_are_one_run() -> None:
+    pairs = [(0, 10), (1, 11), (2, 12), (5, 13), (6, 14), (7, 20)]
+    assert joined(pairs) == [Run(0, 10, 3), Run(5, 13, 2), Run(7, 20, 1)]
+
+
+def test_offsets_between_gaps_and_past_the_end() -> None:
+    known = PartitionOffsets()
+    written([3, 4, 5, 9, 10], known)
+    found = [known.translate(offset) for offset in range(13)]
+    assert found == [0, 0, 0, 0, 1, 2, 3, 3, 3, 3, 4, 5, 5]
+
+
+def test_a_mirror_that_began_late_knows_nothing_of_what_was_before() -> None:
+    known = PartitionOffsets()
+    known.note(Run(source=100, target=7, count=10))
+    assert known.translate(99) is None
+    assert known.translate(100) == 7
+
+
+def test_a_batch_written_twice_is_read_in_its_second_place() -> None:
+    known = PartitionOffsets()
+    written([0, 1, 2, 3, 2, 3, 4], known)
+    assert [known.translate(offset) for offset in range(6)] == [0, 1, 4, 5, 6, 7]
+
+
+def test_published_pairs_are_few_and_say_the_same() -> None:
+    known, reader = PartitionOffsets(), PartitionOffsets()
+    for run in (Run(0, 0, 1000), Run(1000, 1000, 500), Run(1600, 1500, 10), Run(1700, 1510, 1)):
+        pairs = known.note(run)
+        assert len(pairs) <= 2
+        for pair in pairs:
+            reader.note_pair(*pair)
+    every = range(0, 1800, 7)
+    assert [reader.translate(one) for one in every] == [known.translate(one) for one in every]
+    assert reader.last == known.last == (1700, 1510)
+
+
+def test_a_topic_made_anew_on_the_target_begins_anew() -> None:
+    known = PartitionOffsets()
+    known.note(Run(0, 0, 100))
+    known.note(Run(100, 0, 10))
+    assert known.translate(105) == 5
+    assert known.last == (109, 9)
+
+
+def test_what_is_kept_is_bounded_and_stays_safe() -> None:
+    known = PartitionOffsets()
+    target = [number * 3 for number in range(RUNS_MAX * 4)]
+    written(target, known)
+    assert len(known._runs) <= RUNS_MAX
+    assert all(is_safe(target, known, offset) for offset in range(0, len(target) * 3, 5))
+    assert known.translate(target[-1]) == len(target) - 1
+
+
+def is_safe(target: list[int], known: PartitionOffsets, offset: int) -> bool:
+    """Whether a reader that goes on there sees every record at or after `offset`."""
+    found = known.translate(offset)
+    assert found is not None
+    rest = set(target[found:])
+    return found <= len(target) and all(one in rest for one in target if one >= offset)
+
+
+@st.composite
+def mirrored(draw: st.DrawFn) -> list[int]:
+    """Source offsets in the order they lie on the target: gaps, and batches written twice."""
+    target: list[int] = []
+    offset = 0
+    for _ in range(draw(st.integers(1, 8))):
+        batch = []
+        for gap in draw(st.lists(st.sampled_from([1, 1, 1, 2, 3, 9]), min_size=1, max_size=12)):
+            batch.append(offset)
+            offset += gap
+        kept = draw(st.sampled_from([0, 0, 0, 1, len(batch) // 2, len(batch)]))
+        target += batch[:kept] + batch
+    return target
+
+
+@given(mirrored())
+def test_nothing_is_lost_by_translation(target: list[int]) -> None:
+    known, reader = PartitionOffsets(), PartitionOffsets()
+    for pair in written(target, known):
+        reader.note_pair(*pair)
+    for offset in range(max(target) + 3):
+        assert is_safe(target, known, offset)
+        assert is_safe(target, reader, offset)
+    found = [known.translate(offset) for offset in range(max(target) + 3)]
+    assert all(one is not None for one in found)
+    assert found == sorted(one for one in found if one is not None), "it never goes back"
+
+
+def test_the_records_are_laid_out_as_mirrormaker_does() -> None:
+    sync = OffsetSync("pay", 3, 258, 5)
+    assert sync.key().hex() == "0003706179" + "00000003"
+    assert sync.value().hex() == "0000000000000102" + "0000000000000005"
+    checkpoint = Checkpoint("g", "east.pay", 1, 9, 7, "é")
+    assert checkpoint.key().hex() == "000167" + "0008656173742e706179" + "00000001"
+    assert checkpoint.value().hex() == "0000" + "0000000000000009" + "0000000000000007" + "0002c3a9"
+    beat = Heartbeat("e", "w", 1)
+    assert (beat.key().hex(), beat.value().hex()) == ("000165000177", "0000" + "0000000000000001")
+    assert OffsetSync.read(sync.key(), sync.value()) == sync
+    assert Checkpoint.read(checkpoint.key(), checkpoint.value()) == checkpoint
+    assert Heartbeat.read(beat.key(), beat.value()) == beat
+
+
+def test_a_record_that_is_something_else_is_refused() -> None:
+    good = Checkpoint("g", "t", 0, 1, 1)
+    for length in range(len(good.value())):
+        with pytest.raises(FormatError):
+            Checkpoint.read(good.key(), good.value()[:length])
+    with pytest.raises(FormatError, match="version 1"):
+        Checkpoint.read(good.key(), b"\x00\x01" + good.value()[2:])
+    with pytest.raises(FormatError, match="no key"):
+        OffsetSync.read(None, b"")
+    with pytest.raises(FormatError, match="UTF-8"):
+        Heartbeat.read(b"\x00\x01\xff\x00\x01w", b"")
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_mirrored"),
+    [
+        ("payments", True),
+        ("north.payments", True),
+        ("payments.west", True),
+        ("westwards.payments", True),
+        ("west.payments", False),
+        ("north.west.payments", False),
+        ("__consumer_offsets", False),
+        ("mm2-offset-syncs.west.internal", False),
+        ("connect-internal", False),
+        ("payments.replica", False),
+        ("secret", False),
+        ("heartbeats", True),
+        ("north.heartbeats", True),
+        ("west.heartbeats", False),
+    ],
+)
+def test_what_is_mirrored(topic: str, *, is_mirrored: bool) -> None:
+    pattern = Policy("east", "west", "default").topic_pattern(
+        names=None, pattern=".*", exclude=[*TOPICS_EXCLUDED, "secret"], heartbeats=True
+    )
+    assert (re.fullmatch(pattern, topic) is not None) == is_mirrored
+    assert (re.search(pattern, topic) is not None) == is_mirrored, "Spark searches"
+
+
+def test_names_are_taken_as_they_are() -> None:
+    policy = Policy("east", "west", "default")
+    pattern = policy.topic_pattern(names=["a.b", "c"], pattern=None, exclude=[], heartbeats=False)
+    found = [
+        name for name in ("a.b", "axb", "c", "cc", "heartbeats") if re.fullmatch(pattern, name)
+    ]
+    assert found == ["a.b", "c"]
+
+
+def test_names_on_the_target() -> None:
+    default, identity = Policy("east", "west", "default"), Policy("east", "west", "identity")
+    assert default.target_topic("pay") == "east.pay"
+    assert identity.target_topic("pay") == "pay"
+    assert identity.target_topic("heartbeats") == "east.heartbeats"
+    assert default.checkpoints_topic == "east.checkpoints.internal"
+    assert default.syncs_topic == "mm2-offset-syncs.east.internal"
+
+
+def test_groups_of_tools_are_left_out() -> None:
+    pattern = re.compile(group_pattern(".*", GROUPS_EXCLUDED))
+    assert pattern.fullmatch("billing")
+    assert not pattern.fullmatch("console-consumer-12345")
+
+
+def test_checkpoints_go_forward_and_back_only_with_their_group() -> None:
+    known = Checkpoints()
+    first = Checkpoint("g", "east.pay", 0, 50, 40)
+    assert known.is_news(first)
+    known.load(first)
+    assert not known.is_news(first)
+    assert not known.is_news(Checkpoint("g", "east.pay", 0, 60, 39)), "less exact by now"
+    assert known.is_news(Checkpoint("g", "east.pay", 0, 51, 41))
+    assert known.is_news(Checkpoint("g", "east.pay", 0, 10, 8)), "the group went back"
+
+
+def test_only_what_goes_forward_is_committed_on_the_target() -> None:
+    offsets = Offsets()
+    list(offsets.note("pay", 0, Run(0, 0, 100)))
+    list(offsets.note("pay", 1, Run(0, 0, 100)))
+    committed = {("pay", 0): (30, "m"), ("pay", 1): (40, ""), ("other", 0): (5, "")}
+    found = {
+        (one.topic, one.partition): one
+        for one in translated("g", committed, offsets.translate, lambda topic: f"east.{topic}")
+    }
+    assert sorted(found) == [("east.pay", 0), ("east.pay", 1)]
+    assert advances(found, {}) == {("east.pay", 0): (30, "m"), ("east.pay", 1): (40, "")}
+    assert advances(found, {("east.pay", 0): 30, ("east.pay", 1): 39}) == {
+        ("east.pay", 1): (40, "")
+    }

@@ -1,0 +1,179 @@
+"""Anomalies in Spark: planted spikes, groups, and a memory that outlives batches and queries."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.jobs import run
+from pipeline.spec.load import SpecError, parse
+from pipeline.spec.steps import Anomalies
+from pipeline.transforms.anomalies import find_anomalies
+from pipeline.transforms.scoring import Memory
+from pipeline.transforms.unfit import Unfit
+from tests.pipeline.feeding import at, document, feed
+
+SCHEMAS = {"amounts": "id BIGINT, shop STRING, amount DOUBLE, at TIMESTAMP"}
+STEPS = """
+[steps.scored]
+kind = "anomalies"
+from = "amounts"
+method = "{method}"
+time = "at"
+value = "amount"
+group_by = ["shop"]
+history = 20
+threshold = 5.0
+
+[sinks.scored_files]
+kind = "files"
+from = "scored"
+path = "scored"
+format = "json"
+"""
+
+
+def step(**settings: Any) -> Anomalies:
+    """A step over the amounts."""
+    whole = {"kind": "anomalies", "from": "amounts", "time": "at", "value": "amount"}
+    return Anomalies.model_validate({"method": "zscore", **whole, **settings})
+
+
+def amounts(number: int, seed: int) -> tuple[list[dict[str, Any]], dict[int, None]]:
+    """Payments of three shops in the order of time, and the ids of the spikes among them."""
+    rng = random.Random(seed)
+    means = {"north": 10.0, "south": 300.0, "west": 5_000.0}
+    rows: list[dict[str, Any]] = []
+    planted: dict[int, None] = {}
+    for identity in range(number):
+        shop = rng.choice(list(means))
+        amount = means[shop] * rng.gauss(1, 0.05)
+        if identity > number // 5 and rng.random() < 0.01:
+            planted[identity] = None
+            amount *= rng.choice([0.2, 3.0, 8.0])
+        rows.append({"id": identity, "shop": shop, "amount": amount, "at": at(identity)})
+    return rows, planted
+
+
+def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    """As a table."""
+    table = [(row["id"], row["shop"], row["amount"], row["at"]) for row in rows]
+    read = spark.createDataFrame(table, "id BIGINT, shop STRING, amount DOUBLE, at STRING")
+    return read.selectExpr("id", "shop", "amount", "CAST(at AS TIMESTAMP) AS at")
+
+
+@pytest.mark.parametrize("method", ["zscore", "ewma"])
+def test_planted_spikes_are_found(spark: SparkSession, method: str) -> None:
+    rows, planted = amounts(6_000, seed=4)
+    one = step(method=method, group_by=["shop"], threshold=6.0)
+    found = find_anomalies(frame(spark, rows), one).where("is_anomaly").collect()
+    right = sum(row.id in planted for row in found)
+    precision, recall = right / len(found), right / len(planted)
+    print(f"{method}: {len(planted)} planted, precision {precision:.3f}, recall {recall:.3f}")
+    assert precision >= 0.95
+    assert recall >= 0.95
+
+
+def expected(rows: list[dict[str, Any]], one: Anomalies) -> dict[int, tuple[Any, ...]]:
+    """What the pure functions say of rows in order, group by group."""
+    memories: dict[str, Memory] = {}
+    found: dict[int, tuple[Any, ...]] = {}
+    for row in rows:
+        memory = memories.setdefault(row["shop"], Memory(one))
+        scored = memory.judge(row["amount"])
+        found[row["id"]] = (scored.score, scored.expected, scored.is_anomaly)
+    return found
+
+
+@pytest.mark.parametrize("method", ["zscore", "ewma"])
+def test_a_stream_remembers_over_batches_and_restarts(
+    spark: SparkSession, tmp_path: Path, method: str
+) -> None:
+    rows, _ = amounts(300, seed=7)
+    shuffled = [rows[begin : begin + 60] for begin in range(0, 300, 60)]
+    for batch in shuffled:
+        # Within a batch the order is of no account.
+        random.Random(1).shuffle(batch)
+    text = document(STEPS.format(method=method), "available_now", SCHEMAS)
+    text = text.replace('[sinks.unused]\nkind = "console"\nfrom = "amounts"\n', "")
+    for first, batches in ((0, shuffled[:2]), (2, shuffled[2:])):
+        feed(tmp_path / "amounts", batches, first)
+        pipeline = parse(text, tmp_path / "my.toml")
+        built = run.build(spark, pipeline, tmp_path)
+        run.wait(pipeline, run.start_stream(pipeline, built, tmp_path))
+    streamed = spark.read.schema(
+        "id BIGINT, shop STRING, score DOUBLE, expected DOUBLE, is_anomaly BOOLEAN"
+    ).json(str(tmp_path / "scored"))
+    found = {row.id: (row.score, row.expected, row.is_anomaly) for row in streamed.collect()}
+    one = step(method=method, group_by=["shop"], history=20, threshold=5.0)
+    wanted = expected(rows, one)
+    assert any(is_anomaly for _, _, is_anomaly in wanted.values())
+    assert found == wanted
+    whole = find_anomalies(frame(spark, rows), one).collect()
+    assert {row.id: (row.score, row.expected, row.is_anomaly) for row in whole} == wanted
+
+
+def test_every_column_comes_through_as_it_was(spark: SparkSession) -> None:
+    big = (1 << 62) + 1
+    table = spark.sql(f"""
+        SELECT * FROM VALUES
+          ({big}L, 1, 'a', 1.5D, TIMESTAMP'2026-01-01 00:00:00.123456', 1.10BD, true, array(1),
+           X'00FF'),
+          (NULL, NULL, NULL, NULL, TIMESTAMP'2026-01-01 00:00:01', NULL, NULL, NULL, NULL),
+          (NULL, NULL, NULL, 2.5D, TIMESTAMP'9999-01-01 00:00:00', NULL, NULL, NULL, NULL),
+          (3L, 3, 'c', 3.5D, NULL, 3.30BD, false, array(1, NULL), X'')
+        AS t(l, i, s, amount, at, d, b, r, y)""")
+    found = find_anomalies(table, step())
+    assert found.columns == [*table.columns, "score", "expected", "is_anomaly"]
+    assert found.drop("score", "expected", "is_anomaly").schema.simpleString() == (
+        table.schema.simpleString()
+    )
+    texts = [f"CAST({name} AS STRING) AS {name}" for name in table.columns if name != "y"]
+    wanted = table.where("amount IS NOT NULL").selectExpr(*texts, "hex(y) AS y").collect()
+    got = found.selectExpr(*texts, "hex(y) AS y").collect()
+    assert sorted(got, key=str) == sorted(wanted, key=str)
+
+
+@pytest.mark.parametrize(
+    ("settings", "column", "said"),
+    [
+        ({"value": "shop"}, "id", "value = 'shop' is STRING, not a number"),
+        ({"time": "shop"}, "id", "time = 'shop' is STRING, not a time"),
+        ({}, "score", "there is a column score already"),
+    ],
+)
+def test_columns_that_do_not_fit(
+    spark: SparkSession, settings: dict[str, Any], column: str, said: str
+) -> None:
+    rows = frame(spark, amounts(3, seed=1)[0]).withColumnRenamed("id", column)
+    with pytest.raises(Unfit, match=said):
+        find_anomalies(rows, step(**settings))
+
+
+def test_a_watermark_ends_at_a_step_that_looks_for_anomalies() -> None:
+    window = """
+[steps.counts]
+kind = "window"
+from = "scored"
+time = "at"
+watermark = "1 minute"
+length = "10 seconds"
+aggregates = { n = "count(*)" }
+"""
+    once = """
+[steps.once]
+kind = "deduplicate"
+from = "amounts"
+keys = ["id"]
+time = "at"
+watermark = "1 minute"
+"""
+    scored = STEPS.format(method="ewma").replace('from = "amounts"', 'from = "once"')
+    text = document(once + scored + window, "stream", SCHEMAS)
+    assert list(parse(text, Path("my.toml")).steps) == ["once", "scored", "counts"]
+    with pytest.raises(SpecError, match=r"steps\.counts: a stream needs a watermark here"):
+        parse(text.replace('watermark = "1 minute"\nlength', "length"), Path("my.toml"))

@@ -1,0 +1,180 @@
+"""What is said of steps that cannot run: one line with file, line and step, never Java's stack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.failures import PartFailed, quieten
+from pipeline.jobs import run
+from pipeline.spec.load import SpecError, parse
+from tests.pipeline.feeding import document, feed
+from tests.support.broker_process import BrokerProcess
+
+SCHEMAS = {"rows": "a STRING, n INT, at TIMESTAMP"}
+WINDOW = """
+[steps.windows]
+kind = "window"
+from = "rows"
+time = "at"
+length = "10 seconds"
+watermark = "1 second"
+aggregates = { n = "count(*)" }
+"""
+
+
+def run_file(spark: SparkSession, text: str, path: Path) -> None:
+    """As the command does."""
+    pipeline = parse(text, path)
+    built = run.build(spark, pipeline, path.parent)
+    if pipeline.pipeline.mode == "batch":
+        run.run_batch(pipeline, built, path.parent)
+    else:
+        run.wait(pipeline, run.start_stream(pipeline, built, path.parent))
+
+
+def told(spark: SparkSession, folder: Path, text: str) -> str:
+    """The complaint about a file that passes the check, without the path."""
+    path = folder / "my.toml"
+    path.write_text(text)
+    quieten(spark)
+    with pytest.raises(PartFailed) as caught:
+        run_file(spark, text, path)
+    said = caught.value.told(path)
+    assert "\n" not in said
+    assert "\tat " not in said
+    return said.removeprefix(f"{path}: ")
+
+
+def steps(kind: str, rest: str) -> str:
+    """One step over the rows; it begins in line 10."""
+    return f'[steps.mine]\nkind = "{kind}"\nfrom = "rows"\n{rest}\n'
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (
+            steps("filter", 'where = "b > 0"'),
+            "A column, variable, or function parameter with name `b` cannot be resolved. Did you"
+            " mean one of the following? [`a`, `n`, `at`].",
+        ),
+        (steps("filter", 'where = "a >"'), "Syntax error at or near end of input. (line 1, pos 3)"),
+        (steps("filter", 'matches = { a = "(" }'), "Unclosed group near index 1"),
+        (steps("filter", "equals = { a = 1 }"), "equals: a is STRING and never 1; where takes any"),
+        (steps("filter", 'model = "none"'), "Path does not exist: file:"),
+        (steps("map", 'columns = { b = "nothing(a)" }'), "Cannot resolve routine `nothing`"),
+        (steps("mask", 'columns = ["b"]\nhow = "null"'), "b is no column; there are: a, n, at"),
+        (
+            steps("anomalies", 'method = "ewma"\ntime = "at"\nvalue = "a"'),
+            "value = 'a' is STRING, not a number",
+        ),
+        (
+            '[steps.mine]\nkind = "sql"\nquery = "SELECT x FROM rows"\n',
+            "A column, variable, or function parameter with name `x` cannot be resolved.",
+        ),
+        (
+            '[steps.mine]\nkind = "sql"\nquery = "SELECT * FROM nowhere"\n',
+            "The table or view `nowhere` cannot be found.",
+        ),
+        ('[steps.mine]\nkind = "sql"\nfile = "none.sql"\n', "none.sql: No such file or directory"),
+        (
+            '[steps.mine]\nkind = "sql"\nquery = "SELECT 1"\n'
+            'watermarks = { b = { at = "1 day" } }\n',
+            "watermarks: 'b' is no view above; there are: rows",
+        ),
+    ],
+)
+def test_a_step_that_does_not_fit_is_named(
+    spark: SparkSession, tmp_path: Path, step: str, said: str
+) -> None:
+    (tmp_path / "rows").mkdir()
+    found = told(spark, tmp_path, document(step, "batch", SCHEMAS))
+    assert found.startswith("line 11: steps.mine: ")
+    assert said in found
+
+
+def test_a_source_and_a_sink_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    found = told(spark, tmp_path, document("", "batch", SCHEMAS))
+    assert found == f"line 5: sources.rows: Path does not exist: file:{tmp_path}/rows."
+    (tmp_path / "rows").mkdir()
+    text = document(WINDOW, "available_now", SCHEMAS)
+    text = text.replace('from = "rows"\n', 'from = "rows"\noutput_mode = "complete"\n')
+    text = text.replace('output_mode = "complete"\ntime', "time")
+    found = told(spark, tmp_path, text)
+    assert found.startswith("line 20: sinks.unused: Invalid streaming output mode: complete.")
+
+
+def test_a_row_that_ends_a_stream_is_told_by_the_sink(spark: SparkSession, tmp_path: Path) -> None:
+    feed(tmp_path / "rows", [[{"a": "x", "n": 0}]])
+    text = document(steps("map", 'columns = { b = "CAST(a AS INT)" }'), "available_now", SCHEMAS)
+    text = text.replace(
+        '[sinks.unused]\nkind = "console"\nfrom = "rows"',
+        ('[sinks.out]\nkind = "files"\nformat = "json"\npath = "out"\nfrom = "mine"'),
+    )
+    found = told(spark, tmp_path, text)
+    assert found.startswith(
+        'line 16: sinks.out: The value \'x\' of the type "STRING" cannot be cast to "INT" because'
+    )
+
+
+def test_a_topic_that_is_not_there_is_named(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    text = f"""\
+[pipeline]
+name = "absent"
+mode = "batch"
+[clusters.main]
+bootstrap_servers = "{broker.address}"
+[sources.missing]
+kind = "kafka"
+cluster = "main"
+subscribe = ["nobody-made-this"]
+options = {{ "fetchOffset.numRetries" = 1 }}
+[sinks.out]
+kind = "console"
+from = "missing"
+"""
+    wanted = "line 11: sinks.out: a topic does not exist; the sources read: nobody-made-this"
+    assert told(spark, tmp_path, text) == wanted
+    stream = text.replace('mode = "batch"', 'mode = "available_now"\ncheckpoint = "state"')
+    assert told(spark, tmp_path, stream) == wanted.replace("11", "12")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("a STRING", "a STRNG", "line 9: sources.rows.schema: column a: 'STRNG' is no type"),
+        (
+            'length = "10 seconds"',
+            'length = "10 seconds"\nslide = "1 minute"',
+            "line 12: steps.windows: slide 1 minute is longer than length 10 seconds",
+        ),
+        (
+            'kind = "window"',
+            'kind = "top_keys"\nk = 3\ncolumn = "count"',
+            "line 12: steps.windows: column 'count' would be there twice",
+        ),
+        (
+            'kind = "window"',
+            'kind = "join"\nright = "rows"\non = "true"\ncolumns = { a = "l.a" }',
+            "line 12: steps.windows: watermark and left_time or right_time belong together",
+        ),
+    ],
+)
+def test_what_needs_no_spark_is_told_by_the_check(old: str, new: str, said: str) -> None:
+    text = document(WINDOW, "batch", SCHEMAS)
+    assert text.count(old) == 1
+    if "window" in old and "slide" not in new:
+        for line in (
+            'length = "10 seconds"\n',
+            'aggregates = { n = "count(*)" }\n',
+            'time = "at"\n',
+        ):
+            text = text.replace(line, "" if "join" in new or "agg" in line else line)
+    with pytest.raises(SpecError) as caught:
+        parse(text.replace(old, new), Path("my.toml"))
+    assert [said in str(one) for one in caught.value.problems] == [True]

@@ -1,0 +1,247 @@
+"""What parses, to which columns, and what is said of what does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import StructType
+
+from pipeline.spec.row_schema import columns_of
+from pipeline.spec.steps import Parse
+from pipeline.transforms.parse import parse
+
+
+def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any) -> list[Any]:
+    """For each value in order: the tuple of its columns, or why there is none."""
+    step = Parse.model_validate({"kind": "parse", "from": "rows", "keep": ["id"], **settings})
+    rows = spark.createDataFrame(list(enumerate(values)), "id INT, value BINARY")
+    keyed = rows.selectExpr("id", "value", "cast(cast(id as string) as binary) as key")
+    good, bad = parse(keyed, step)
+    found: dict[int, Any] = {row.id: tuple(row)[1:] for row in good.collect()}
+    for row in bad.collect():
+        number = int(row.key)
+        assert number not in found, "a row is good or bad"
+        assert row.value == values[number], "a dead letter is what came"
+        found[number] = {one.key: bytes(one.value).decode() for one in row.headers}["reason"]
+    assert len(found) == len(values), "no row is lost"
+    return [found[number] for number in range(len(values))]
+
+
+def moment(value: datetime) -> datetime:
+    """Spark hands out local time without a zone."""
+    return value.astimezone(UTC)
+
+
+JSON: list[tuple[bytes | None, Any]] = [
+    (b'{"a":"x","b":1.5}', ("x", 1.5)),
+    (b' {"b":2, "a":"y"}\n', ("y", 2.0)),
+    (b"{}", (None, None)),
+    (b'{"a":null,"b":null}', (None, None)),
+    (b'{"a":"x","extra":{"deep":[1]}}', ("x", None)),
+    (b'{"A":"x"}', (None, None)),
+    (b'{"a":"first","a":"second"}', ("second", None)),
+    (b'{"a":7}', ("7", None)),
+    (b'{"a":"}{"}', ("}{", None)),
+    (b'{"a":[{"q":1},{"q":2}]}', ('[{"q":1},{"q":2}]', None)),
+    ('{"a":"é€\U0001f600"}'.encode(), ("é€\U0001f600", None)),
+    (b'{"b":"1.5"}', "b is no DOUBLE"),
+    (b'{"b":true}', "b is no DOUBLE"),
+    (b'{"a":"x"} and more', "not one JSON object"),
+    (b'{"a":"x"}{"a":"y"}', "not one JSON object"),
+    (b'{"a":"x"},{"a":"y"}', "not one JSON object"),
+    (b'[{"a":"x"}]', "not one JSON object"),
+    (b"null", "not one JSON object"),
+    (b"5", "not one JSON object"),
+    (b'{"a":"x"', "not JSON"),
+    (b"garbage", "not JSON"),
+    (b'{"a":"\xff\xfe"}', "not UTF-8"),
+    (b"", "no value"),
+    (None, "no value"),
+]
+
+
+def test_json(spark: SparkSession) -> None:
+    found = outcome(spark, [v for v, _ in JSON], format="json", schema="a STRING, b DOUBLE")
+    assert found == [expected for _, expected in JSON]
+
+
+NESTED: list[tuple[bytes, Any]] = [
+    (
+        b'{"n":{"z":1,"o":{"p":true}},"l":[1,null],"m":{"k":2}}',
+        (Row(z=1, o=Row(p=True)), [1, None], {"k": 2}),
+    ),
+    (b'{"n":{}}', (Row(z=None, o=None), None, None)),
+    (b'{"n":{"z":"x"}}', "n.z is no INT"),
+    (b'{"n":{"z":99999999999}}', "n.z is no INT"),
+    (b'{"n":{"o":{"p":"yes"}}}', "n.o.p is no BOOLEAN"),
+    (b'{"n":{"o":5}}', "n.o is no object"),
+    (b'{"n":[1]}', "n is no object"),
+    (b'{"l":["x"]}', "l is no ARRAY of INT"),
+    (b'{"m":{"k":"v"}}', "m is no MAP to INT"),
+]
+
+
+def test_json_with_structures(spark: SparkSession) -> None:
+    schema = "n STRUCT<z: INT, o: STRUCT<p: BOOLEAN>>, l ARRAY<INT>, m MAP<STRING, INT>"
+    found = outcome(spark, [value for value, _ in NESTED], format="json", schema=schema)
+    assert found == [expected for _, expected in NESTED]
+
+
+def test_times_and_decimals_of_json(spark: SparkSession) -> None:
+    values = [
+        b'{"at":"2026-01-02T03:04:05.678Z","d":"2026-01-02","p":12.34}',
+        b'{"at":"2026-01-02T04:04:05.678+01:00"}',
+        b'{"at":1767323045}',
+        b'{"at":"yesterday"}',
+        b'{"d":"2026-02-30"}',
+        b'{"p":123456.789}',
+    ]
+    schema = "at TIMESTAMP, d DATE, p DECIMAL(5, 2)"
+    whole, shifted, number, *bad = outcome(spark, values, format="json", schema=schema)
+    assert moment(whole[0]) == datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
+    assert (whole[1], str(whole[2])) == (date(2026, 1, 2), "12.34")
+    assert moment(shifted[0]) == moment(whole[0])
+    assert moment(number[0]) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert bad == ["at is no TIMESTAMP", "d is no DATE", "p is no DECIMAL(5,2)"]
+
+
+CSV: list[tuple[bytes | None, Any]] = [
+    (b"x,1.5,2", ("x", 1.5, 2)),
+    (b"x,1.5,2\r\n", ("x", 1.5, 2)),
+    (b"x, 1.5 ,2", ("x", 1.5, 2)),
+    (b'"a,b",1,2', ("a,b", 1.0, 2)),
+    (b'"say ""a""",1,2', ('say "a"', 1.0, 2)),
+    (b'"two\nlines",1,2', ("two\nlines", 1.0, 2)),
+    (b"#x,1,2", ("#x", 1.0, 2)),
+    (b",,", (None, None, None)),
+    (b"x,,2", ("x", None, 2)),
+    (b"x,abc,2", "b is no DOUBLE"),
+    (b"x,1.5,2.5", "c is no INT"),
+    (b"x,1.5", "not 3 columns"),
+    (b"x,1.5,2,3", "not 3 columns"),
+    (b'"open,1,2', "not 3 columns"),
+    (b" ", "not 3 columns"),
+    (b"\xff,1,2", "not UTF-8"),
+    (b"", "no value"),
+    (None, "no value"),
+]
+
+
+def test_csv(spark: SparkSession) -> None:
+    schema = "a STRING, b DOUBLE, c INT"
+    found = outcome(spark, [value for value, _ in CSV], format="csv", schema=schema)
+    assert found == [expected for _, expected in CSV]
+    values = [b"x|1", b'"a|b"|2', b"x,1", b"x|y|1"]
+    found = outcome(spark, values, format="csv", schema="a STRING, b INT", delimiter="|")
+    assert found == [("x", 1), ("a|b", 2), "not 2 columns", "not 2 columns"]
+
+
+def test_what_is_required_may_not_be_missing(spark: SparkSession) -> None:
+    values = [b'{"a":"x","b":1}', b'{"a":null,"b":1}', b'{"a":"x"}', b"{}"]
+    wanted = ["a is missing", "b is missing", "a is missing"]
+    schema = "a STRING, b DOUBLE"
+    one = outcome(spark, values, format="json", schema=schema, required=["a", "b"])
+    other = outcome(spark, values, format="json", schema="a STRING NOT NULL, b DOUBLE NOT NULL")
+    assert one[1:] == other[1:] == wanted
+    found = outcome(spark, [b"x,", b",1"], format="csv", schema=schema, required=["b"])
+    assert found == ["b is missing", (None, 1.0)]
+
+
+def avro(*fields: tuple[str, Any]) -> str:
+    """The schema of a record."""
+    named = [{"name": name, "type": kind} for name, kind in fields]
+    return json.dumps({"type": "record", "name": "payment", "fields": named})
+
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+
+
+def test_avro(spark: SparkSession) -> None:
+    schema = avro(("a", "string"), ("b", ["null", "double"]), ("at", MILLIS))
+    whole = b"\x02x\x02" + b"\x00" * 6 + b"\xf8\x3f" + b"\xd0\x0f"
+    values = [whole, b"\x02x\x00\x00", whole + b"z", b"\x00\x00\x00\x00\x07" + whole, whole[:-1]]
+    values += [b"", b"\xff" * 12, b"\x02\xff\x00\x00"]
+    first, second, *bad = outcome(spark, values, format="avro", schema=schema)
+    assert first[:2] == ("x", 1.5)
+    assert moment(first[2]) == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert second[:2] == ("x", None)
+    assert bad == ["not Avro of this schema"] * 5 + ["a is not UTF-8"]
+
+
+def test_avro_with_structures_and_records_of_nulls(spark: SparkSession) -> None:
+    inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": ["null", "int"]}]}
+    schema = avro(("a", "string"), ("s", inner), ("l", {"type": "array", "items": "int"}))
+    values = [b"\x02x\x02\x0a\x04\x02\x04\x00", b"\x00\x00\x00", b"\x02x\x02", None]
+    found = outcome(spark, values, format="avro", schema=schema)
+    bad = ["not Avro of this schema", "no value"]
+    assert found == [("x", Row(x=5), [1, 2]), ("", Row(x=None), []), *bad]
+
+    schema = avro(("a", ["null", "string"]), ("b", ["double", "null"]))
+    values = [b"\x00\x02", b"\x00", b"\x00\x02\x00", b"\x09\x09"]
+    found = outcome(spark, values, format="avro", schema=schema)
+    assert found == [(None, None)] + ["not Avro of this schema"] * 3
+    found = outcome(spark, values[:1], format="avro", schema=schema, required=["a"])
+    assert found == ["a is missing"]
+
+
+def test_a_dead_letter_tells_where_it_comes_from(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(
+        [(b"k", b"oops", "orders", 3, 17)],
+        "key BINARY, value BINARY, topic STRING, partition INT, offset LONG",
+    )
+    step = {"kind": "parse", "from": "rows", "format": "json", "schema": "a INT"}
+    _, bad = parse(rows, Parse.model_validate(step))
+    ((key, value, headers),) = bad.collect()
+    assert (key, value) == (b"k", b"oops")
+    assert {one.key: bytes(one.value) for one in headers} == {
+        "reason": b"not JSON",
+        "topic": b"orders",
+        "partition": b"3",
+        "offset": b"17",
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"schema": "a DOUBEL"}, "column a: 'DOUBEL' is no type"),
+        ({"schema": "a INT b INT"}, "'b' stands where a comma or the end is expected"),
+        ({"schema": "a STRUCT<x: FOO>"}, "column a.x: 'FOO' is no type"),
+        ({"schema": "a ARRAY<INT"}, "nothing stands where '>' is expected"),
+        ({"schema": "a"}, "column a: a type is missing"),
+        ({"schema": "a INT, A STRING"}, "column A is there twice"),
+        ({"schema": "a DECIMAL(40)"}, "38 digits at most"),
+        ({"schema": "a INT; DROP"}, "'; DROP' is not understood"),
+        ({"schema": "a INT", "required": ["b"]}, "the schema has no 'b'; it has: a"),
+        ({"schema": "a INT", "keep": ["a"]}, "the schema has a column 'a' too"),
+        ({"format": "avro", "schema": "a INT"}, "an Avro schema is JSON"),
+        ({"format": "avro", "schema": '"string"'}, "an Avro schema is a record"),
+        ({"format": "avro", "schema": '{"type": "record", "name": "r"}'}, "has no fields"),
+    ],
+)
+def test_a_bad_schema_is_told_before_spark_starts(settings: dict[str, Any], said: str) -> None:
+    whole = {"kind": "parse", "from": "rows", "format": "json", **settings}
+    with pytest.raises(ValueError, match=r"1 validation error") as caught:
+        Parse.model_validate(whole)
+    assert said in str(caught.value)
+
+
+def test_what_is_told_early_is_what_spark_reads(spark: SparkSession) -> None:
+    columns = [
+        "a TINYINT",
+        "b decimal(10,2) NOT NULL COMMENT 'x, y'",
+        "`c d` ARRAY<STRUCT<x: INT, y: MAP<STRING, DATE>>>",
+        "e VARCHAR(3)",
+        "f timestamp_ntz",
+        "g: BOOLEAN",
+        "h INTERVAL DAY TO SECOND",
+    ]
+    schema = ", ".join(columns)
+    read = StructType.fromDDL(schema)
+    assert isinstance(read, StructType)
+    assert columns_of(schema) == read.names == ["a", "b", "c d", "e", "f", "g", "h"]

@@ -1,0 +1,283 @@
+"""Upserts into real databases: SQLite, and a PostgreSQL server of Debian's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.spec.ends import TableSink
+from pipeline.upsert import DRIVERS, UpsertFailed, staging_name, upsert
+from tests.support.postgresql import PostgreSql, postgresql
+
+OWNER = "a query"
+EVERY_TYPE = (
+    "id BIGINT, part STRING, text STRING, real DOUBLE, small FLOAT, count INT, tiny TINYINT,"
+    " short SMALLINT, flag BOOLEAN, at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, bytes BINARY,"
+    " price DECIMAL(12, 2)"
+)
+AT = datetime(2026, 3, 1, 12, 30, 15, 123456, UTC)
+LOCAL = datetime(2026, 3, 1, 12, 30, 15, 5, UTC).replace(tzinfo=None)
+FULL = (
+    *(2**53 + 1, "it's", 'quoted "text" \U0001f600', 0.1, 1.5, -7, 127, -300, True),
+    *(AT, LOCAL, date(2026, 2, 28), b"\x00\xff", Decimal("9999999999.99")),
+)
+EMPTY = (1, "", *([None] * 12))
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of a test: its address for Java, and a way to look into it."""
+
+    url: str
+    server: PostgreSql | None
+    file: Path
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """One statement outside of Spark; values as text from PostgreSQL."""
+        if self.server is not None:
+            return self.server.run(sql)
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            return connection.execute(sql).fetchall()
+
+    def tables(self) -> list[str]:
+        """All tables, sorted."""
+        if self.server is not None:
+            found = self.run("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        else:
+            found = self.run("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return sorted(str(name) for (name,) in found)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgreSql]:
+    with postgresql(tmp_path_factory.mktemp("postgresql")) as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """An empty database."""
+    file = tmp_path / "rows.db"
+    if request.param == "sqlite":
+        return Database(f"jdbc:sqlite:{file}", None, file)
+    server: PostgreSql = request.getfixturevalue("server")
+    server.run("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    return Database(server.url, server, file)
+
+
+def sink(database: Database, keys: Sequence[str], **more: Any) -> TableSink:
+    """A sink into the table `kept`."""
+    return TableSink.model_validate(
+        {"kind": "jdbc", "from": "x", "url": database.url, "table": "kept", "keys": list(keys)}
+        | more
+    )
+
+
+def put(rows: DataFrame, database: Database, keys: Sequence[str], **more: Any) -> None:
+    """Write a batch."""
+    upsert(rows, database.url, sink(database, keys, **more), owner=OWNER)
+
+
+def test_every_type_and_null_comes_back(spark: SparkSession, database: Database) -> None:
+    rows = spark.createDataFrame([FULL, EMPTY], EVERY_TYPE)
+    put(rows, database, ["id", "part"])
+    put(rows, database, ["id", "part"])
+    options = {"url": database.url, "dbtable": "kept", "driver": DRIVERS["postgresql"]}
+    if database.server is not None:
+        found = spark.read.format("jdbc").options(**options).load().orderBy("id")
+        empty, full = (tuple(row) for row in found.collect())
+        assert empty == EMPTY
+        assert full == (
+            *FULL[:9],
+            AT.replace(tzinfo=None),
+            *FULL[10:12],
+            bytearray(FULL[12]),
+            FULL[13],
+        )
+    else:
+        empty, full = database.run("SELECT * FROM kept ORDER BY id")
+        assert empty == EMPTY
+        times = ("2026-03-01T12:30:15.123456Z", "2026-03-01T12:30:15.000005", "2026-02-28")
+        assert full == (*FULL[:9], *times, FULL[12], 9999999999.99)
+    assert database.tables() == ["kept"], "no staging table stays"
+
+
+def test_rows_of_one_key_are_replaced(spark: SparkSession, database: Database) -> None:
+    keys = ["day", "shop"]
+    put(
+        spark.createDataFrame([(1, "a", 1.0), (1, "b", 2.0)], "day INT, shop STRING, sum DOUBLE"),
+        database,
+        keys,
+    )
+    put(
+        spark.createDataFrame([(1, "b", 5.0), (2, "a", 7.0)], "day INT, shop STRING, sum DOUBLE"),
+        database,
+        keys,
+    )
+    found = database.run("SELECT day, shop, sum FROM kept ORDER BY day, shop")
+    assert [tuple(str(one) for one in row) for row in found] in (
+        [("1", "a", "1.0"), ("1", "b", "5.0"), ("2", "a", "7.0")],
+        [("1", "a", "1"), ("1", "b", "5"), ("2", "a", "7")],
+    )
+
+
+def test_the_same_one_of_a_batch_counts_each_time(spark: SparkSession, database: Database) -> None:
+    rows = spark.createDataFrame(
+        [(1, number % 4, number % 10) for number in range(40)], "id INT, a INT, b INT"
+    )
+    for parts in (1, 4, 7):
+        put(rows.repartition(parts), database, ["id"])
+        assert [tuple(map(int, row)) for row in database.run("SELECT * FROM kept")] == [(1, 3, 9)]
+
+
+def test_an_older_row_changes_nothing(spark: SparkSession, database: Database) -> None:
+    schema = "id INT, version INT, name STRING"
+    for batch in (
+        [(1, 5, "five"), (1, 4, "zzz")],
+        [(1, 3, "three"), (2, 1, "one")],
+        [(1, 6, "six")],
+    ):
+        put(spark.createDataFrame(batch, schema), database, ["id"], latest_by="version")
+        if batch[0][1] != 6:
+            ((name,),) = database.run("SELECT name FROM kept WHERE id = 1")
+            assert name == "five"
+    assert database.run("SELECT name FROM kept ORDER BY id") == [("six",), ("one",)]
+
+
+def test_keys_alone_are_a_table(spark: SparkSession, database: Database) -> None:
+    rows = spark.createDataFrame([("a",), ("b",), ("a",)], "id STRING")
+    put(rows, database, ["id"])
+    put(rows, database, ["id"])
+    assert database.run("SELECT id FROM kept ORDER BY id") == [("a",), ("b",)]
+
+
+def test_a_table_with_more_columns_keeps_them(spark: SparkSession, database: Database) -> None:
+    database.run("CREATE TABLE kept (id INTEGER PRIMARY KEY, note TEXT DEFAULT 'none', n INTEGER)")
+    database.run("INSERT INTO kept VALUES (1, 'mine', 0)")
+    put(spark.createDataFrame([(1, 5), (2, 6)], "id INT, n INT"), database, ["id"], create=False)
+    found = database.run("SELECT id, note, n FROM kept ORDER BY id")
+    assert [(int(a), b, int(c)) for a, b, c in found] == [(1, "mine", 5), (2, "none", 6)]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (
+            "CREATE TABLE kept (id INTEGER PRIMARY KEY, m INTEGER)",
+            "kept has no column n; it has: id, m",
+        ),
+        ("CREATE TABLE kept (id INTEGER, n INTEGER)", "table kept of jdbc:.*(ON CONFLICT|unique)"),
+        ("CREATE TABLE other (id INTEGER)", "table kept of jdbc:.*(no such table|does not exist)"),
+    ],
+)
+def test_a_wrong_table_is_told_in_a_line(
+    spark: SparkSession, database: Database, table: str, said: str
+) -> None:
+    database.run(table)
+    with pytest.raises(UpsertFailed, match=said) as failed:
+        put(spark.createDataFrame([(1, 5)], "id INT, n INT"), database, ["id"], create=False)
+    assert "\n" not in str(failed.value)
+    assert "staging" not in str(failed.value)
+
+
+def test_what_no_table_takes_is_told(spark: SparkSession, database: Database) -> None:
+    with pytest.raises(UpsertFailed, match="column tags is array<string>"):
+        put(spark.createDataFrame([(1, ["a"])], "id INT, tags ARRAY<STRING>"), database, ["id"])
+    with pytest.raises(UpsertFailed, match=r"no column 'key'; they have: id"):
+        put(spark.createDataFrame([(1,)], "id INT"), database, ["key"])
+    with pytest.raises(UpsertFailed, match=r"null in its key \(id\)"):
+        put(spark.createDataFrame([(None, 1)], "id INT, n INT"), database, ["id"])
+    assert database.run("SELECT * FROM kept") == []
+
+
+def test_rows_that_cannot_be_computed_leave_the_table(
+    spark: SparkSession, database: Database
+) -> None:
+    put(spark.createDataFrame([(1, 5)], "id INT, n INT"), database, ["id"])
+    bad = spark.sql(
+        "SELECT CAST(id AS INT) AS id, CAST(assert_true(id < 3) AS INT) AS n FROM range(5)"
+    )
+    with pytest.raises(UpsertFailed, match="is not true"):
+        put(bad, database, ["id"])
+    assert [tuple(map(int, row)) for row in database.run("SELECT * FROM kept")] == [(1, 5)]
+
+
+def test_what_a_crash_left_is_removed(spark: SparkSession, database: Database) -> None:
+    staging = staging_name("kept", OWNER)
+    database.run(f"CREATE TABLE {staging} (id INTEGER, other TEXT)")
+    database.run(f"INSERT INTO {staging} VALUES (9, 'left')")
+    put(spark.createDataFrame([(1, 5)], "id INT, n INT"), database, ["id"])
+    assert [tuple(map(int, row)) for row in database.run("SELECT * FROM kept")] == [(1, 5)]
+    assert database.tables() == ["kept"]
+
+
+def test_two_queries_write_at_once(spark: SparkSession, database: Database) -> None:
+    """Each into a table of its own, and both into a third."""
+    batches = 4
+
+    def work(worker: int) -> None:
+        for batch in range(batches):
+            rows = spark.range(batch * 100, batch * 100 + 150).selectExpr("id", f"{worker} AS n")
+            for table in (f"kept_{worker}", "shared"):
+                one = sink(database, ["id"], table=table)
+                upsert(rows, database.url, one, owner=f"query {worker}")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
+    assert database.tables() == ["kept_0", "kept_1", "shared"]
+    for table in database.tables():
+        ((count,),) = database.run(f"SELECT count(*) FROM {table}")
+        assert int(count) == 450
+
+
+def test_a_reader_does_not_stop_a_writer(spark: SparkSession, tmp_path: Path) -> None:
+    """SQLite: a transaction that reads holds the file for a while."""
+    file = tmp_path / "rows.db"
+    database = Database(f"jdbc:sqlite:{file}", None, file)
+    put(spark.range(10).selectExpr("id", "1 AS n"), database, ["id"])
+    with (
+        closing(sqlite3.connect(file, isolation_level=None)) as reader,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        reader.execute("BEGIN")
+        assert len(reader.execute("SELECT * FROM kept").fetchall()) == 10
+        rows = spark.range(20).selectExpr("id", "2 AS n")
+        done = pool.submit(put, rows, database, ["id"])
+        assert reader.execute("SELECT sum(n) FROM kept").fetchall() == [(10,)]
+        reader.execute("COMMIT")
+        done.result(60)
+    assert database.run("SELECT sum(n) FROM kept") == [(40,)]
+
+
+def test_a_long_name_of_a_table_leaves_place_for_the_staging_tables() -> None:
+    name = "a" * 63
+    assert len(staging_name(name, OWNER)) == 63
+    assert staging_name(name, OWNER) != staging_name(name, "another")
+    assert staging_name("shop.orders", OWNER).startswith("shop.orders_odradek_")
+
+
+def test_an_unknown_database_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    database = Database("jdbc:mysql://127.0.0.1/x?password=secret", None, tmp_path)
+    with pytest.raises(UpsertFailed, match="is not the address of jdbc:sqlite"):
+        put(spark.range(1), database, ["id"])
+
+
+def test_a_server_that_is_away_is_told_without_the_password(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    database = Database("jdbc:postgresql://127.0.0.1:1/x?password=secret", None, tmp_path)
+    with pytest.raises(UpsertFailed, match=r"jdbc:postgresql://127.0.0.1:1/x: .*refused") as failed:
+        put(spark.range(1), database, ["id"])
+    assert isinstance(failed.value.__cause__, Py4JJavaError)
+    assert "secret" not in str(failed.value)
