@@ -204,7 +204,7 @@ def test_every_declared_version_is_one_of_apache_kafka(name: str) -> None:
                 continue
             theirs.update(upstream_schemas.version_range(schema["validVersions"]))
             if schema.get("type") == "coordinator-key":
-                # Kafka 4 tells the kind of a record apart from its version; on disk it is one number.
+                # Kafka 4 tells kind and version of a record apart; on disk it is one number.
                 theirs.add(schema["apiKey"])
     assert set(versions_of(declared_classes()[name])) <= theirs
 
