@@ -29,6 +29,12 @@ VERSION: Final = Struct(">h")
 OLD_OFFSET_KEY: Final = 0
 GROUP_VALUE_NEWEST: Final = 4
 OFFSET_VALUE_NEWEST: Final = 4
+PLAIN_OFFSET: Final = Struct(">hqihq")
+"""A value without metadata: version, offset, leader epoch, length of the metadata, commit time."""
+PLAIN_OFFSET_VERSION: Final = 3
+KEYS_KEPT: Final = 20_000
+KEPT_KEY_BYTES_MAX: Final = 256
+"""What is kept of keys takes 20 MiB at most, for the time of a loading."""
 
 Decoder = Callable[[memoryview, int], tuple[Any, int]]
 OpenOffsets = dict[tuple[str, TopicPartition], CommittedOffset | None]
@@ -37,7 +43,7 @@ OpenOffsets = dict[tuple[str, TopicPartition], CommittedOffset | None]
 class Loading:
     """The groups of a partition while its log is read."""
 
-    __slots__ = ("_decoders", "_memory", "_open", "groups", "unknown_records")
+    __slots__ = ("_decoders", "_keys", "_memory", "_open", "groups", "unknown_records")
 
     def __init__(self, memory: Memory | None = None) -> None:
         self.groups: dict[str, Group] = {}
@@ -46,6 +52,8 @@ class Loading:
         """Records that were passed over."""
         self._open: dict[int, OpenOffsets] = {}
         self._decoders: dict[tuple[type, int], Decoder] = {}
+        self._keys: dict[bytes, tuple[str, TopicPartition]] = {}
+        """A group commits the same partitions again and again."""
 
     def apply(self, record: Record, producer_id: int | None = None) -> None:
         """One record.
@@ -92,24 +100,39 @@ class Loading:
     def _apply_offset(
         self, data: bytes, version: int, record: Record, producer_id: int | None
     ) -> None:
-        key: OffsetCommitKey = self._read(OffsetCommitKey, version, data)
-        place = (key.topic, key.partition)
+        group_id, place = self._keys.get(data) or self._read_key(data, version)
         committed = None
         if record.value is not None:
-            value: OffsetCommitValue
-            value, _ = self._read_value(OffsetCommitValue, OFFSET_VALUE_NEWEST, record.value)
-            committed = CommittedOffset(
-                value.offset,
-                value.leader_epoch,
-                value.metadata,
-                value.commit_timestamp_ms,
-                value.expire_timestamp_ms,
-                record.offset,
-            )
+            committed = self._read_committed(record.value, record.offset)
         if producer_id is None:
-            self._put(key.group, place, committed)
+            self._put(group_id, place, committed)
         else:
-            self._open.setdefault(producer_id, {})[key.group, place] = committed
+            self._open.setdefault(producer_id, {})[group_id, place] = committed
+
+    def _read_key(self, data: bytes, version: int) -> tuple[str, TopicPartition]:
+        key: OffsetCommitKey = self._read(OffsetCommitKey, version, data)
+        found = key.group, (key.topic, key.partition)
+        if len(data) <= KEPT_KEY_BYTES_MAX:
+            if len(self._keys) >= KEYS_KEPT:
+                self._keys.clear()
+            self._keys[data] = found
+        return found
+
+    def _read_committed(self, data: bytes, log_offset: int) -> CommittedOffset:
+        if len(data) == PLAIN_OFFSET.size:
+            version, offset, epoch, metadata_bytes, commit_ms = PLAIN_OFFSET.unpack(data)
+            if version == PLAIN_OFFSET_VERSION and metadata_bytes == 0:
+                return CommittedOffset(offset, epoch, "", commit_ms, -1, log_offset)
+        value: OffsetCommitValue
+        value, _ = self._read_value(OffsetCommitValue, OFFSET_VALUE_NEWEST, data)
+        return CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp_ms,
+            value.expire_timestamp_ms,
+            log_offset,
+        )
 
     def _put(self, group_id: str, place: TopicPartition, committed: CommittedOffset | None) -> None:
         if committed is None:
