@@ -14,7 +14,7 @@ run: $(VENV)/.run
 test: lint tools
 	$(BIN)/python -m pytest -q -m "not slow"
 
-# A pipeline killed twenty times while records flow; some minutes.
+# The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills, the demo.
 chaos-pipeline: tools
 	$(BIN)/python -m pytest -q -s -m slow tests/pipeline
 

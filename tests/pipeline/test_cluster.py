@@ -71,6 +71,7 @@ def executors_of(worker: LoggedProcess) -> list[int]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_no_row(spark: SparkSession, tmp_path: Path) -> None:
     with odradek_broker(tmp_path) as broker, cluster(tmp_path) as (address, workers):
         create_topics(broker.address, "orders", "copied")

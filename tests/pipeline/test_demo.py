@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import maven
 from tests.support.prepare import SPARK_VERSION
 
@@ -16,6 +18,7 @@ RATE = 400
 SECONDS = 12
 
 
+@pytest.mark.slow
 def test_the_demo_finds_what_it_plants(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pipeline.demo", "--folder", str(tmp_path), "--seed", "2"]
     command += ["--rate", str(RATE), "--seconds", str(SECONDS)]

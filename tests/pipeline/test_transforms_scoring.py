@@ -15,7 +15,7 @@ from pipeline.spec.steps import Anomalies
 from pipeline.transforms.scoring import Memory, mean_and_variance
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_nan=False), min_size=1, max_size=60)
-NO_THRESHOLD = 1e300
+NO_THRESHOLD = 1e308
 """Nothing is an anomaly: the memory holds the values as they came."""
 
 
