@@ -179,13 +179,13 @@ def _is_local(path: Path, wanted: ast.AST) -> bool:
 
 @pytest.mark.parametrize("path", TESTS, ids=relative)
 def test_no_test_sleeps_or_skips(path: Path) -> None:
-    if path == Path(__file__):
-        return
     text = path.read_text()
+    # Spelled apart, so that this file passes its own rule.
+    leaves_out = r"mark\.sk" + r"ip|pytest\.sk" + r"ip|importor" + r"skip|mark\.xf" + "ail"
     if relative(path).startswith("tests/"):
         if relative(path) not in POLLS_A_STRANGER:
             assert not re.search(r"\btime\.sleep\(|asyncio\.sleep\([^0)]", text)
-        assert not re.search(r"mark\.skip|pytest\.skip|importorskip|mark\.xfail", text)
+        assert not re.search(leaves_out, text)
 
 
 def test_nothing_that_is_committed_tells_of_a_machine() -> None:
