@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -18,6 +18,7 @@ from pipeline.spec.positions import Path, lines_of
 from pipeline.spec.steps import AnyStep
 
 VALUE_LENGTH_MAX: Final = 80
+M = TypeVar("M", bound=BaseModel)
 
 
 def _by_kind(union: Any) -> dict[str | None, type[BaseModel]]:
@@ -60,29 +61,53 @@ def load(path: FilePath) -> Pipeline:
 
     raises  SpecError; OSError when the file cannot be read
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(path, [Problem(1, "", f"not UTF-8: {error}")]) from error
-    return parse(text, path)
+    return parse(text_of(path), path)
 
 
 def parse(text: str, path: FilePath) -> Pipeline:
     """The same of a text; `path` names it in complaints."""
+    return checked(text, path, Pipeline, allowed=_allowed, faults=faults)
+
+
+def text_of(path: FilePath) -> str:
+    """What stands in a file.
+
+    raises  SpecError; OSError when it cannot be read
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(path, [Problem(1, "", f"not UTF-8: {error}")]) from error
+
+
+def checked(
+    text: str,
+    path: FilePath,
+    model: type[M],
+    *,
+    allowed: Callable[[Path, dict[Any, Any]], list[str]],
+    faults: Callable[[M], Iterable[tuple[Path, str]]],
+) -> M:
+    """A file's text as a model of it.
+
+    allowed  the keys of the table that an unknown key stands in
+    faults   what is wrong between the parts
+    raises   SpecError with all that is wrong, by line
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecError(path, [Problem(1, "", f"not TOML: {error}")]) from error
     lines = lines_of(text)
     try:
-        pipeline = Pipeline.model_validate(document)
+        whole = model.model_validate(document)
     except ValidationError as error:
-        found = [problem(one, document, lines, _allowed) for one in error.errors(include_url=False)]
+        found = [problem(one, document, lines, allowed) for one in error.errors(include_url=False)]
         raise SpecError(path, sorted(found, key=lambda one: one.line)) from error
-    wrong = [placed(where, text, lines) for where, text in faults(pipeline)]
+    wrong = [placed(where, said, lines) for where, said in faults(whole)]
     if wrong:
         raise SpecError(path, sorted(wrong, key=lambda one: one.line))
-    return pipeline
+    return whole
 
 
 def problem(

@@ -22,17 +22,16 @@ sync_offsets = true
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
 from pipeline.spec.common import Columns, Duration, Options, Part, Text
-from pipeline.spec.load import Problem, SpecError, placed, problem
-from pipeline.spec.positions import Path, lines_of
+from pipeline.spec.load import checked, text_of
+from pipeline.spec.positions import Path
 
 
 def _compiled(pattern: str) -> str:
@@ -152,29 +151,12 @@ def load(path: FilePath) -> Mirror:
 
     raises  SpecError; OSError when the file cannot be read
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(path, [Problem(1, "", f"not UTF-8: {error}")]) from error
-    return parse(text, path)
+    return parse(text_of(path), path)
 
 
 def parse(text: str, path: FilePath) -> Mirror:
     """The same of a text; `path` names it in complaints."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(path, [Problem(1, "", f"not TOML: {error}")]) from error
-    lines = lines_of(text)
-    try:
-        mirror = Mirror.model_validate(document)
-    except ValidationError as error:
-        found = [problem(one, document, lines, _allowed) for one in error.errors(include_url=False)]
-        raise SpecError(path, sorted(found, key=lambda one: one.line)) from error
-    wrong = [placed(where, said, lines) for where, said in _faults(mirror)]
-    if wrong:
-        raise SpecError(path, sorted(wrong, key=lambda one: one.line))
-    return mirror
+    return checked(text, path, Mirror, allowed=_allowed, faults=_faults)
 
 
 def _allowed(where: Path, _document: object) -> list[str]:
