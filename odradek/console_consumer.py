@@ -46,7 +46,7 @@ from odradek.console_properties import (
 )
 from odradek.console_subscription import Subscription
 from odradek.options import Options, OptionsError
-from odradek.topics import VERSION
+from odradek.tool import VERSION
 
 POLL_S: Final = 0.1
 """How soon a signal is seen, at the latest."""

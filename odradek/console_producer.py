@@ -37,7 +37,7 @@ from odradek.console_properties import (
     unknown_properties,
 )
 from odradek.options import Options, OptionsError
-from odradek.topics import VERSION
+from odradek.tool import VERSION
 
 POLL_S: Final = 0.2
 """How soon a failed delivery is told, and Ctrl-C seen, at the latest."""

@@ -25,10 +25,9 @@ from odradek.consumer_groups_order import TopicPartition, in_hash_order
 from odradek.consumer_groups_plan import export_plans
 from odradek.consumer_groups_reset import parse_scope, reset_offsets
 from odradek.options import INT32_MAX, INT64_MAX, Options, OptionsError
+from odradek.tool import VERSION, run_tool
 from protocol.errors import ErrorCode
 
-VERSION: Final = "3.9.2"
-"""Of the Kafka whose tool this one equals."""
 OF_PARTITIONS: Final = (
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -38,14 +37,7 @@ OF_PARTITIONS: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run one action; returns the exit code."""
-    try:
-        code = _run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Nobody reads any more (`| head`). What was to be done is done; Java's streams say nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return code
+    return run_tool(_run, arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -8,13 +8,13 @@ Source: Kafka 3.9's TopicCommand.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from odradek.client import CLIENT_ID, ZERO_ID, Client, ClientError
 from odradek.options import Options, OptionsError
+from odradek.tool import VERSION, run_tool
 from odradek.topics_describe import describe
 from odradek.topics_errors import TopicsError, check
 from odradek.topics_lookup import find_topics
@@ -43,21 +43,12 @@ from protocol.messages.delete_topics import (
 
 TIMEOUT_MS: Final = 30_000
 """How long a broker may take for an action; Kafka: request.timeout.ms."""
-VERSION: Final = "3.9.2"
-"""Of the Kafka whose tool this one equals."""
 SECURITY_PROTOCOL: Final = "security.protocol"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one action; returns the exit code."""
-    try:
-        code = _run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Nobody reads any more (`| head`). What was to be done is done; Java's streams say nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return code
+    return run_tool(_run, arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:

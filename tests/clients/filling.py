@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.clients.confluent_client import Confluent
 from tests.clients.contract import How, Message
 from tests.clients.members import Crew, Member, Place, is_shared
@@ -63,3 +69,13 @@ class Filling:
             return last == dict.fromkeys(range(self.partitions), self.count)
 
         crew.wait_until(is_committed, f"all {self.count} records of each partition are committed")
+
+
+def commit(group: str, topic: str, **fields: Any) -> OffsetCommitRequest:
+    """Of partition 0."""
+    metadata = fields.pop("metadata", None)
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=metadata
+    )
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    return OffsetCommitRequest(group_id=group, topics=topics, **fields)

@@ -59,6 +59,8 @@ class GroupAbilities:
     """With every request, so that it can be told that it is fenced, rather than unknown."""
     leaves_while_joining: bool = True
     """One that does not is a member all the same after it said that it has left."""
+    commits_as_it_was: bool = True
+    """A commit is sent with the generation in which it was asked for, or not at all."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -77,7 +79,7 @@ GROUP_LIBRARIES: dict[str, GroupAbilities] = {
     "java-2.8.2": GroupAbilities(ALL_ASSIGNORS),
     "franz-go": GroupAbilities(ALL_ASSIGNORS),
     "sarama": GroupAbilities(),
-    "aiokafka": GroupAbilities(sends_instance=False),
+    "aiokafka": GroupAbilities(sends_instance=False, commits_as_it_was=False),
     "kafka-go": GroupAbilities(static=False),
     "kafkajs": GroupAbilities(static=False, leaves_while_joining=False),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,14 +16,9 @@ from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.clients.filling import Filling
+from tests.clients.filling import Filling, commit
 from tests.clients.libraries import GROUP_LIBRARIES
 from tests.clients.members import Crew, Member, check_generations, owners, reads
 from tests.support.broker_process import BrokerProcess
@@ -152,16 +146,6 @@ def join(group: str, *, metadata: bytes = b"") -> JoinGroupRequest:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
     )
-
-
-def commit(group: str, topic: str, **fields: Any) -> OffsetCommitRequest:
-    """Of partition 0."""
-    metadata = fields.pop("metadata", None)
-    partition = OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=1, committed_metadata=metadata
-    )
-    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
-    return OffsetCommitRequest(group_id=group, topics=topics, **fields)
 
 
 def enter(wire: Wire, group: str, topic: str) -> str:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import shlex
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Self
 
 from odradek import command
-from tests.support import maven
+from tests.odradek.apache_tool import ApacheProgram
 from tests.support.apache import (
     CONSOLE_CONSUMER_TOOL,
     CONSOLE_PRODUCER_TOOL,
-    JUDGE_VERSION,
     LOG4J_QUIET,
     ToolResult,
-    java_command,
 )
 
 JAVA_PROGRAM = Path(__file__).parent / "java" / "ConsoleTools.java"
@@ -70,56 +65,22 @@ def our_tool_here(name: str, arguments: Sequence[str], standard_input: str = "")
     return ToolResult(exit_code, output.getvalue(), errors.getvalue())
 
 
-class ApacheTools:
-    """Apache Kafka's tools; starting a JVM for every command line would cost 2 s each."""
+class ApacheTools(ApacheProgram):
+    """Apache Kafka's tools."""
 
     def __init__(self, folder: Path) -> None:
-        logging = folder / "log4j-console.properties"
-        logging.write_text(LOG4J_QUIET + "log4j.appender.stderr.Follow=true\n")
-        libraries = maven.broker_libraries(JUDGE_VERSION)
-        java = java_command(libraries, str(JAVA_PROGRAM), [], heap="160m")
-        java.insert(1, f"-Dlog4j.configuration=file:{logging}")
-        self._errors = folder / "console-tools.log"
-        with open(self._errors, "wb") as errors:
-            self._child = subprocess.Popen(
-                java, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+        log4j = LOG4J_QUIET + "log4j.appender.stderr.Follow=true\n"
+        super().__init__(folder, JAVA_PROGRAM, log4j=log4j, heap="160m")
 
     def __call__(self, name: str, arguments: Sequence[str], standard_input: str = "") -> ToolResult:
         """What the tool prints up to its exit, and the exit code."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        question = {
-            "main": MAIN_CLASSES[name],
-            "arguments": list(arguments),
-            "input": standard_input,
-        }
-        self._child.stdin.write(json.dumps(question) + "\n")
-        self._child.stdin.flush()
-        late = threading.Timer(ANSWER_TIMEOUT_S, self._child.kill)
-        late.start()
-        line = self._child.stdout.readline()
-        late.cancel()
-        assert line, f"no answer to {arguments}:\n{self._errors.read_text()}"
-        return ToolResult(**json.loads(line))
-
-    def close(self) -> None:
-        """End the JVM."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._child.stdin.close()
-        try:
-            self._child.wait(10)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait(10)
-        self._child.stdout.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return self.ask(
+            {
+                "main": MAIN_CLASSES[name],
+                "arguments": list(arguments),
+                "input": standard_input,
+            }
+        )
 
 
 STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] ")

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import shlex
-import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Self
 
 from odradek import topics
-from tests.support import maven
-from tests.support.apache import JUDGE_VERSION, LOG4J_QUIET, ToolResult, java_command
+from tests.odradek.apache_tool import ApacheProgram
+from tests.support.apache import LOG4J_QUIET, ToolResult
 
 JAVA_PROGRAM = Path(__file__).parent / "java" / "TopicCommands.java"
-ANSWER_TIMEOUT_S = 90.0
 LOG4J_SILENT = LOG4J_QUIET.replace("WARN, stderr", "OFF, stderr")
 
 Tool = Callable[[Sequence[str]], ToolResult]
@@ -32,54 +27,18 @@ def our_tool(arguments: Sequence[str]) -> ToolResult:
     return ToolResult(exit_code, output.getvalue(), errors.getvalue())
 
 
-class ApacheTool:
-    """Apache Kafka's TopicCommand; starting a JVM for every command line would cost 1.5 s each."""
+class ApacheTool(ApacheProgram):
+    """Apache Kafka's TopicCommand."""
 
     def __init__(
         self, folder: Path, *, program: Path = JAVA_PROGRAM, log4j: str = LOG4J_SILENT
     ) -> None:
         """program  another tool's, with the same conversation"""
-        logging = folder / "log4j-tool.properties"
-        logging.write_text(log4j)
-        libraries = maven.broker_libraries(JUDGE_VERSION)
-        command = java_command(libraries, str(program), [], heap="128m")
-        command.insert(1, f"-Dlog4j.configuration=file:{logging}")
-        self._errors = folder / f"{program.stem}.log"
-        with open(self._errors, "wb") as errors:
-            self._child = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+        super().__init__(folder, program, log4j=log4j, heap="128m")
 
     def __call__(self, arguments: Sequence[str]) -> ToolResult:
         """What the tool prints up to its exit, and the exit code."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._child.stdin.write(json.dumps(list(arguments)) + "\n")
-        self._child.stdin.flush()
-        late = threading.Timer(ANSWER_TIMEOUT_S, self._child.kill)
-        late.start()
-        line = self._child.stdout.readline()
-        late.cancel()
-        assert line, f"no answer to {arguments}:\n{self._errors.read_text()}"
-        return ToolResult(**json.loads(line))
-
-    def close(self) -> None:
-        """End the JVM."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._child.stdin.close()
-        try:
-            self._child.wait(10)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait(10)
-        self._child.stdout.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return self.ask(list(arguments))
 
 
 def play(tool: Tool, address: str, command_lines: Sequence[str], prefix: str) -> str:
