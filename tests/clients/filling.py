@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
+from confluent_kafka import Consumer, TopicPartition
+
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -28,6 +30,20 @@ class Filling:
         self.count = 0
         self._client = Confluent(bootstrap)
         self._client.create_topic(topic, partitions)
+        self._begin(bootstrap)
+
+    def _begin(self, bootstrap: str) -> None:
+        """Commit the beginning of every partition for the group.
+
+        librdkafka that has to ask for the beginning, and is revoked and assigned the partition
+        meanwhile, goes back there when the answer comes (confluent-kafka-dotnet issue 1792).
+        """
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": self.group})
+        places = [TopicPartition(self.topic, number, 0) for number in range(self.partitions)]
+        try:
+            consumer.commit(offsets=places, asynchronous=False)
+        finally:
+            consumer.close()
 
     def add(self, count: int = RECORDS) -> None:
         """As many to each partition."""
