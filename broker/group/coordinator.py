@@ -106,11 +106,15 @@ class GroupCoordinator:
         """An id for a member of the new protocol that brings none: 22 characters, as in Kafka."""
         return urlsafe_b64encode(self._rng.uuid().bytes).decode().rstrip("=")
 
+    def between_requests(self, steps: Iterator[None]) -> None:
+        """Work on many groups, step by step."""
+        run_in_slices(self._doors.wheel, self._doors.clock, steps)
+
     def expire(self) -> None:
         """Forget old offsets in all groups, between requests."""
         if not self._is_expiring:
             self._is_expiring = True
-            run_in_slices(self._doors.wheel, self._doors.clock, self._expire())
+            self.between_requests(self._expire())
 
     def _expire(self) -> Iterator[None]:
         try:
@@ -126,7 +130,7 @@ class GroupCoordinator:
             shard.forget_partition((topic, index))
         if not self._is_forgetting:
             self._is_forgetting = True
-            run_in_slices(self._doors.wheel, self._doors.clock, self._forget_deleted())
+            self.between_requests(self._forget_deleted())
 
     def _forget_deleted(self) -> Iterator[None]:
         try:

@@ -8,6 +8,7 @@ Source: KIP-229; Kafka's GroupCoordinator.handleDeleteGroups.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from broker.handlers.handler import Context, Delayed, Reply
@@ -20,6 +21,8 @@ from protocol.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
+AT_ONCE: Final = 16
+"""Groups that are deleted in one turn of the loop, 0.1 ms each; more are, between requests."""
 WAIT_MAX_MS: Final = 2**31 - 1
 """The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
 
@@ -27,9 +30,9 @@ WAIT_MAX_MS: Final = 2**31 - 1
 def run(context: Context, request: DeleteGroupsRequest) -> Reply | Delayed:
     """Each group by itself, each once."""
     names = list(dict.fromkeys(request.groups_names))
-    pendings = [_delete(context, name) for name in names]
+    everything = _delete_all(context, names)
 
-    def respond() -> DeleteGroupsResponse:
+    def respond(pendings: Sequence[Pending[ErrorCode]]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(
             results=[
                 DeletableGroupResult(group_id=name, error_code=pending.result())
@@ -37,14 +40,13 @@ def run(context: Context, request: DeleteGroupsRequest) -> Reply | Delayed:
             ]
         )
 
-    everything = settled(pendings)
     if everything.is_done:
-        return Reply(respond())
+        return Reply(respond(everything.result()))
     return when_done(
         context,
         everything,
         WAIT_MAX_MS,
-        answer=lambda _: respond(),
+        answer=respond,
         late=lambda: failed(request, ErrorCode.REQUEST_TIMED_OUT, None),
     )
 
@@ -59,6 +61,23 @@ def failed(
             for name in dict.fromkeys(request.groups_names)
         ]
     )
+
+
+def _delete_all(context: Context, names: list[str]) -> Pending[Sequence[Pending[ErrorCode]]]:
+    """An outcome for each name."""
+    if len(names) <= AT_ONCE:
+        return settled([_delete(context, name) for name in names])
+    everything: Pending[Sequence[Pending[ErrorCode]]] = Pending()
+
+    def steps() -> Iterator[None]:
+        pendings: list[Pending[ErrorCode]] = []
+        for name in names:
+            pendings.append(_delete(context, name))
+            yield
+        settled(pendings).on_done(lambda done: everything.resolve(done.result()))
+
+    context.services.groups.between_requests(steps())
+    return everything
 
 
 def _delete(context: Context, name: str) -> Pending[ErrorCode]:

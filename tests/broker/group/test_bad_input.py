@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -24,6 +26,8 @@ from tests.support.wire import Wire
 
 LONGEST = "g" * 32_767
 MIB = 1 << 20
+MANY = 5_000
+AT_ONCE = 50
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +91,33 @@ def test_no_retention_of_a_commit_is_out_of_reach(wire: Wire, retention_ms: int)
     assert wire.call(request, 2).topics[0].partitions[0].error_code == ErrorCode.NONE
     gone = wire.call(DeleteGroupsRequest(groups_names=[group]), 2).results[0]
     assert gone.error_code == ErrorCode.NONE
+
+
+def test_thousands_of_groups_are_deleted_while_others_are_served(
+    broker: BrokerProcess, wire: Wire
+) -> None:
+    names = [f"one of many {number}" for number in range(MANY)]
+    for begin in range(0, MANY, AT_ONCE):
+        # The broker reads on while answers wait: so many at a time fit its queue.
+        some = names[begin : begin + AT_ONCE]
+        for name in some:
+            wire.send(commit(name), 2)
+        for _ in some:
+            wire.receive_frame()
+    with Wire(broker.address) as other:
+        wire.send(DeleteGroupsRequest(groups_names=[*names, "never seen", names[0]]), 2)
+        served = 0
+        while wire.is_silent(0):
+            other.call(ApiVersionsRequest(), 0)
+            served += 1
+    results = wire.receive(ApiKey.DELETE_GROUPS, 2).results
+    assert {one.group_id: one.error_code for one in results} == {
+        **dict.fromkeys(names, ErrorCode.NONE),
+        "never seen": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    assert served > MANY / 1_000, "in one go nobody else had been served"
+    again = wire.call(DeleteGroupsRequest(groups_names=names), 2).results
+    assert {one.error_code for one in again} == {ErrorCode.GROUP_ID_NOT_FOUND}
 
 
 def test_metadata_of_ten_megabytes_cannot_be_stored(broker: BrokerProcess, wire: Wire) -> None:
