@@ -15,7 +15,7 @@ from protocol.messages.offset_commit import (
 )
 from tests.clients.confluent_client import Confluent
 from tests.clients.contract import How, Message
-from tests.clients.members import Crew, Member, Place, is_shared
+from tests.clients.members import SESSION_MS, Crew, Member, Place, is_shared
 
 RECORDS = 10
 
@@ -59,11 +59,18 @@ class Filling:
         """Every record, sorted."""
         return list(product(range(self.partitions), range(self.count)))
 
-    def gather(self, crew: Crew, libraries: Sequence[str], assignor: str = "range") -> list[Member]:
+    def gather(
+        self,
+        crew: Crew,
+        libraries: Sequence[str],
+        assignor: str = "range",
+        *,
+        session_ms: int = SESSION_MS,
+    ) -> list[Member]:
         """A member of each library; returns when they share the partitions."""
         members = [crew.take(library) for library in libraries]
         for member in members:
-            member.join(self.topic, self.group, assignor)
+            member.join(self.topic, self.group, assignor, session_ms=session_ms)
         self.wait_until_shared(crew, members)
         return members
 
