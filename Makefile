@@ -6,29 +6,21 @@ BIN    := $(VENV)/bin
 CONFIG ?= config/server.properties
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run test test-live test-pipelines test-others lint unit clients golden bench chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run test test-pipelines test-others lint unit clients golden bench chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG)
 
+# The two rows wait for Java and for sessions most of the time: they run at once, and each tells
+# what it found at its end.
 test: lint tools
-	@status=0; \
-	$(MAKE) --no-print-directory -k -j2 --output-sync=target test-pipelines test-others || status=1; \
-	$(MAKE) --no-print-directory test-live || status=1; \
-	exit $$status
-
-# These have sessions, kills and deadlines to the tenth of a second: they run alone. The others wait
-# for Java most of the time, so two run at once and tell what they found at their end.
-LIVE := tests/broker tests/clients
-
-test-live:
-	$(BIN)/python -m pytest -q -m "not slow" $(LIVE)
+	@$(MAKE) --no-print-directory -k -j2 --output-sync=target test-pipelines test-others
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
 
 test-others:
-	$(BIN)/python -m pytest -q -m "not slow" tests $(patsubst %,--ignore=%,$(LIVE) tests/pipeline)
+	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline
 
 # The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills, the demo.
 chaos-pipeline: tools

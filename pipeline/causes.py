@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from pipeline.spec.ends import KafkaSource
 from pipeline.spec.model import Pipeline
+from pipeline.spec.positions import Path
 
 CAUSES_MAX: Final = 20
 LINE_LENGTH_MAX: Final = 600
@@ -21,7 +22,19 @@ _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\.?")
 _LOST: Final = re.compile(r"Reason:?\s*(.+)", re.DOTALL)
 _STATE_STORE: Final = re.compile(r"\[STATE_STORE_\w*SCHEMA\w*\]")
-_ABSENT: Final = re.compile(r"Topic (\S+) not present in metadata")
+_ABSENT: Final = re.compile(r"TimeoutException: Topic (\S+) not present in metadata")
+_UNKNOWN: Final = re.compile(r"^[\w.]+\.UnknownTopicOrPartitionException\b", re.MULTILINE)
+_DATA_LOSS: Final = re.compile(
+    r"^[\w.$]+: (\[KAFKA_DATA_LOSS\b|Some data may have been lost)", re.MULTILINE
+)
+_OFFSETS: Final = re.compile(
+    r"^[\w.$]+: (assertion failed: If startingOffsets contains specific offsets, you must specify"
+    r"|(\[KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\] )?Partitions specified for Kafka start)",
+    re.MULTILINE,
+)
+_CHANGED: Final = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
+_BEYOND: Final = re.compile(r"assertion failed: Beginning offset \d+ is after the ending offset")
+_OF_A_SOURCE: Final = (_UNKNOWN, _DATA_LOSS, _OFFSETS, _BEYOND)
 
 
 def told(error: BaseException, pipeline: Pipeline | None = None) -> str:
@@ -77,15 +90,22 @@ def first_line(message: str) -> str:
 def _said(found: Sequence[str], pipeline: Pipeline | None) -> str:
     deepest = found[-1]
     whole = "\n".join(found)
-    if "UnknownTopicOrPartitionException" in whole:
-        return f"a topic does not exist{_topics(pipeline)}"
     absent = _ABSENT.search(whole)
     if absent is not None:
         return f"topic {absent[1]} does not exist, and the cluster does not make it"
-    if "Some data may have been lost" in whole or "KAFKA_DATA_LOSS" in whole:
+    if _UNKNOWN.search(whole):
+        return f"a topic does not exist{_topics(pipeline)}"
+    if _DATA_LOSS.search(whole):
+        return _lost(whole, pipeline)
+    if _OFFSETS.search(whole):
         return (
-            f"records are gone before they were read: {_lost(whole)}; with fail_on_data_loss ="
-            " false the source goes on with what there is"
+            "starting_offsets and ending_offsets must name every partition of every topic that is"
+            " read, and no other: -2 is its first offset, -1 its end"
+        )
+    if deepest.endswith("SQLException: No suitable driver"):
+        return (
+            "no driver for this address: put its jar into the folder of --jars, and say its class:"
+            ' options = { driver = "..." }'
         )
     if _STATE_STORE.search(whole):
         return (
@@ -107,6 +127,48 @@ def _topics(pipeline: Pipeline | None) -> str:
     return f"; the sources read: {', '.join(dict.fromkeys(named))}" if named else ""
 
 
-def _lost(whole: str) -> str:
+def _lost(whole: str, pipeline: Pipeline | None) -> str:
+    changed = _CHANGED.search(whole)
+    if changed is not None:
+        topic, partition, wanted, there = changed.groups()
+        given = {} if pipeline is None else pipeline.sources
+        for source in given.values():
+            if not isinstance(source, KafkaSource) or isinstance(source.starting_offsets, str):
+                continue
+            if source.starting_offsets.get(topic, {}).get(partition) == int(wanted):
+                side = "ends" if int(wanted) > int(there) else "begins"
+                return (
+                    f"starting_offsets: partition {partition} of {topic} {side} at {there}, so"
+                    f" there is no {wanted}"
+                )
     reason = _LOST.search(whole)
-    return first_line(reason[1]) if reason is not None else "the topic was deleted, or aged out"
+    said = first_line(reason[1]) if reason is not None else "the topic was deleted, or aged out"
+    return (
+        f"records are gone before they were read: {said}; with fail_on_data_loss = false the"
+        " source goes on with what there is"
+    )
+
+
+def lacks_topic(error: BaseException | None) -> bool:
+    """Whether a topic that is not there has ended it."""
+    whole = "" if error is None else "\n".join(messages(error))
+    return bool(_ABSENT.search(whole) or _UNKNOWN.search(whole))
+
+
+def blamed(where: Path, error: BaseException, pipeline: Pipeline) -> Path:
+    """The source, where what failed in a sink or step is a source's alone; else `where`."""
+    whole = "\n".join(messages(error))
+    if _ABSENT.search(whole) or not any(one.search(whole) for one in _OF_A_SOURCE):
+        return where
+    above = {
+        name: one
+        for name, one in pipeline.sources.items()
+        if isinstance(one, KafkaSource) and name in pipeline.sources_of(str(where[1]))
+    }
+    named = [
+        name
+        for name, one in above.items()
+        if any(re.search(rf"\b{re.escape(topic)}-\d+\b", whole) for topic in one.topics)
+    ]
+    suspects = named or list(above)
+    return ("sources", suspects[0]) if len(suspects) == 1 else where

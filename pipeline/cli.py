@@ -9,7 +9,7 @@ odradek pipeline train TABLE MODEL --text COLUMN --class COLUMN
 from __future__ import annotations
 
 import argparse
-import signal
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +19,12 @@ from pipeline.spec.load import SpecError, load
 from pipeline.spec.model import Pipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from pipeline.progress import Progress
+    from pipeline.jobs.life import Choices
 
 FAILED = 1
 BAD_FILE = 2
+PORT_MAX = 65_535
+MASTERS = r"local(-cluster)?(\[[0-9*, ]+\])?|spark://[^,:]+:\d+(,[^,:]+:\d+)*|yarn|k8s://.+"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,20 +47,29 @@ def _main(parsed: argparse.Namespace) -> int:
         return _train(parsed)
     if parsed.command == "mirror":
         return _mirror(parsed)
-    pipeline = load(parsed.file)
     if parsed.command == "check":
-        print(f"{parsed.file}: {_counts(pipeline)}")
+        print(f"{parsed.file}: {_counts(load(parsed.file))}")
         return 0
-    if parsed.mode is not None:
-        head = pipeline.pipeline.model_copy(update={"mode": parsed.mode})
-        pipeline = pipeline.model_copy(update={"pipeline": head})
-    return _run(pipeline, parsed)
+    return _run(load(parsed.file, parsed.mode), parsed)
 
 
 def _counts(pipeline: Pipeline) -> str:
     return (
         f"{len(pipeline.sources)} sources, {len(pipeline.steps)} steps, {len(pipeline.sinks)} sinks"
     )
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port from 1 to {PORT_MAX}")
+    return int(text)
+
+
+def _master(text: str) -> str:
+    if re.fullmatch(MASTERS, text) is None:
+        allowed = "local, local[N], local[*], spark://HOST:PORT, yarn, k8s://..."
+        raise argparse.ArgumentTypeError(f"{text!r} is no master of Spark; allowed: {allowed}")
+    return text
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,13 +83,15 @@ def _parser() -> argparse.ArgumentParser:
     for command in (run, mirror):
         command.add_argument("file", type=Path)
         command.add_argument(
-            "--master", help="spark://HOST:PORT or local[N]; default: what Spark is told"
+            "--master",
+            type=_master,
+            help="spark://HOST:PORT or local[N]; default: what Spark is told",
         )
         command.add_argument(
             "--jars", type=Path, help="a folder of connector jars, instead of fetching them"
         )
         command.add_argument(
-            "--metrics-port", type=int, help="answer Prometheus there, on 127.0.0.1"
+            "--metrics-port", type=_port, help="answer Prometheus there, on 127.0.0.1"
         )
         command.add_argument("--progress-file", type=Path, help="add a line of JSON for each batch")
     train = commands.add_parser("train", help="train a classifier for filter steps")
@@ -96,22 +107,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
-    from pipeline.jobs.life import Choices, run_file
+    from pipeline.jobs.life import run_file
 
-    choices = Choices(parsed.master, parsed.jars, parsed.metrics_port, parsed.progress_file)
-    return run_file(pipeline, parsed.file, choices)
+    return run_file(pipeline, parsed.file, _choices(parsed))
 
 
-def _watched(spark: SparkSession, parsed: argparse.Namespace) -> Progress:
-    from pipeline.progress import Progress, record, serve
+def _choices(parsed: argparse.Namespace) -> Choices:
+    from pipeline.jobs.life import Choices
 
-    progress = Progress()
-    spark.streams.addListener(progress)
-    if parsed.metrics_port is not None:
-        serve(progress, parsed.metrics_port)
-    if parsed.progress_file is not None:
-        record(progress, parsed.progress_file)
-    return progress
+    return Choices(parsed.master, parsed.jars, parsed.metrics_port, parsed.progress_file)
 
 
 def _mirror(parsed: argparse.Namespace) -> int:
@@ -125,57 +129,42 @@ def _mirror(parsed: argparse.Namespace) -> int:
     if parsed.mode is not None:
         head = mirror.mirror.model_copy(update={"mode": parsed.mode})
         mirror = mirror.model_copy(update={"mirror": head})
+    from pipeline.jobs.life import mirror_file
 
+    return mirror_file(mirror, path, _choices(parsed))
+
+
+def _train(parsed: argparse.Namespace) -> int:
+    if parsed.model.exists():
+        print(f"{parsed.model} is there already; name another folder", file=sys.stderr)
+        return BAD_FILE
+    if not parsed.table.is_file():
+        print(f"{parsed.table} is no file", file=sys.stderr)
+        return BAD_FILE
+
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from pipeline.causes import told
     from pipeline.failures import quieten
-    from pipeline.jobs import mirror as jobs
-    from pipeline.jobs.life import InUse, held
-    from pipeline.jobs.run import WrongCheckpoint
-    from pipeline.progress import show
-    from pipeline.session import NoConnector, open_session
-
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    folder = path.resolve().parent
-    job = jobs.Job(mirror, folder)
-    try:
-        with held(folder / mirror.mirror.checkpoint):
-            job.open()
-            spark = open_session(
-                mirror.mirror.name,
-                needs=jobs.NEEDS,
-                master=parsed.master,
-                jars=parsed.jars,
-                settings=mirror.mirror.spark,
-            )
-            quieten(spark)
-            with show(_watched(spark, parsed)):
-                job.start(spark)
-                job.wait()
-    except PySparkException as error:
-        print(f"{path}: {told(error)}", file=sys.stderr)
-        return FAILED
-    except (NoConnector, InUse, WrongCheckpoint, *jobs.FAILURES) as error:
-        print(f"{path}: {error}", file=sys.stderr)
-        return FAILED
-    return 0
-
-
-def _train(parsed: argparse.Namespace) -> int:
     from pipeline.session import open_session
     from pipeline.transforms.classifier import train
+    from pipeline.transforms.unfit import Unfit
 
     spark = open_session("train", needs=())
+    quieten(spark)
     table = str(parsed.table.resolve())
     is_json = parsed.table.suffix in (".json", ".jsonl")
-    rows = spark.read.json(table) if is_json else spark.read.csv(table, header=True)
-    for column in (parsed.text, parsed.label):
-        if column not in rows.columns:
-            known = ", ".join(rows.columns)
-            print(f"{table} has no column {column!r}; it has: {known}", file=sys.stderr)
-            return BAD_FILE
-    train(rows, parsed.text, parsed.label).save(str(parsed.model.resolve()))
+    try:
+        rows = spark.read.json(table) if is_json else spark.read.csv(table, header=True)
+        for column in (parsed.text, parsed.label):
+            if column not in rows.columns:
+                raise Unfit(f"no column {column!r}; it has: {', '.join(rows.columns) or 'none'}")
+        train(rows, parsed.text, parsed.label).save(str(parsed.model.resolve()))
+    except (PySparkException, Py4JError, Unfit) as error:
+        said = str(error) if isinstance(error, Unfit) else told(error)
+        print(f"{parsed.table}: {said}", file=sys.stderr)
+        return BAD_FILE if isinstance(error, Unfit) else FAILED
     return 0
 
 

@@ -6,16 +6,22 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path as FilePath
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.causes import told
-from pipeline.spec.load import placed
+from pipeline.causes import blamed, told
+from pipeline.spec.load import SpecError, placed, text_of
 from pipeline.spec.model import Pipeline
 from pipeline.spec.positions import Path, lines_of
 from pipeline.transforms.unfit import Unfit
+
+OFF: Final = logging.CRITICAL + 1
+LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Of PySpark, which write Java's stack beside what they raise."""
 
 
 class PartFailed(Exception):
@@ -29,8 +35,8 @@ class PartFailed(Exception):
     def told(self, path: FilePath) -> str:
         """With the line of the part in its file."""
         try:
-            lines = lines_of(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError):
+            lines = lines_of(text_of(path))
+        except (OSError, SpecError):
             return f"{path}: {self}"
         return f"{path}: {placed(self.where, self.said, lines)}"
 
@@ -48,11 +54,14 @@ def part(where: Path, pipeline: Pipeline) -> Iterator[None]:
     except FileNotFoundError as error:
         raise PartFailed(where, f"{error.filename}: {error.strerror}") from error
     except (PySparkException, Py4JError) as error:
-        raise PartFailed(where, told(error, pipeline)) from error
+        raise PartFailed(blamed(where, error, pipeline), told(error, pipeline)) from error
 
 
 def quieten(spark: SparkSession) -> None:
     """Failures are told in one line: Spark's own log is off unless the file sets its level."""
     if spark.conf.get("spark.log.level", None) is None:
         spark.sparkContext.setLogLevel("OFF")
+    for name in LOGGERS:
+        # As PySpark would make it: it has a class of its own.
+        PySparkLogger.getLogger(name).setLevel(OFF)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -28,8 +28,12 @@ from pipeline.spec.ends import (
     TableSource,
 )
 from pipeline.spec.model import Head
+from pipeline.transforms.columns import column
+from pipeline.transforms.unfit import Unfit
 from pipeline.upsert import DRIVERS, batch_writer, upsert
 
+COMMITS: Final = "_spark_metadata"
+"""Spark's log in a folder of files: which of them count."""
 KAFKA_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 
 
@@ -44,6 +48,10 @@ def read(
     reader: Any = spark.readStream if is_stream else spark.read
     match source:
         case KafkaSource():
+            if source.pattern is not None:
+                # One that is none shall be told of the source, not of a sink's first batch.
+                jvm: Any = spark._jvm
+                jvm.java.util.regex.Pattern.compile(source.pattern)
             options = kafka_options(clusters[source.cluster]) | _kafka_source(source, is_stream)
             rows = reader.format("kafka").options(**options).load()
         case FileSource():
@@ -91,6 +99,8 @@ def _kafka_source(source: KafkaSource, is_stream: bool) -> dict[str, str]:
         options["assign"] = json.dumps(source.assign)
     if source.starting_timestamp_ms is not None:
         options["startingTimestamp"] = str(source.starting_timestamp_ms)
+        # A partition without a record since then begins at its end: what comes is later.
+        options["startingOffsetsByTimestampStrategy"] = "latest"
     else:
         options["startingOffsets"] = _offsets(source.starting_offsets)
     if is_stream and source.max_offsets_per_trigger is not None:
@@ -130,17 +140,17 @@ def records(rows: DataFrame, sink: KafkaSink) -> DataFrame:
     else:
         names = [name for name in rows.columns if name not in ("headers", "topic", "partition")]
         chosen = names if sink.value == "*" else sink.value
-        value = F.to_json(F.struct(*(F.col(name) for name in chosen)))
+        value = F.to_json(F.struct(*(column(rows, name) for name in chosen)))
     columns = {"value": value}
     if sink.key is not None:
-        columns["key"] = F.col(sink.key).cast("string")
+        columns["key"] = column(rows, sink.key).cast("string")
     elif "key" in rows.columns:
         is_ready = isinstance(rows.schema["key"].dataType, BinaryType | StringType)
         columns["key"] = F.col("key") if is_ready else F.col("key").cast("string")
     for name in ("topic", "partition", "headers"):
         if name in rows.columns and not (name == "topic" and sink.topic is not None):
             columns[name] = F.col(name)
-    return rows.select(*(column.alias(name) for name, column in columns.items()))
+    return rows.select(*(one.alias(name) for name, one in columns.items()))
 
 
 def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], folder: Path) -> None:
@@ -150,6 +160,8 @@ def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], fo
             writer = records(rows, sink).write.format("kafka")
             writer.options(**_kafka_sink(sink, clusters)).save()
         case FileSink():
+            if _last_batch(rows.sparkSession, f"{place(folder, sink.path)}/{COMMITS}") is not None:
+                raise Unfit(f"{sink.path} holds the files of a stream, whose readers see no others")
             batch = rows.write.format(sink.format).mode("append").options(**_texts(sink.options))
             if sink.partition_by:
                 batch = batch.partitionBy(*sink.partition_by)
@@ -177,6 +189,7 @@ def start(
             writer = records(rows, sink).writeStream.format("kafka")
             writer = writer.options(**_kafka_sink(sink, clusters)).outputMode(sink.output_mode)
         case FileSink():
+            _check_folder(rows.sparkSession, place(folder, sink.path), checkpoint)
             writer = rows.writeStream.format(sink.format).options(**_texts(sink.options))
             if sink.partition_by:
                 writer = writer.partitionBy(*sink.partition_by)
@@ -193,6 +206,35 @@ def start(
     elif head.trigger is not None:
         writer = writer.trigger(processingTime=head.trigger)
     return writer.start()
+
+
+def _check_folder(spark: SparkSession, path: str, checkpoint: str) -> None:
+    """See that the log of a folder is that of the checkpoint.
+
+    Spark takes a batch whose number stands in the folder's log for written, and leaves it out.
+
+    raises  Unfit
+    """
+    written = _last_batch(spark, f"{path}/{COMMITS}")
+    begun = _last_batch(spark, f"{checkpoint}/offsets")
+    if written is not None and written > (-1 if begun is None else begun):
+        raise Unfit(
+            f"{path} holds files of batches up to {written} that this checkpoint does not know:"
+            f" another pipeline or checkpoint wrote them, and batches up to {written} would be left"
+            " out; give another folder, or that checkpoint"
+        )
+
+
+def _last_batch(spark: SparkSession, log: str) -> int | None:
+    """The greatest number of a batch in one of Spark's logs; None where there is none."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(log)
+    context: Any = spark.sparkContext._jsc
+    files = path.getFileSystem(context.hadoopConfiguration())
+    if not files.exists(path):
+        return None
+    names = [one.getPath().getName().removesuffix(".compact") for one in files.listStatus(path)]
+    return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 def _kafka_sink(sink: KafkaSink, clusters: Mapping[str, Cluster]) -> dict[str, str]:

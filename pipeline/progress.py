@@ -178,7 +178,9 @@ def show(progress: Progress, *, is_terminal: bool | None = None) -> Iterator[Non
 
 
 def _print_line(one: QueryProgress) -> None:
-    if one.rows or one.state != "running":
+    if one.batch_id < 0 and one.state != "running":
+        print(f"{one.name}: no batch, {one.state}", file=sys.stderr)
+    elif one.rows or one.state != "running":
         print(
             f"{one.name}: batch {one.batch_id}, {one.rows} rows, {one.rows_per_second:.0f} rows/s,"
             f" {one.batch_ms} ms, {one.offsets_behind} behind, {one.state}",

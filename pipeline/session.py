@@ -26,6 +26,8 @@ CONNECTORS: Final = {
 }
 """What a pipeline needs -> Maven coordinates."""
 
+STOPPED: Final = "Cannot call methods on a stopped SparkContext"
+"""What is left of a session whose master did not take it."""
 JAVA_END_TIMEOUT_S: Final = 15.0
 
 IVY_SETTINGS: Final = """\
@@ -53,6 +55,10 @@ class NoConnector(Exception):
     """Spark's connectors could not be fetched."""
 
 
+class NoMaster(NoConnector):
+    """Spark's master does not answer."""
+
+
 def open_session(
     name: str,
     *,
@@ -63,10 +69,10 @@ def open_session(
 ) -> SparkSession:
     """Start Spark, or take the session that runs.
 
-    needs   keys of CONNECTORS
+    needs   keys of CONNECTORS; others only with `jars`
     master  None: what spark-submit says, or all cores of this machine
     jars    a folder of jars, used instead of fetching them
-    raises  NoConnector; PySparkException
+    raises  NoConnector, NoMaster; PySparkException
 
     cost    3 to 6 seconds, and half a minute more when connectors are fetched for the first time
     """
@@ -86,7 +92,9 @@ def open_session(
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
     try:
         return builder.getOrCreate()
-    except (PySparkException, RuntimeError) as error:
+    except (PySparkException, Py4JError, RuntimeError) as error:
+        if STOPPED in str(error):
+            raise NoMaster(f"no master of Spark answers at {master}") from error
         if "spark.jars.packages" in chosen and SparkSession.getActiveSession() is None:
             raise NoConnector(
                 f"Spark did not start; it fetches {chosen['spark.jars.packages']} from Maven"
@@ -121,7 +129,14 @@ def _connectors(needs: Iterable[str], jars: Path | None) -> dict[str, str]:
         if not files:
             raise NoConnector(f"{jars} holds no jars")
         return {"spark.jars": ",".join(files)}
-    packages = [CONNECTORS[need] for need in dict.fromkeys(needs)]
+    wanted = list(dict.fromkeys(needs))
+    for need in wanted:
+        if need not in CONNECTORS:
+            raise NoConnector(
+                f"there is no connector for {need}: fetched are those for {', '.join(CONNECTORS)};"
+                " put its driver and the other connectors into a folder and say --jars FOLDER"
+            )
+    packages = [CONNECTORS[need] for need in wanted]
     if not packages:
         return {}
     folder = Path(tempfile.gettempdir()) / f"odradek-ivy-{os.getuid()}"

@@ -30,7 +30,8 @@ from pyspark.sql.types import (
 )
 
 from pipeline.causes import first_line, java_messages, told
-from pipeline.spec.ends import TableSink
+from pipeline.spec.ends import TableSink, shown
+from pipeline.transforms.columns import quoted
 
 DRIVERS: Final = {"sqlite": "org.sqlite.JDBC", "postgresql": "org.postgresql.Driver"}
 TYPES: Final = {
@@ -98,15 +99,16 @@ def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
                     _execute(connection, _create(sink.table, rows, database, sink.keys))
                 _check_columns(connection, rows, sink, database)
                 _execute(connection, f"DROP TABLE IF EXISTS {staging}")
-                _execute(connection, _create(staging, rows, database))
-            _stage(rows, url, staging, database)
+                staged = rows.toDF(*_staged(rows.columns))
+                _execute(connection, _create(staging, staged, database))
+            _stage(staged, url, staging, database)
             with _transaction(rows.sparkSession, url, database) as connection:
-                _check_keys(connection, staging, sink)
+                _check_keys(connection, staging, sink, rows.columns)
                 _execute(connection, _merge(sink, staging, rows.columns))
                 _execute(connection, f"DROP TABLE {staging}")
     except Py4JJavaError as error:
         said = first_line(java_messages(error.java_exception)[-1])
-        raise UpsertFailed(f"table {sink.table} of {_shown(url)}: {said}") from error
+        raise UpsertFailed(f"table {sink.table} of {shown(url)}: {said}") from error
 
 
 def batch_writer(url: str, sink: TableSink, *, owner: str) -> Callable[[DataFrame, int], None]:
@@ -130,20 +132,16 @@ def staging_name(table: str, owner: str) -> str:
     """The staging table of a query, in the schema of its table."""
     schema, dot, name = table.rpartition(".")
     suffix = f"_odradek_{hashlib.sha256(owner.encode()).hexdigest()[:12]}"
-    bare = name.strip('"')[: IDENTIFIER_LENGTH_MAX - len(suffix)]
-    return f"{schema}{dot}{bare}{suffix}"
+    is_quoted = name.startswith('"')
+    bare = name.strip('"')[: IDENTIFIER_LENGTH_MAX - len(suffix)] + suffix
+    return f"{schema}{dot}{_quoted(bare) if is_quoted else bare}"
 
 
 def _database(url: str) -> str:
     parts = url.split(":")
     if len(parts) < 3 or parts[0] != "jdbc" or parts[1] not in DRIVERS:
-        raise UpsertFailed(f"{url} is not the address of jdbc:sqlite: or jdbc:postgresql:")
+        raise UpsertFailed(f"{shown(url)} is not the address of jdbc:sqlite: or jdbc:postgresql:")
     return parts[1]
-
-
-def _shown(url: str) -> str:
-    """An address without what follows the database's name: it may hold a password."""
-    return url.partition("?")[0]
 
 
 def _check(rows: DataFrame, sink: TableSink) -> None:
@@ -163,26 +161,22 @@ def _check(rows: DataFrame, sink: TableSink) -> None:
 def _one_per_key(rows: DataFrame, sink: TableSink) -> DataFrame:
     others = [name for name in rows.columns if name not in sink.keys]
     if not others:
-        return rows.dropDuplicates(sink.keys)
-    first = [] if sink.latest_by is None else [F.col(_name(sink.latest_by)).alias("latest")]
+        return rows.dropDuplicates(list(sink.keys))
+    first = [] if sink.latest_by is None else [F.col(quoted(sink.latest_by)).alias("latest")]
     greatest = F.max(
-        F.struct(*first, F.struct(*(F.col(_name(one)) for one in others)).alias("row"))
+        F.struct(*first, F.struct(*(F.col(quoted(one)) for one in others)).alias("row"))
     )
-    chosen = rows.groupBy(*(_name(key) for key in sink.keys)).agg(greatest.alias("_greatest"))
+    chosen = rows.groupBy(*(quoted(key) for key in sink.keys)).agg(greatest.alias("_greatest"))
     values: dict[str, Column] = {one: F.col("_greatest.row").getField(one) for one in others}
     return chosen.select(
-        *(values[one].alias(one) if one in values else F.col(_name(one)) for one in rows.columns)
+        *(values[one].alias(one) if one in values else F.col(quoted(one)) for one in rows.columns)
     )
-
-
-def _name(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"
 
 
 def _for_sqlite(rows: DataFrame) -> DataFrame:
     formats = {one.name: SQLITE_FORMATS.get(type(one.dataType)) for one in rows.schema.fields}
     times = {
-        name: F.date_format(_name(name), how) for name, how in formats.items() if how is not None
+        name: F.date_format(quoted(name), how) for name, how in formats.items() if how is not None
     }
     # It takes one writer at a time.
     return rows.withColumns(times).coalesce(1)
@@ -191,7 +185,7 @@ def _for_sqlite(rows: DataFrame) -> DataFrame:
 def _sqlite_writer(url: str) -> Lock:
     """Held by one sink of this process at a time."""
     with _sqlite_writers_lock:
-        return _sqlite_writers.setdefault(_shown(url), Lock())
+        return _sqlite_writers.setdefault(shown(url), Lock())
 
 
 @contextmanager
@@ -223,7 +217,7 @@ def _stage(rows: DataFrame, url: str, staging: str, database: str) -> None:
     except PySparkException as error:
         origin = getattr(error, "_origin", None)
         said = java_messages(origin)[-1] if origin is not None else str(error)
-        raise UpsertFailed(f"rows for {_shown(url)}: {first_line(said)}") from error
+        raise UpsertFailed(f"rows for {shown(url)}: {first_line(said)}") from error
 
 
 def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: str) -> None:
@@ -245,9 +239,15 @@ def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: 
         )
 
 
-def _check_keys(connection: Any, staging: str, sink: TableSink) -> None:
+def _staged(columns: Sequence[str]) -> list[str]:
+    """Names in the staging table: Spark's writer quotes a name but not a quote in it."""
+    return [f"c{number}" for number in range(len(columns))]
+
+
+def _check_keys(connection: Any, staging: str, sink: TableSink, columns: Sequence[str]) -> None:
     """SQLite takes nulls in a primary key, as often as they come."""
-    empty = " OR ".join(f"{_quoted(key)} IS NULL" for key in sink.keys)
+    placed = dict(zip(columns, _staged(columns), strict=True))
+    empty = " OR ".join(f"{placed[key]} IS NULL" for key in sink.keys)
     statement = connection.createStatement()
     try:
         found = statement.executeQuery(f"SELECT 1 FROM {staging} WHERE {empty} LIMIT 1")
@@ -286,7 +286,10 @@ def _type(spark_type: DataType, database: str) -> str:
 
 def _merge(sink: TableSink, staging: str, columns: Sequence[str]) -> str:
     names = ", ".join(_quoted(name) for name in columns)
+    staged = _staged(columns)
+    placed = dict(zip(columns, staged, strict=True))
     keys = ", ".join(_quoted(key) for key in sink.keys)
+    order = ", ".join(placed[key] for key in sink.keys)
     changed = [_quoted(name) for name in columns if name not in sink.keys]
     action = "DO NOTHING"
     if changed:
@@ -299,7 +302,7 @@ def _merge(sink: TableSink, staging: str, columns: Sequence[str]) -> str:
     # ON CONFLICT for a join's ON.
     return (
         f"INSERT INTO {sink.table} AS t ({names})"
-        f" SELECT DISTINCT {names} FROM {staging} WHERE true ORDER BY {keys}"
+        f" SELECT DISTINCT {', '.join(staged)} FROM {staging} WHERE true ORDER BY {order}"
         f" ON CONFLICT ({keys}) {action}"
     )
 

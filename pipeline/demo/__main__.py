@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -23,6 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from pipeline.demo.findings import END, Findings, read_findings
 from pipeline.demo.payments import Truth, make_payments
 from pipeline.demo.report import read_progress, write_report
+from pipeline.jobs.stop import Stop, Stopped
 
 START_S = 60.0
 DRAIN_S = 240.0
@@ -32,7 +32,10 @@ SETTLE_MS = 25_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; returns 0 when all that was planted and counted is there."""
+    """Run the demo; returns 0 when all that was planted and counted is there.
+
+    SIGTERM and SIGINT end it and what it has started: 128 + signal.  A second one does not wait.
+    """
     parser = argparse.ArgumentParser(prog="demo-pipeline")
     parser.add_argument("--rate", type=int, default=500, help="payments per second")
     parser.add_argument("--seconds", type=int, default=60)
@@ -41,6 +44,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--broker", help="a broker that runs already; default: one is started")
     parser.add_argument("--jars", type=Path, help="a folder of Spark's connector jars")
     parsed = parser.parse_args(arguments)
+    stop = Stop()
+    with stop.installed():
+        try:
+            return _demo(parsed)
+        except Stopped:
+            print("stopped", file=sys.stderr)
+            return 128 + stop.number
+        except KafkaException as error:
+            print(f"the broker: {error.args[0].str()}", file=sys.stderr)
+            return 1
+
+
+def _demo(parsed: argparse.Namespace) -> int:
     folder = parsed.folder.resolve() / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
@@ -98,14 +114,18 @@ def _pipeline(folder: Path, address: str, jars: Path | None) -> Iterator[subproc
 @contextlib.contextmanager
 def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        # A session of its own: a terminal's Ctrl-C comes to the demo alone, which ends the pipeline
+        # before its broker.
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
             yield process
         finally:
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
             try:
                 process.wait(START_S)
-            except subprocess.TimeoutExpired:
+            except (subprocess.TimeoutExpired, Stopped):
                 process.kill()
                 process.wait()
 

@@ -7,36 +7,37 @@ Exit codes: 0 done, or a stream that was told to stop; 1 failed; 2 the command l
 from __future__ import annotations
 
 import fcntl
-import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.causes import told
 from pipeline.failures import PartFailed, quieten
+from pipeline.jobs import mirror as mirrors
 from pipeline.jobs import run
+from pipeline.jobs.stop import Stop, Stopped
 from pipeline.progress import Progress, record, serve, show
 from pipeline.session import NoConnector, close_session, open_session
-from pipeline.spec.ends import Cluster
+from pipeline.spec.mirror import Mirror
 from pipeline.spec.model import Pipeline
 
 FAILED: Final = 1
 BAD_COMMAND: Final = 2
 REACH_TIMEOUT_S: Final = 10.0
 """How long a cluster may be away when a job begins: a broker that restarts."""
-LOCK: Final = "lock"
-"""File in a checkpoint folder."""
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+LOCK: Final = "pipeline.lock"
+"""File in a checkpoint folder; no query has a dot in its name, which is that of a folder there."""
+STOP_TIMEOUT_MS: Final = 5_000
+HEARD_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,66 +58,58 @@ class Unreachable(Exception):
     """A cluster of which no broker answers."""
 
 
+class SparkFailed(Exception):
+    """Spark's work has ended; the text says why."""
+
+
 class PortTaken(OSError):
     """The port for Prometheus is in use."""
 
 
-class Stopped(BaseException):
-    """A signal came while nothing could be ended gently."""
-
-
-class Stop:
-    """What SIGTERM and SIGINT do: they interrupt, or while `gently`, they are only noted."""
-
-    def __init__(self) -> None:
-        self.asked: Final = Event()
-        self.number = 0
-        self._is_gentle = False
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Within, signals come here; afterwards what was there before is back."""
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        self.install()
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def install(self) -> None:
-        """Spark puts a handler of its own in place when it starts: call it after that again."""
-        for number in SIGNALS:
-            signal.signal(number, self._handle)
-
-    def _handle(self, number: int, _: Any) -> None:
-        self.number = number
-        is_first = not self.asked.is_set()
-        self.asked.set()
-        if not (self._is_gentle and is_first):
-            raise Stopped
-
-    @contextmanager
-    def gently(self) -> Iterator[None]:
-        """Within, the first signal only sets `asked`."""
-        self._is_gentle = True
-        try:
-            yield
-        finally:
-            self._is_gentle = False
-
-
 FAILURES: Final = (
     PartFailed,
+    SparkFailed,
     PySparkException,
     Py4JError,
     NoConnector,
     run.WrongCheckpoint,
     InUse,
     Unreachable,
+    *mirrors.FAILURES,
     OSError,
 )
 """What the world does to a job; an OSError also when Spark's Java process is gone."""
+
+
+class Addressed(Protocol):
+    """An end that has brokers."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What has a life: a pipeline, or a mirror.
+
+    file      checkpoints are relative to its folder
+    clusters  by their names in the file, which stand in its `table`
+    opened    what is done before Spark starts, when the clusters answer
+    work      with Spark, until it is done or `stop.asked`
+    pipeline  whose topics are named where Kafka does not name them
+    """
+
+    file: Path
+    name: str
+    ends_by_itself: bool
+    checkpoint: str | None
+    settings: dict[str, Any]
+    needs: Iterable[str]
+    clusters: Sequence[tuple[str, Addressed]]
+    table: str
+    opened: Callable[[], None]
+    work: Callable[[SparkSession, Progress], None]
+    pipeline: Pipeline | None = None
 
 
 def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
@@ -130,49 +123,113 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
         if head.mode == "batch":
             run.run_batch(pipeline, built, folder)
             return
-        spark.streams.addListener(progress)
-        with stop.gently(), show(progress):
+        with stop.gently(), shown(spark, progress):
             queries = run.start_stream(pipeline, built, folder)
             run.wait(pipeline, queries, is_stopped=stop.asked.is_set)
 
+    task = Task(
+        file=path,
+        name=head.name,
+        ends_by_itself=head.mode != "stream",
+        checkpoint=head.checkpoint,
+        settings=head.spark,
+        needs=run.needs(pipeline),
+        clusters=list(pipeline.clusters.items()),
+        table="clusters.",
+        opened=lambda: None,
+        work=work,
+        pipeline=pipeline,
+    )
+    return _live(task, choices, stop)
+
+
+def mirror_file(mirror: Mirror, path: Path, choices: Choices) -> int:
+    """Run a mirror file until it ends or is stopped; returns the exit code."""
+    stop = Stop()
+    head = mirror.mirror
+    job = mirrors.Job(mirror, path.resolve().parent, stop=stop.asked)
+
+    def work(spark: SparkSession, progress: Progress) -> None:
+        # A thread of Spark that asks a source which is away hears of nothing for a minute.
+        spark.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT_MS)
+        with stop.gently(), shown(spark, progress):
+            job.start(spark)
+            job.wait()
+
+    task = Task(
+        file=path,
+        name=head.name,
+        ends_by_itself=head.mode != "stream",
+        checkpoint=head.checkpoint,
+        settings=head.spark,
+        needs=mirrors.NEEDS,
+        clusters=[("source", mirror.source), ("target", mirror.target)],
+        table="",
+        opened=job.open,
+        work=work,
+    )
+    return _live(task, choices, stop)
+
+
+def _live(task: Task, choices: Choices, stop: Stop) -> int:
     try:
         with ExitStack() as stack:
             stack.enter_context(stop.installed())
             progress = _watched(choices, stack)
-            if head.checkpoint is not None:
-                stack.enter_context(held(folder / head.checkpoint))
-            check_clusters(pipeline.clusters.items())
+            if task.checkpoint is not None:
+                stack.enter_context(held(task.file.resolve().parent / task.checkpoint))
+            check_clusters(task.clusters, table=task.table, timeout_s=REACH_TIMEOUT_S)
+            task.opened()
             spark = open_session(
-                head.name,
-                needs=run.needs(pipeline),
+                task.name,
+                needs=task.needs,
                 master=choices.master,
                 jars=choices.jars,
-                settings=head.spark,
+                settings=task.settings,
             )
             stack.callback(close_session, spark)
             stop.install()
             quieten(spark)
-            work(spark, progress)
+            try:
+                task.work(spark, progress)
+            except (PySparkException, Py4JError) as error:
+                # What Spark knows of its failure goes with its Java process.
+                raise SparkFailed(told(error, task.pipeline)) from error
+            except ConnectionError as error:
+                raise SparkFailed(told(Py4JNetworkError())) from error
     except Stopped:
         pass
     except FAILURES as error:
         # Whatever breaks while Spark is being stopped is of the stopping.
         if not stop.asked.is_set():
-            return _failed(error, pipeline, path)
-    if stop.asked.is_set() and head.mode != "stream":
-        print(f"{path}: stopped before its end", file=sys.stderr)
+            return _failed(error, task)
+    if stop.asked.is_set() and task.ends_by_itself:
+        print(f"{task.file}: stopped before its end", file=sys.stderr)
         return 128 + stop.number
     return 0
 
 
-def _failed(error: Exception, pipeline: Pipeline, path: Path) -> int:
+def _failed(error: Exception, task: Task) -> int:
     if isinstance(error, PartFailed):
-        print(error.told(path), file=sys.stderr)
+        print(error.told(task.file), file=sys.stderr)
     elif isinstance(error, PySparkException | Py4JError):
-        print(f"{path}: {told(error, pipeline)}", file=sys.stderr)
+        print(f"{task.file}: {told(error, task.pipeline)}", file=sys.stderr)
     else:
-        print(f"{path}: {error}", file=sys.stderr)
+        print(f"{task.file}: {error}", file=sys.stderr)
     return BAD_COMMAND if isinstance(error, PortTaken) else FAILED
+
+
+@contextmanager
+def shown(spark: SparkSession, progress: Progress) -> Iterator[None]:
+    """Within, the progress of queries is shown; it ends when what they have said is heard."""
+    spark.streams.addListener(progress)
+    with show(progress):
+        try:
+            yield
+        finally:
+            context: Any = spark.sparkContext._jsc
+            with suppress(Py4JError, OSError):
+                context.sc().listenerBus().waitUntilEmpty(HEARD_TIMEOUT_MS)
 
 
 def _watched(choices: Choices, stack: ExitStack) -> Progress:
@@ -204,14 +261,17 @@ def held(checkpoint: Path) -> Iterator[None]:
 
 
 def check_clusters(
-    clusters: Iterable[tuple[str, Cluster]],
+    clusters: Iterable[tuple[str, Addressed]],
     *,
+    table: str = "clusters.",
     timeout_s: float = REACH_TIMEOUT_S,
     wait: Callable[[float], object] = time.sleep,
 ) -> None:
     """See that of each cluster one broker takes connections: Spark would ask for minutes.
 
-    raises  Unreachable
+    clusters  by their names in the file
+    table     of the file, where they stand
+    raises    Unreachable
     """
     deadline_s = time.monotonic() + timeout_s
     for name, cluster in clusters:
@@ -221,7 +281,7 @@ def check_clusters(
                 break
             if time.monotonic() >= deadline_s:
                 said = "; ".join(one for one in refused if one is not None)
-                raise Unreachable(f"clusters.{name}: no broker answers: {said}")
+                raise Unreachable(f"{table}{name}: no broker answers: {said}")
             wait(0.2)
 
 
@@ -233,4 +293,6 @@ def _refusal(address: str) -> str | None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
     except OSError as error:
         return f"{address}: {error.strerror or error}"
+    except (UnicodeError, OverflowError):
+        return f"{address!r} is no HOST:PORT"
     return None

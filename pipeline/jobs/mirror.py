@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from threading import Event
+from typing import Any, Final
 
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,7 +27,17 @@ from pipeline.spec.mirror import Mirror
 
 NEEDS: Final = ("kafka",)
 QUERY: Final = "mirror"
-FAILURES: Final = (ClusterFailed, TopicMadeAnew)
+ROUND_S: Final = 1.0
+"""In which it is looked once whether it is to stop."""
+SHORTEST_S: Final = 0.01
+"""Spark takes no wait of less than a millisecond."""
+
+
+class BatchFailed(Exception):
+    """A batch was given up; the job knows why."""
+
+
+FAILURES: Final = (ClusterFailed, TopicMadeAnew, KafkaException)
 
 
 def claim(mirror: Mirror, folder: Path) -> Path:
@@ -46,16 +60,23 @@ class Job:
     """A mirror that runs.
 
     folder  that of the mirror file
+    stop    when it is set, `wait` ends soon, whatever is waited for
     """
 
-    def __init__(self, mirror: Mirror, folder: Path) -> None:
+    def __init__(self, mirror: Mirror, folder: Path, *, stop: Event | None = None) -> None:
         self._mirror = mirror
         self._folder = folder
-        self._flow = Flow(mirror, now_ms=lambda: time.time_ns() // 1_000_000)
-        self._failure: ClusterFailed | TopicMadeAnew | None = None
+        self._stop = stop or Event()
+        self._is_ending = False
+        self._failure: Exception | None = None
+        self._flow = Flow(
+            mirror, now_ms=lambda: time.time_ns() // 1_000_000, is_stopped=self._is_over
+        )
         self._query: StreamingQuery | None = None
-
         self._checkpoint = folder / mirror.mirror.checkpoint / QUERY
+
+    def _is_over(self) -> bool:
+        return self._is_ending or self._stop.is_set() or self._failure is not None
 
     def open(self) -> None:
         """Look at the clusters and claim the checkpoint folder; Spark is not needed yet.
@@ -101,14 +122,16 @@ class Job:
 
     def _batch(self, rows: DataFrame, _number: int) -> None:
         try:
-            plan = self._flow.prepare()
+            plan = self._flow.plan()
             self._flow.note(list(written(rows, plan)))
-        except FAILURES as error:
+        except (*FAILURES, PySparkException, Py4JError, OSError) as error:
             self._failure = error
-            raise
+            # In the traceback Spark looks for signs of an interruption, with an expression that
+            # overflows its stack on a long one: the query would then end as if it was done.
+            raise BatchFailed("the batch was given up") from None
 
     def wait(self) -> None:
-        """Until it ends or fails; meanwhile its turns.
+        """Until it ends or fails or is to stop; meanwhile its turns.
 
         raises  as `turn`
         """
@@ -121,23 +144,41 @@ class Job:
     def turn(self) -> bool:
         """Wait for an interval or the end, then do what is due; whether it goes on.
 
-        raises  ClusterFailed, TopicMadeAnew, pyspark.errors.StreamingQueryException
+        raises  ClusterFailed, TopicMadeAnew, confluent_kafka.KafkaException,
+                pyspark.errors.PySparkException, py4j.protocol.Py4JError, OSError
         """
-        assert self._query is not None, "it was started"
-        interval_s = self._mirror.mirror.interval_ms / 1000
-        try:
-            has_ended = self._query.awaitTermination(interval_s)  # type: ignore[arg-type]
-        except StreamingQueryException:
-            if self._failure is not None:
-                raise self._failure from None
-            raise
-        self._flow.turn(is_last=bool(has_ended))
+        deadline_s = time.monotonic() + self._mirror.mirror.interval_ms / 1000
+        has_ended = False
+        while not has_ended and not self._stop.is_set():
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                break
+            has_ended = self._has_ended(min(max(left_s, SHORTEST_S), ROUND_S))
+        if self._stop.is_set():
+            return False
+        self._flow.turn(is_last=has_ended)
         return not has_ended
+
+    def _has_ended(self, timeout_s: float) -> bool:
+        assert self._query is not None, "it was started"
+        wait_s: Any = timeout_s  # Any part of a second will do, whatever its types say.
+        try:
+            has_ended = bool(self._query.awaitTermination(wait_s))
+        except StreamingQueryException:
+            if self._failure is None:
+                raise
+            has_ended = True
+        if has_ended and self._failure is not None:
+            raise self._failure
+        return has_ended
 
     def stop(self) -> None:
         """End it; a batch that runs is repeated by the next start."""
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
+        self._is_ending = True
+        # A Java process that is gone has stopped it; that it is gone is told by who waits for it.
+        with suppress(Py4JError, PySparkException, OSError):
+            if self._query is not None:
+                self._query.stop()
 
 
 def written(rows: DataFrame, plan: Plan) -> Iterator[Written]:

@@ -13,19 +13,26 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline import io
+from pipeline.causes import lacks_topic
 from pipeline.failures import PartFailed, part
-from pipeline.spec.ends import KafkaSink, KafkaSource, Sink, TableSink, TableSource
-from pipeline.spec.model import Pipeline
+from pipeline.spec.ends import (
+    KafkaSink,
+    KafkaSource,
+    Sink,
+    TableSink,
+    TableSource,
+    database_of,
+)
+from pipeline.spec.model import REJECTS, Pipeline
 from pipeline.spec.positions import Path
 from pipeline.spec.steps import Parse
+from pipeline.topics import absent
 from pipeline.transforms.apply import apply
 
 IDENTITY: Final = "pipeline.json"
 """Says whose checkpoint a folder is."""
 ROUND_S: Final = 1.0
 """In which each query is looked at once."""
-REJECTS: Final = "_rejects"
-"""How the name of the query ends that writes a step's dead letters."""
 
 
 class WrongCheckpoint(Exception):
@@ -40,12 +47,12 @@ class Built:
 
 
 def needs(pipeline: Pipeline) -> Iterator[str]:
-    """Connectors that it uses, as `session.CONNECTORS` names them."""
+    """Connectors that it uses, as `session.CONNECTORS` names them, and other `jdbc:DATABASE`."""
     for end in (*pipeline.sources.values(), *pipeline.sinks.values()):
         if isinstance(end, KafkaSource | KafkaSink):
             yield "kafka"
         elif isinstance(end, TableSource | TableSink):
-            yield ":".join(end.url.split(":")[:2])
+            yield f"jdbc:{database_of(end.url)}"
     if any(isinstance(step, Parse) and step.format == "avro" for step in pipeline.steps.values()):
         yield "avro"
 
@@ -54,8 +61,9 @@ def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
     """Make the views; nothing runs yet.
 
     folder  that of the pipeline file
-    raises  PartFailed for a part that does not fit the others
+    raises  PartFailed for a part that does not fit the others, or a topic that is not there
     """
+    _check_topics(spark, pipeline)
     views: dict[str, DataFrame] = {}
     outputs: dict[str, tuple[DataFrame, Sink]] = {}
     for name, source in pipeline.sources.items():
@@ -81,6 +89,12 @@ def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
     for name, sink in pipeline.sinks.items():
         outputs[name] = (views[sink.source], sink)
     return Built(outputs)
+
+
+def _check_topics(spark: SparkSession, pipeline: Pipeline) -> None:
+    missing = absent(spark, pipeline)
+    if missing is not None:
+        raise PartFailed(*missing)
 
 
 def claim(pipeline: Pipeline, folder: FilePath) -> FilePath:
@@ -197,5 +211,12 @@ def _has_ended(pipeline: Pipeline, query: StreamingQuery, count: int) -> bool:
     count  queries that are waited for in turn
     """
     timeout_s: Any = ROUND_S / count  # Any part of a second will do, whatever its types say.
-    with part(_where(pipeline, query.name), pipeline):
-        return bool(query.awaitTermination(timeout_s))
+    try:
+        with part(_where(pipeline, query.name), pipeline):
+            return bool(query.awaitTermination(timeout_s))
+    except PartFailed as error:
+        spark = SparkSession.getActiveSession()
+        if spark is not None and lacks_topic(error.__cause__):
+            # Deleted meanwhile: the cluster tells which one.
+            _check_topics(spark, pipeline)
+        raise

@@ -36,6 +36,11 @@ from pipeline.spec.mirror import End
 
 ANSWER_TIMEOUT_S: Final = 10.0
 READ_TIMEOUT_S: Final = 60.0
+AWAY_TIMEOUT_S: Final = 120.0
+"""How long a batch waits for a cluster."""
+ASK_S: Final = 5.0
+WAIT_S: Final = 0.2
+"""Nothing waits longer than these without looking whether it is to stop."""
 GROUPS_AT_ONCE: Final = 50
 DEFAULT_REPLICATION: Final = -1
 LOG: Final = logging.getLogger(__name__)
@@ -49,6 +54,33 @@ Place = tuple[str, int]
 
 class ClusterFailed(Exception):
     """A cluster does not answer, or refuses."""
+
+
+class ClusterAway(ClusterFailed):
+    """A cluster does not answer now, or does not know yet what it will know soon."""
+
+
+AWAY: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        # Of a topic that was listed a moment ago: it is being deleted.
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+
+
+def never() -> bool:
+    """Nobody stops it."""
+    return False
 
 
 def client_properties(end: End) -> dict[str, str]:
@@ -72,10 +104,14 @@ class GroupAtTarget:
 
 
 class Cluster:
-    """One end of a mirror."""
+    """One end of a mirror.
 
-    def __init__(self, end: End) -> None:
+    is_stopped  then what waits for an answer gives up, as when there is none
+    """
+
+    def __init__(self, end: End, *, is_stopped: Callable[[], bool] = never) -> None:
         self.alias = end.alias
+        self.is_stopped = is_stopped
         self.client = client_properties(end)
         self._address = end.bootstrap_servers
         self._admin = AdminClient({**self.client, "log_level": 2})
@@ -100,13 +136,17 @@ class Cluster:
         }
 
     def _metadata(self) -> Any:
-        try:
-            return self._admin.list_topics(timeout=ANSWER_TIMEOUT_S)
-        except KafkaException as error:
-            raise ClusterFailed(
-                f"cluster {self.alias} at {self._address} does not answer within"
-                f" {ANSWER_TIMEOUT_S:.0f} s: {error.args[0].str()}"
-            ) from error
+        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        while True:
+            try:
+                return self._admin.list_topics(timeout=min(ASK_S, ANSWER_TIMEOUT_S))
+            except KafkaException as error:
+                if time.monotonic() < deadline_s and not self.is_stopped():
+                    continue
+                raise ClusterAway(
+                    f"cluster {self.alias} at {self._address} does not answer within"
+                    f" {ANSWER_TIMEOUT_S:.0f} s: {error.args[0].str()}"
+                ) from error
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Topic -> its id; brokers before 2.8 have none."""
@@ -257,16 +297,22 @@ class Cluster:
                     raise ClusterFailed(f"cluster {self.alias}: group {group}: {one.error.str()}")
 
     def _answer(self, future: Future[Any], *, unless: int | None = None, about: str = "") -> Any:
-        try:
-            return future.result(ANSWER_TIMEOUT_S * 2)
-        except KafkaException as error:
-            if error.args[0].code() == unless:
-                return None
-            raise ClusterFailed(f"cluster {self.alias}: {about}{error.args[0].str()}") from error
-        except TimeoutError as error:
-            raise ClusterFailed(
-                f"cluster {self.alias} at {self._address} does not answer"
-            ) from error
+        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S * 2
+        while True:
+            try:
+                return future.result(WAIT_S)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == unless:
+                    return None
+                kind = ClusterAway if code in AWAY else ClusterFailed
+                raise kind(f"cluster {self.alias}: {about}{error.args[0].str()}") from error
+            except TimeoutError as error:
+                if time.monotonic() < deadline_s and not self.is_stopped():
+                    continue
+                raise ClusterAway(
+                    f"cluster {self.alias} at {self._address} does not answer"
+                ) from error
 
 
 def _source(entry: Any) -> ConfigSource:
@@ -327,6 +373,7 @@ class Publisher:
 
     def __init__(self, cluster: Cluster) -> None:
         self._alias = cluster.alias
+        self._is_stopped = cluster.is_stopped
         self._producer = Producer(
             {**cluster.client, "acks": "all", "enable.idempotence": True, "log_level": 2}
         )
@@ -335,11 +382,14 @@ class Publisher:
         self,
         topic: str,
         records: Iterable[tuple[bytes, bytes, Headers]],
+        *,
+        timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
         """All of them into partition 0, in order.
 
         raises  ClusterFailed
         """
+        deadline_s = time.monotonic() + timeout_s
         errors: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: object) -> None:
@@ -347,30 +397,40 @@ class Publisher:
                 errors.append(error)
 
         for record in records:
-            self._produce(topic, record, delivered)
-        if self._producer.flush(READ_TIMEOUT_S) or errors:
-            said = errors[0].str() if errors else "no answer"
-            raise ClusterFailed(f"cluster {self._alias}: topic {topic}: {said}")
+            try:
+                while not self._is_queued(topic, record, delivered):
+                    self._wait(topic, deadline_s)
+            except KafkaException as error:
+                said = error.args[0].str()
+                raise ClusterFailed(f"cluster {self._alias}: topic {topic}: {said}") from error
+        while self._producer.flush(WAIT_S):
+            self._wait(topic, deadline_s)
+        if errors:
+            raise ClusterFailed(f"cluster {self._alias}: topic {topic}: {errors[0].str()}")
 
-    def _produce(
+    def _wait(self, topic: str, deadline_s: float) -> None:
+        if time.monotonic() >= deadline_s or self._is_stopped():
+            raise ClusterAway(f"cluster {self._alias}: topic {topic}: no answer")
+
+    def _is_queued(
         self,
         topic: str,
         record: tuple[bytes, bytes, Headers],
         delivered: Callable[[KafkaError | None, object], None],
-    ) -> None:
+    ) -> bool:
+        """Hand a record to the producer; False when it had no room."""
         key, value, headers = record
-        while True:
-            try:
-                self._producer.produce(
-                    topic,
-                    value=value,
-                    key=key,
-                    partition=0,
-                    headers=headers,
-                    on_delivery=delivered,
-                )
-            except BufferError:
-                self._producer.poll(0.1)
-            else:
-                self._producer.poll(0)
-                return
+        try:
+            self._producer.produce(
+                topic,
+                value=value,
+                key=key,
+                partition=0,
+                headers=headers,
+                on_delivery=delivered,
+            )
+        except BufferError:
+            self._producer.poll(WAIT_S)
+            return False
+        self._producer.poll(0)
+        return True

@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pipeline.mirror.clusters import (
+    AWAY_TIMEOUT_S,
     COMPACTED,
+    WAIT_S,
     Cluster,
+    ClusterAway,
     ClusterFailed,
     Headers,
     Publisher,
+    never,
     read_all,
 )
 from pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
@@ -48,10 +53,18 @@ class Written:
 class Flow:
     """From one cluster to another.
 
-    Batches come from one thread (`prepare`, `note`), turns from another.
+    Batches come from one thread (`plan`, `note`), turns from another.
+
+    is_stopped  then what waits for a cluster gives up, with ClusterFailed
     """
 
-    def __init__(self, mirror: Mirror, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        *,
+        now_ms: Callable[[], int],
+        is_stopped: Callable[[], bool] = never,
+    ) -> None:
         self._mirror = mirror
         self._now_ms = now_ms
         self._policy = Policy(mirror.source.alias, mirror.target.alias, mirror.topics.policy)
@@ -63,13 +76,16 @@ class Flow:
         )
         self._wanted = re.compile(self.pattern)
         self._wanted_group = re.compile(group_pattern(mirror.groups.pattern, mirror.groups.exclude))
-        self._source = Cluster(mirror.source)
-        self._target = Cluster(mirror.target)
+        self._is_stopped = is_stopped
+        self._source = Cluster(mirror.source, is_stopped=is_stopped)
+        self._target = Cluster(mirror.target, is_stopped=is_stopped)
         self._to_target = Publisher(self._target)
         self._to_source = Publisher(self._source) if mirror.mirror.heartbeats else None
         self._offsets = Offsets()
         self._checkpoints = Checkpoints()
         self._ids: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        """Also of topics that are no more: a batch may hold records of them."""
         self._lock = threading.Lock()
 
     def open(self, *, is_new: bool) -> None:
@@ -131,8 +147,28 @@ class Flow:
             " they are"
         )
 
-    def prepare(self) -> Plan:
-        """Before a batch: every topic of the source has its partitions on the target.
+    def plan(self) -> Plan:
+        """Before a batch: `prepare`, with patience for a broker that restarts.
+
+        raises  ClusterFailed, TopicMadeAnew
+        """
+        deadline_s = time.monotonic() + AWAY_TIMEOUT_S
+        while True:
+            try:
+                self.prepare()
+                break
+            except ClusterAway as error:
+                if time.monotonic() >= deadline_s or self._is_stopped():
+                    raise
+                LOG.warning("%s; the batch waits", error)
+            time.sleep(WAIT_S)
+        with self._lock:
+            names, last = dict(self._names), self._offsets.last()
+        records_max = self._mirror.topics.max_offsets_per_trigger
+        return Plan(self._target.client, names, last, records_max)
+
+    def prepare(self) -> dict[str, str]:
+        """Every topic of the source has its partitions on the target; how each is called there.
 
         raises  ClusterFailed, TopicMadeAnew
         """
@@ -152,12 +188,28 @@ class Flow:
         for topic in missing:
             replication = self._mirror.topics.replication_factor
             self._target.create(names[topic], counts[topic], replication, configs.get(topic, {}))
+            self._restart(topic)
         for topic, count in counts.items():
             if count > at_target.get(names[topic], count):
                 self._target.grow(names[topic], count)
         with self._lock:
-            last = self._offsets.last()
-        return Plan(self._target.client, names, last, self._mirror.topics.max_offsets_per_trigger)
+            self._names |= names
+        return names
+
+    def _restart(self, topic: str) -> None:
+        """If the target had the topic once, no offset of it holds any more."""
+        with self._lock:
+            syncs = list(self._offsets.restart(topic))
+        if not syncs:
+            return
+        LOG.warning(
+            "topic %s of the target is gone; it is made anew", self._policy.target_topic(topic)
+        )
+        lost = self._checkpoints.restart(self._policy.target_topic(topic))
+        self._to_target.publish(
+            self._policy.checkpoints_topic, ((one.key(), one.value(), Headers()) for one in lost)
+        )
+        self._publish(syncs)
 
     def note(self, written: Sequence[Written]) -> None:
         """After a batch: publish where its records lie.
@@ -170,9 +222,13 @@ class Flow:
                 for one in written
                 for sync in self._offsets.note(one.topic, one.partition, one.run)
             ]
+        self._publish(syncs)
+
+    def _publish(self, syncs: Iterable[OffsetSync]) -> None:
         self._to_target.publish(
             self._policy.syncs_topic,
             ((sync.key(), sync.value(), self._headers(sync.topic)) for sync in syncs),
+            timeout_s=AWAY_TIMEOUT_S,
         )
 
     def _headers(self, topic: str) -> Headers:
@@ -192,11 +248,13 @@ class Flow:
             except ClusterFailed as error:
                 if is_last:
                     raise
+                if self._is_stopped():
+                    return
                 LOG.warning("%s", error)
 
     def _topics(self) -> None:
         try:
-            names = self.prepare().names
+            names = self.prepare()
         except TopicMadeAnew as error:
             # The next batch ends the mirror with it.
             LOG.warning("%s", error)

@@ -6,6 +6,7 @@ As MirrorMaker 2's MirrorCheckpointTask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from pipeline.mirror.formats import Checkpoint
 
@@ -27,6 +28,18 @@ class Checkpoints:
     def of(self, group: str) -> Mapping[Place, Checkpoint]:
         """What is published for a group."""
         return self._last.get(group, {})
+
+    def restart(self, topic: str) -> list[Checkpoint]:
+        """The target has lost a topic: groups go on at its beginning; what must be published."""
+        lost = [
+            replace(one, target_offset=0)
+            for places in self._last.values()
+            for one in places.values()
+            if one.topic == topic
+        ]
+        for one in lost:
+            self.load(one)
+        return lost
 
     def is_news(self, checkpoint: Checkpoint) -> bool:
         """Whether to publish: the first, or further on the target, or back on the source.

@@ -152,6 +152,17 @@ class Offsets:
         for source, target in known.note(run):
             yield OffsetSync(topic, partition, source, target)
 
+    def restart(self, topic: str) -> Iterator[OffsetSync]:
+        """The target has lost a topic; yields what must be published.
+
+        A pair before the first offsets: all that was known is behind it, and every offset
+        translates to the beginning.
+        """
+        for (name, partition), known in self._partitions.items():
+            if name == topic:
+                known.note_pair(-1, -1)
+                yield OffsetSync(topic, partition, -1, -1)
+
     def translate(self, topic: str, partition: int, offset: int) -> int | None:
         """As PartitionOffsets.translate."""
         known = self._partitions.get((topic, partition))

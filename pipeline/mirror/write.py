@@ -45,7 +45,8 @@ OUTPUT_SCHEMA: Final = (
 )
 """One row per run; `skipped` records of it were there already."""
 
-ANSWER_TIMEOUT_S: Final = 30.0
+ANSWER_TIMEOUT_S: Final = 120.0
+"""How long the target may be away."""
 QUEUED_RECORDS_MAX: Final = 50_000
 QUEUED_KIB_MAX: Final = 65_536
 POLL_RECORDS: Final = 500

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -18,6 +19,7 @@ from pipeline.spec.positions import Path, lines_of
 from pipeline.spec.steps import AnyStep
 
 VALUE_LENGTH_MAX: Final = 80
+Mode = Literal["stream", "available_now", "batch"]
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -56,17 +58,25 @@ class SpecError(Exception):
         self.problems = problems
 
 
-def load(path: FilePath) -> Pipeline:
+def load(path: FilePath, mode: Mode | None = None) -> Pipeline:
     """Read a pipeline file.
 
+    mode    instead of the file's
     raises  SpecError; OSError when the file cannot be read
     """
-    return parse(text_of(path), path)
+    return parse(text_of(path), path, mode)
 
 
-def parse(text: str, path: FilePath) -> Pipeline:
+def parse(text: str, path: FilePath, mode: Mode | None = None) -> Pipeline:
     """The same of a text; `path` names it in complaints."""
-    return checked(text, path, Pipeline, allowed=_allowed, faults=faults)
+
+    def moded(pipeline: Pipeline) -> Pipeline:
+        return pipeline if mode is None else pipeline.in_mode(mode)
+
+    def wrong(pipeline: Pipeline) -> Iterable[tuple[Path, str]]:
+        return faults(moded(pipeline))
+
+    return moded(checked(text, path, Pipeline, allowed=_allowed, faults=wrong))
 
 
 def text_of(path: FilePath) -> str:
@@ -75,7 +85,7 @@ def text_of(path: FilePath) -> str:
     raises  SpecError; OSError when it cannot be read
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(path, [Problem(1, "", f"not UTF-8: {error}")]) from error
 
@@ -96,13 +106,16 @@ def checked(
     """
     try:
         document = tomllib.loads(text)
+        lines = lines_of(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecError(path, [Problem(1, "", f"not TOML: {error}")]) from error
-    lines = lines_of(text)
+    except RecursionError as error:
+        raise SpecError(path, [Problem(1, "", "arrays or tables are nested too deep")]) from error
     try:
         whole = model.model_validate(document)
     except ValidationError as error:
-        found = [problem(one, document, lines, allowed) for one in error.errors(include_url=False)]
+        details = _alone(error.errors(include_url=False), document)
+        found = [problem(one, document, lines, allowed) for one in details]
         raise SpecError(path, sorted(found, key=lambda one: one.line)) from error
     wrong = [placed(where, said, lines) for where, said in faults(whole)]
     if wrong:
@@ -125,6 +138,8 @@ def problem(
     context = error.get("ctx", {})
     if kind == "missing":
         said = "must be given"
+        if where[-1] == "kind" and where[0] in PARTS:
+            said += f"; allowed: {', '.join(map(repr, PARTS[where[0]]))}"
     elif kind == "extra_forbidden":
         said = f"an unknown key; allowed: {', '.join(allowed(where, document))}"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -132,12 +147,55 @@ def problem(
         tags = context.get("expected_tags", "")
         found = context.get("tag")
         given = "must be given" if found is None else f"{found!r} is not allowed"
+        if not tags and where[0] in PARTS:
+            tags = ", ".join(map(repr, PARTS[where[0]]))
         return placed(where, f"{given}; allowed: {tags}" if tags else given, lines)
     else:
         said = error["msg"].removeprefix("Value error, ")
         if kind != "value_error":
-            said = f"{_shown(error['input'])} is not allowed: {said}"
+            said = f"{_shown(error['input'])} is not allowed: {_in_toml(said)}"
+        if kind == "string_type" and isinstance(error["input"], dict):
+            said += f"; a key with dots stands in quotes: {_dotted(where[-1], error['input'])}"
     return placed(where, said, lines)
+
+
+def _alone(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]:
+    """One error for each place: where one of several kinds may stand, each kind complains.
+
+    The complaint about what lies within a table counts more than that it is no text.
+    """
+    places = [_in_file(one["loc"], document, one["type"]) for one in errors]
+    found: dict[Path, ErrorDetails] = {}
+    kept: list[ErrorDetails] = []
+    for error, place in zip(errors, places, strict=True):
+        is_of_kind = error["type"].endswith("_type") or error["type"] == "literal_error"
+        if not is_of_kind:
+            kept.append(error)
+        elif any(other[: len(place)] == place and other != place for other in places):
+            continue
+        elif place in found:
+            more = error["msg"].removeprefix("Input should be ")
+            found[place]["msg"] += f", or {more}"
+        else:
+            found[place] = error.copy()
+            kept.append(found[place])
+    return kept
+
+
+def _in_toml(said: str) -> str:
+    """What a validator of Python says, in the words of TOML."""
+    said = re.sub(r"valid dictionary( or (instance|object) .*)?$", "table", said)
+    return said.replace("a valid dictionary", "a table").replace("a valid list", "an array")
+
+
+def _dotted(name: object, value: dict[str, Any]) -> str:
+    """The key that was meant where `a.b = 1` made a table."""
+    names = [str(name)]
+    place: Any = value
+    while isinstance(place, dict) and place:
+        names.append(next(iter(place)))
+        place = place[names[-1]]
+    return f'"{".".join(names)}"'
 
 
 def _in_file(location: tuple[int | str, ...], document: Any, kind: str) -> Path:
@@ -171,9 +229,14 @@ def placed(where: Path, text: str, lines: dict[Path, int]) -> Problem:
     known = where
     while known not in lines:
         known = known[:-1]
-    return Problem(lines[known], ".".join(str(name) for name in where) or "the file", text)
+    return Problem(lines[known], ".".join(_key(name) for name in where) or "the file", text)
+
+
+def _key(name: object) -> str:
+    text = str(name)
+    return text if re.fullmatch(r"[\w.-]+", text) else json.dumps(text, ensure_ascii=False)
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=str)
+    text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= VALUE_LENGTH_MAX else text[: VALUE_LENGTH_MAX - 3] + "..."

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from os.path import normpath
+from typing import Final, Literal
 
 from pydantic import Field
 
 from pipeline.spec.common import Duration, Name, Options, Part, Text
-from pipeline.spec.ends import Cluster, KafkaSink, KafkaSource, Sink, Source
+from pipeline.spec.ends import (
+    Cluster,
+    FileSink,
+    FileSource,
+    KafkaSink,
+    KafkaSource,
+    RateSource,
+    Sink,
+    Source,
+)
 from pipeline.spec.positions import Path
 from pipeline.spec.steps import (
     Anomalies,
@@ -21,6 +31,9 @@ from pipeline.spec.steps import (
     TopKeys,
     Window,
 )
+
+REJECTS: Final = "_rejects"
+"""How the name of the query ends that writes a step's dead letters."""
 
 
 class Head(Part):
@@ -49,6 +62,27 @@ class Pipeline(Part):
     steps: dict[Name, AnyStep] = {}
     sinks: dict[Name, Sink] = Field(min_length=1)
 
+    def in_mode(self, mode: Literal["stream", "available_now", "batch"]) -> Pipeline:
+        """The same in another mode; a trigger is for streams."""
+        trigger = self.pipeline.trigger if mode == "stream" else None
+        head = self.pipeline.model_copy(update={"mode": mode, "trigger": trigger})
+        return self.model_copy(update={"pipeline": head})
+
+    def sources_of(self, name: str) -> set[str]:
+        """The sources above a sink or step; of a query in SQL, all of them."""
+        found: set[str] = set()
+        wanted = [self.sinks[name].source if name in self.sinks else name]
+        while wanted:
+            view = wanted.pop()
+            step = self.steps.get(view)
+            if step is None:
+                found.add(view)
+            elif isinstance(step, Sql):
+                found |= set(self.sources)
+            else:
+                wanted += [step.source, step.right] if isinstance(step, Join) else [step.source]
+        return found
+
 
 def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     """What is wrong between the parts: where, and what would be right."""
@@ -58,10 +92,14 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     if head.trigger is not None and head.mode != "stream":
         yield ("pipeline", "trigger"), 'a trigger needs mode = "stream"'
     yield from _clusters(pipeline)
+    yield from _names(pipeline)
+    yield from _of_mode(pipeline)
+    yield from _paths(pipeline)
     views = dict.fromkeys(pipeline.sources)
     for name, step in pipeline.steps.items():
-        if name in views:
-            yield ("steps", name), "a source has this name already; names are views of SQL"
+        for view in step.watermarks if isinstance(step, Sql) else ():
+            if view not in views:
+                yield ("steps", name, "watermarks", view), _unknown(view, "view above", views)
         wanted = {} if isinstance(step, Sql) else {"from": step.source}
         if isinstance(step, Join):
             wanted["right"] = step.right
@@ -73,6 +111,49 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     for name, sink in pipeline.sinks.items():
         if sink.source not in views:
             yield ("sinks", name, "from"), _unknown(sink.source, "source or step", views)
+
+
+def _names(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    """Views of SQL, which does not tell upper from lower case; and queries."""
+    seen: dict[str, str] = {}
+    for table, names in (("sources", pipeline.sources), ("steps", pipeline.steps)):
+        for name in names:
+            other = seen.get(name.lower())
+            if other is None:
+                seen[name.lower()] = name
+            else:
+                what = "source" if other in pipeline.sources else "step"
+                said = "" if other == name else f" ({other}: SQL does not tell them apart)"
+                yield (table, name), f"a {what} has this name already{said}; names are views of SQL"
+    for name, step in pipeline.steps.items():
+        if isinstance(step, Parse) and step.rejects and name + REJECTS in pipeline.sinks:
+            said = f"the query of step {name} that writes its rejects has this name already"
+            yield ("sinks", name + REJECTS), said
+
+
+def _of_mode(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    if pipeline.pipeline.mode != "batch":
+        return
+    for name, source in pipeline.sources.items():
+        if isinstance(source, RateSource):
+            yield ("sources", name, "kind"), "a rate never ends: it is not for mode batch"
+        elif isinstance(source, KafkaSource) and source.starting_offsets == "latest":
+            said = "a batch that begins at the latest offset reads nothing; allowed: earliest, or"
+            yield ("sources", name, "starting_offsets"), f"{said} offsets"
+
+
+def _paths(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    """A folder has one writer: its log of batches is that of one query."""
+    ends = {
+        normpath(one.path): f"source {name} reads"
+        for name, one in pipeline.sources.items()
+        if isinstance(one, FileSource)
+    }
+    for name, one in pipeline.sinks.items():
+        if isinstance(one, FileSink):
+            other = ends.setdefault(normpath(one.path), f"sink {name} writes")
+            if other != f"sink {name} writes":
+                yield ("sinks", name, "path"), f"{other} {one.path!r} already; give another folder"
 
 
 def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:

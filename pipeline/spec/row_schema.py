@@ -18,6 +18,7 @@ TYPES: Final = (
 )
 SIZED: Final = ("CHAR", "CHARACTER", "VARCHAR")
 DECIMALS: Final = ("DEC", "DECIMAL", "NUMERIC")
+NESTED: Final = ("ARRAY", "MAP", "STRUCT", "VARIANT")
 PRECISION_MAX: Final = 38
 TOKEN: Final = re.compile(
     r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([^\W]\w*)|([<>(),:]))"
@@ -39,6 +40,19 @@ def columns_of(text: str) -> list[str]:
     if reader.peek():
         raise BadSchema(f"{reader.peek()!r} stands where a comma or the end is expected")
     return _unique(names)
+
+
+def flat_columns_of(text: str) -> list[str]:
+    """The same of rows whose columns hold one value each, as CSV has them.
+
+    raises  BadSchema
+    """
+    reader = _Reader(_tokens(text))
+    reader.fields("")
+    for name, kind in reader.kinds.items():
+        if kind in NESTED:
+            raise BadSchema(f"column {name}: CSV has no {kind}; read it as STRING")
+    return columns_of(text)
 
 
 def avro_columns_of(text: str) -> list[str]:
@@ -90,6 +104,8 @@ def _tokens(text: str) -> list[str]:
 class _Reader:
     tokens: list[str]
     place: int = field(default=0)
+    kinds: dict[str, str] = field(default_factory=dict)
+    """Path of a column -> the first word of its type."""
 
     def peek(self) -> str:
         """The next token, or nothing at the end."""
@@ -144,6 +160,7 @@ class _Reader:
         """Pass one type."""
         token = self.take()
         name = token.upper()
+        self.kinds.setdefault(path, name)
         if name == "ARRAY":
             self.expect("<", f"ARRAY of {path}")
             self.type(path)
@@ -192,5 +209,10 @@ class _Reader:
         self.expect(")", f"{name} of {path}")
         if len(sizes) > most or not all(size.isdecimal() for size in sizes):
             raise BadSchema(f"column {path}: {name}({', '.join(sizes)}) is not understood")
-        if name in DECIMALS and int(sizes[0]) > PRECISION_MAX:
-            raise BadSchema(f"column {path}: {name} has {PRECISION_MAX} digits at most")
+        if name not in DECIMALS:
+            return
+        if not 1 <= int(sizes[0]) <= PRECISION_MAX:
+            raise BadSchema(f"column {path}: {name} has 1 to {PRECISION_MAX} digits")
+        if len(sizes) > 1 and int(sizes[1]) > int(sizes[0]):
+            said = f"{sizes[1]} of {sizes[0]} digits cannot lie behind the point"
+            raise BadSchema(f"column {path}: {name}: {said}")

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pipeline.spec.common import Columns, Duration, Name, Part, Text
-from pipeline.spec.row_schema import avro_columns_of, columns_of
+from pipeline.spec.common import (
+    Columns,
+    Duration,
+    Length,
+    Name,
+    Names,
+    Part,
+    Text,
+    Topic,
+    duration_ms,
+    twice,
+)
+from pipeline.spec.row_schema import avro_columns_of, columns_of, flat_columns_of
 
 Expressions = Annotated[dict[str, Text], Field(min_length=1)]
 """Column -> SQL expression."""
@@ -15,19 +26,9 @@ Expressions = Annotated[dict[str, Text], Field(min_length=1)]
 
 Watermark = Duration | None
 """How late rows may be; None where a step above has said it, since it cannot be said twice."""
-UNITS_MS = {
-    "millisecond": 1,
-    "second": 1_000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": 86_400_000,
-}
-
-
-def duration_ms(duration: str) -> int:
-    """A duration as the file writes it."""
-    number, unit = duration.split(" ")
-    return int(number) * UNITS_MS[unit.removesuffix("s")]
+CORRUPT: Final = "_corrupt"
+"""The column that tells what does not fit a schema."""
+BOUNDS: Final = ("window_start", "window_end")
 
 
 class Step(Part):
@@ -49,12 +50,12 @@ class Parse(Step):
     format: Literal["json", "csv", "avro"]
     row_schema: Text = Field(alias="schema")
     column: Text = "value"
-    keep: list[Text] = []
+    keep: Names = []
     """Columns of the source that are kept beside the parsed ones."""
     required: list[Text] = []
     """Parsed columns that may not be null."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    rejects: Text | None = None
+    rejects: Topic | None = None
     rejects_cluster: Text | None = None
 
     @field_validator("row_schema")
@@ -63,7 +64,9 @@ class Parse(Step):
         if info.data.get("format") == "avro":
             avro_columns_of(text)
         elif "format" in info.data:
-            columns_of(text)
+            names = (flat_columns_of if info.data["format"] == "csv" else columns_of)(text)
+            if CORRUPT in names:
+                raise ValueError(f"a column {CORRUPT} is there already; give it another name")
         return text
 
     @model_validator(mode="after")
@@ -75,9 +78,9 @@ class Parse(Step):
                 raise ValueError(
                     f"required: the schema has no {name!r}; it has: {', '.join(names)}"
                 )
-        for name in self.keep:
-            if name in names:
-                raise ValueError(f"keep: the schema has a column {name!r} too")
+        again = twice([*names, *self.keep])
+        if again is not None:
+            raise ValueError(f"keep: the schema has a column {again!r} too")
         return self
 
     @model_validator(mode="after")
@@ -154,6 +157,12 @@ def _check_slide(length: str | None, slide: str | None) -> None:
         raise ValueError(f"slide {slide} is longer than length {length}: rows would be left out")
 
 
+def _check_names(names: list[str]) -> None:
+    again = twice(names)
+    if again is not None:
+        raise ValueError(f"column {again!r} would be there twice; give it another name")
+
+
 class Window(Step):
     """Aggregates over windows of event time.  Rows later than `watermark` are dropped.
 
@@ -165,10 +174,10 @@ class Window(Step):
     kind: Literal["window"]
     time: Text
     watermark: Watermark = None
-    length: Duration | None = None
-    slide: Duration | None = None
-    gap: Duration | None = None
-    group_by: list[Text] = []
+    length: Length | None = None
+    slide: Length | None = None
+    gap: Length | None = None
+    group_by: Names = []
     aggregates: Expressions
 
     @model_validator(mode="after")
@@ -178,6 +187,7 @@ class Window(Step):
         if self.slide is not None and self.length is None:
             raise ValueError("slide needs length")
         _check_slide(self.length, self.slide)
+        _check_names([*BOUNDS, *self.group_by, *self.aggregates])
         return self
 
 
@@ -217,15 +227,16 @@ class Correlate(Step):
     kind: Literal["correlate"]
     time: Text
     watermark: Watermark = None
-    length: Duration
-    slide: Duration | None = None
+    length: Length
+    slide: Length | None = None
     x: Text
     y: Text
-    group_by: list[Text] = []
+    group_by: Names = []
 
     @model_validator(mode="after")
     def _overlapping(self) -> Self:
         _check_slide(self.length, self.slide)
+        _check_names([*BOUNDS, *self.group_by, "r", "count"])
         return self
 
 
@@ -238,7 +249,7 @@ class TopKeys(Step):
     kind: Literal["top_keys"]
     time: Text
     watermark: Watermark = None
-    length: Duration
+    length: Length
     column: Text
     k: Annotated[int, Field(ge=1, le=10_000)]
 
@@ -265,7 +276,7 @@ class Anomalies(Step):
     method: Literal["zscore", "ewma"]
     time: Text
     value: Text
-    group_by: list[Text] = []
+    group_by: Names = []
     threshold: Annotated[float, Field(gt=0)] = 4.0
     history: Annotated[int, Field(ge=2, le=10_000)] = 100
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.1

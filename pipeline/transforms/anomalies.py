@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.spec.steps import Anomalies
+from pipeline.transforms.columns import column, quoted
 from pipeline.transforms.scoring import Memory
 from pipeline.transforms.unfit import Unfit
 
@@ -51,7 +52,7 @@ def find_anomalies(rows: DataFrame, step: Anomalies) -> DataFrame:
             raise Unfit(f"there is a column {name} already; rename it with a map step before")
     rows = rows.withColumns({TIME: _time(rows, step), VALUE: _value(rows, step)})
     rows = rows.where(F.col(VALUE).isNotNull())
-    keys = list(step.group_by) or [ALL]
+    keys = [quoted(name) for name in step.group_by] or [ALL]
     if not step.group_by:
         rows = rows.withColumn(ALL, F.lit(0))
     carried = rows.withColumns({name: _carried(rows, name) for name in names})
@@ -100,35 +101,37 @@ def _judged(frame: pd.DataFrame, names: list[str], memory: Memory) -> pd.DataFra
 
 
 def _time(rows: DataFrame, step: Anomalies) -> Column:
-    kind = rows.select(F.col(step.time)).schema.fields[0].dataType
+    time = column(rows, step.time)
+    kind = rows.select(time).schema.fields[0].dataType
     if isinstance(kind, NumericType):
-        return F.coalesce(F.col(step.time).cast("double"), F.lit(float(FIRST)))
+        return F.coalesce(time.cast("double"), F.lit(float(FIRST)))
     if not isinstance(kind, TimestampType | TimestampNTZType | DateType):
         raise Unfit(f"time = {step.time!r} is {kind.simpleString().upper()}, not a time")
-    return F.coalesce(F.unix_micros(F.col(step.time).cast("timestamp")), F.lit(FIRST))
+    return F.coalesce(F.unix_micros(time.cast("timestamp")), F.lit(FIRST))
 
 
 def _value(rows: DataFrame, step: Anomalies) -> Column:
-    kind = rows.select(F.col(step.value)).schema.fields[0].dataType
+    value = column(rows, step.value)
+    kind = rows.select(value).schema.fields[0].dataType
     if not isinstance(kind, NumericType):
         raise Unfit(f"value = {step.value!r} is {kind.simpleString().upper()}, not a number")
-    return F.col(step.value).cast("double")
+    return value.cast("double")
 
 
 def _carried(rows: DataFrame, name: str) -> Column:
     """As pandas keeps it whole: there integers with nulls are floats, and times end in 2262."""
-    column, kind = F.col(f"`{name}`"), rows.schema[name].dataType
+    known, kind = F.col(quoted(name)), rows.schema[name].dataType
     if isinstance(kind, TimestampType):
-        return F.unix_micros(column).cast(StringType())
+        return F.unix_micros(known).cast(StringType())
     if isinstance(kind, LongType | TimestampNTZType):
-        return column.cast(StringType())
-    return column
+        return known.cast(StringType())
+    return known
 
 
 def _brought_back(rows: DataFrame, name: str) -> Column:
-    column, kind = F.col(f"`{name}`"), rows.schema[name].dataType
+    known, kind = F.col(quoted(name)), rows.schema[name].dataType
     if isinstance(kind, TimestampType):
-        return F.timestamp_micros(column.cast(LongType()))
+        return F.timestamp_micros(known.cast(LongType()))
     if isinstance(kind, LongType | TimestampNTZType):
-        return column.cast(kind)
-    return column
+        return known.cast(kind)
+    return known

@@ -36,7 +36,12 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
     Bytes after the record are found where every field is plain (a number, text, bytes, a time, or
     one of them or null).  With other fields they are overlooked, and a record of nulls alone is
     taken for one that cannot be read: a map may be written in more than one way.
+
+    raises  py4j.protocol.Py4JJavaError for a schema that is none
     """
+    jvm: Any = rows.sparkSession._jvm
+    # PySpark itself stumbles over what Java says of a schema.
+    getattr(jvm.org.apache.avro.Schema, "Parser")().parse(schema_text)  # noqa: B009
     rows = rows.withColumn(name, from_avro(data, schema_text, {"mode": "PERMISSIVE"}))
     parsed = F.col(name)
     # A record that cannot be read comes out as a structure of nulls.

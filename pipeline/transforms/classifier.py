@@ -10,18 +10,28 @@ from pyspark.ml.feature import HashingTF, IndexToString, RegexTokenizer, StringI
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.transforms.columns import column
+from pipeline.transforms.unfit import Unfit
+
 FEATURES: Final = 1 << 12
+CLASSES_MIN: Final = 2
 
 
 def train(rows: DataFrame, text_column: str, class_column: str) -> PipelineModel:
     """Learn from labelled texts.
 
-    The model wants the column `_text` and adds `_class`.  The same rows make the same model.
+    The model wants the column `_text` and adds `_class`.  The same rows make the same model; those
+    without a class are left out.
+
+    raises  Unfit for rows of fewer than two classes
     """
     known = rows.select(
-        F.coalesce(F.col(text_column).cast("string"), F.lit("")).alias("_text"),
-        F.col(class_column).cast("string").alias("_label"),
+        F.coalesce(column(rows, text_column).cast("string"), F.lit("")).alias("_text"),
+        column(rows, class_column).cast("string").alias("_label"),
     )
+    known = known.where(F.col("_label").isNotNull())
+    if known.select("_label").distinct().count() < CLASSES_MIN:
+        raise Unfit(f"{class_column!r} holds fewer than {CLASSES_MIN} classes: nothing to learn")
     classes = StringIndexer(
         inputCol="_label", outputCol="_known", stringOrderType="alphabetAsc"
     ).fit(known)

@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from pipeline.spec.steps import Parse
+from pipeline.spec.steps import CORRUPT, Parse
 from pipeline.transforms.avro import read_avro
+from pipeline.transforms.columns import column, quoted
 
-CORRUPT: Final = "_corrupt"
 PARSED: Final = "_parsed"
 ORIGIN: Final = ("topic", "partition", "offset")
 """Columns of a Kafka source that a dead letter tells in its headers."""
@@ -29,7 +29,7 @@ def parse(rows: DataFrame, step: Parse) -> tuple[DataFrame, DataFrame]:
     Dead letters: key, value (as it came), headers `reason` and, from a Kafka source, `topic`,
     `partition` and `offset`.  One row a row that does not parse.
     """
-    data = F.col(step.column)
+    data = column(rows, step.column)
     if step.format == "avro":
         parsed = read_avro(rows, data, step.row_schema, PARSED)
         reason = F.when(data.isNull(), F.lit("no value"))
@@ -68,7 +68,8 @@ def _divided(
     is_good = F.coalesce(is_good, F.lit(False))
     reason = reason.otherwise(F.lit("does not fit the schema"))
     columns = [F.col(PARSED)[name].alias(name) for name in names]
-    good = parsed.where(is_good).select(*step.keep, *columns)
+    good = parsed.where(is_good)
+    good = good.select(*(column(good, name) for name in step.keep), *columns)
     return good, _dead_letters(parsed.where(~is_good), reason, step)
 
 
@@ -76,7 +77,7 @@ def _from_text(text: Column, schema: StructType, step: Parse) -> Column:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if step.format == "json":
         return F.from_json(text, schema, options)
-    ddl = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in schema.fields)
+    ddl = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in schema.fields)
     return F.from_csv(text, ddl, options | {"sep": step.delimiter, "escape": '"'})
 
 
@@ -151,7 +152,7 @@ def _dead_letters(bad: DataFrame, reason: Column, step: Parse) -> DataFrame:
     key = F.col("key") if "key" in bad.columns else F.lit(None)
     return bad.select(
         key.cast("binary").alias("key"),
-        F.col(step.column).cast("binary").alias("value"),
+        column(bad, step.column).cast("binary").alias("value"),
         F.array(*headers).alias("headers"),
     )
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, NumericType, StringType
 
 from pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
+from pipeline.transforms.columns import column, path_of, quoted
 from pipeline.transforms.unfit import Unfit
 from pipeline.transforms.windows import marked
 
@@ -32,21 +33,22 @@ def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFram
     for name, pattern in step.matches.items():
         # A pattern that is none shall be told now, not by the first batch.
         jvm.java.util.regex.Pattern.compile(pattern)
-        conditions.append(F.col(name).cast("string").rlike(pattern))
+        conditions.append(column(rows, name).cast("string").rlike(pattern))
     conditions += [_is_equal(rows, name, value) for name, value in step.equals.items()]
     if conditions:
         rows = rows.where(reduce(lambda one, other: one & other, conditions))
     if model is None:
         return rows
     names = rows.columns
-    text = F.coalesce(F.col(step.text_column).cast("string"), F.lit(""))
+    text = F.coalesce(column(rows, step.text_column).cast("string"), F.lit(""))
     judged = model.transform(rows.withColumn("_text", text))
-    return judged.where(F.col("_class") == step.keep_class).select(*names)
+    return judged.where(F.col("_class") == step.keep_class).select(*map(quoted, names))
 
 
 def _is_equal(rows: DataFrame, name: str, value: str | float | bool) -> Column:
     """Values of other types are never equal; Spark would end the query at the first of them."""
-    kind = rows.select(F.col(name)).schema.fields[0].dataType
+    known = column(rows, name)
+    kind = rows.select(known).schema.fields[0].dataType
     fits = {
         bool: isinstance(kind, BooleanType),
         str: isinstance(kind, StringType | BinaryType),
@@ -54,15 +56,14 @@ def _is_equal(rows: DataFrame, name: str, value: str | float | bool) -> Column:
     if not fits:
         shown = kind.simpleString().upper()
         raise Unfit(f"equals: {name} is {shown} and never {value!r}; where takes any expression")
-    column = F.col(name).cast("string") if isinstance(kind, BinaryType) else F.col(name)
-    return column == F.lit(value)
+    return (known.cast("string") if isinstance(kind, BinaryType) else known) == F.lit(value)
 
 
 def change(rows: DataFrame, step: Map) -> DataFrame:
     """New or changed columns; all expressions see the columns as they came."""
     columns = {name: F.expr(text) for name, text in step.columns.items()}
     if step.only:
-        return rows.select(*(column.alias(name) for name, column in columns.items()))
+        return rows.select(*(one.alias(name) for name, one in columns.items()))
     return rows.withColumns(columns)
 
 
@@ -78,11 +79,11 @@ def mask(rows: DataFrame, step: Mask) -> DataFrame:
         if name.lower() not in known:
             # A new column of that name would leave the old one readable.
             raise Unfit(f"{name} is no column; there are: {', '.join(rows.columns)}")
-    return rows.withColumns({name: _masked(rows[f"`{name}`"], step) for name in step.columns})
+    return rows.withColumns({name: _masked(rows[quoted(name)], step) for name in step.columns})
 
 
-def _masked(column: Column, step: Mask) -> Column:
-    text = column.cast("string")
+def _masked(clear: Column, step: Mask) -> Column:
+    text = clear.cast("string")
     match step.how:
         case "hash":
             return F.sha2(F.concat(F.lit(step.salt), text), 256)
@@ -91,9 +92,9 @@ def _masked(column: Column, step: Mask) -> Column:
             return F.when(F.length(text) > 4, shown).otherwise(F.repeat(F.lit("*"), F.length(text)))
         case "null":
             # Of the column's own type.
-            return F.when(F.lit(False), column)
+            return F.when(F.lit(False), clear)
         case "constant":
-            return F.when(column.isNotNull(), F.lit(step.constant))
+            return F.when(clear.isNotNull(), F.lit(step.constant))
 
 
 def route(rows: DataFrame, step: Route) -> DataFrame:
@@ -114,6 +115,8 @@ def deduplicate(rows: DataFrame, step: Deduplicate) -> DataFrame:
     batch the one with the least time.
     """
     if not rows.isStreaming:
-        first = F.row_number().over(Window.partitionBy(*step.keys).orderBy(step.time))
+        keys = [path_of(rows, key) for key in step.keys]
+        order = Window.partitionBy(*keys).orderBy(path_of(rows, step.time))
+        first = F.row_number().over(order)
         return rows.withColumn(PLACE, first).where(F.col(PLACE) == 1).drop(PLACE)
     return marked(rows, step.time, step.watermark).dropDuplicatesWithinWatermark(step.keys)

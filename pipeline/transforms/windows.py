@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.spec.steps import Correlate, Join, TopKeys, Window
+from pipeline.transforms.columns import column, path_of, quoted
 
 
 def _bounds(window: str = "window") -> list[Column]:
@@ -26,16 +27,22 @@ def marked(rows: DataFrame, time: str, watermark: str | None) -> DataFrame:
 
 def aggregate(rows: DataFrame, step: Window) -> DataFrame:
     """One row per window and group; see `Window`."""
+    time = path_of(rows, step.time)
     if step.gap is not None:
-        window = F.session_window(step.time, step.gap)
+        window = F.session_window(time, step.gap)
     else:
         assert step.length is not None, "a window has a length or a gap"
-        window = _window(step.time, step.length, step.slide)
+        window = _window(time, step.length, step.slide)
     aggregates = [F.expr(text).alias(name) for name, text in step.aggregates.items()]
     grouped = marked(rows, step.time, step.watermark).groupBy(
-        window.alias("window"), *step.group_by
+        window.alias("window"), *_groups(rows, step.group_by)
     )
-    return grouped.agg(*aggregates).select(*_bounds(), *step.group_by, *step.aggregates)
+    names = map(quoted, (*step.group_by, *step.aggregates))
+    return grouped.agg(*aggregates).select(*_bounds(), *names)
+
+
+def _groups(rows: DataFrame, names: list[str]) -> list[Column]:
+    return [column(rows, name).alias(name) for name in names]
 
 
 def join(left: DataFrame, right: DataFrame, step: Join) -> DataFrame:
@@ -44,9 +51,9 @@ def join(left: DataFrame, right: DataFrame, step: Join) -> DataFrame:
     Two streams: `on` must bound the time between the rows, or nothing is ever forgotten.
     """
     if step.left_time is not None and step.watermark is not None:
-        left = left.withWatermark(step.left_time, step.watermark)
+        left = marked(left, step.left_time, step.watermark)
     if step.right_time is not None and step.watermark is not None:
-        right = right.withWatermark(step.right_time, step.watermark)
+        right = marked(right, step.right_time, step.watermark)
     joined = left.alias("l").join(right.alias("r"), F.expr(step.on), step.how)
     return joined.select(*(F.expr(text).alias(name) for name, text in step.columns.items()))
 
@@ -56,15 +63,16 @@ def correlate(rows: DataFrame, step: Correlate) -> DataFrame:
 
     count is that of the pairs; rows where one of the two is null are none.
     """
-    window = _window(step.time, step.length, step.slide).alias("window")
+    window = _window(path_of(rows, step.time), step.length, step.slide).alias("window")
     x, y = F.expr(step.x).cast("double"), F.expr(step.y).cast("double")
-    grouped = marked(rows, step.time, step.watermark).groupBy(window, *step.group_by)
+    groups = _groups(rows, step.group_by)
+    grouped = marked(rows, step.time, step.watermark).groupBy(window, *groups)
     x, y = F.when(y.isNotNull(), x), F.when(x.isNotNull(), y)
     # Spark's own corr ends the query where a column does not vary.
     r = F.try_divide(F.covar_pop(x, y), F.stddev_pop(x) * F.stddev_pop(y))
     result = grouped.agg(r.alias("r"), F.count(x).alias("count"))
     known = F.when(~F.isnan("r"), F.col("r")).alias("r")
-    return result.select(*_bounds(), *step.group_by, known, "count")
+    return result.select(*_bounds(), *map(quoted, step.group_by), known, "count")
 
 
 def top_keys(rows: DataFrame, step: TopKeys) -> DataFrame:
@@ -72,10 +80,10 @@ def top_keys(rows: DataFrame, step: TopKeys) -> DataFrame:
 
     The counts of all values of one window meet in one task: some 10 million values at most.
     """
-    window = F.window(step.time, step.length)
+    window = F.window(path_of(rows, step.time), step.length)
     counts = (
         marked(rows, step.time, step.watermark)
-        .groupBy(window.alias("window"), F.col(step.column).alias("key"))
+        .groupBy(window.alias("window"), column(rows, step.column).alias("key"))
         .agg(F.count("*").alias("count"))
     )
     ranked = F.sort_array(F.collect_list(F.struct(-F.col("count"), F.col("key"))))

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from time import monotonic
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 from pipeline.jobs.mirror import Job
 from pipeline.spec.mirror import Mirror, parse
+from tests.support import maven
+from tests.support.pipeline_job import SMALL_JVM
+from tests.support.prepare import SPARK_VERSION
+from tests.support.processes import LoggedProcess
+from tests.support.tool_cache import PROJECT
 
 TIMEOUT_S = 60.0
 FILE = """\
@@ -70,6 +84,23 @@ def run(spark: SparkSession, text: str, folder: Path) -> None:
     job.open()
     job.start(spark)
     job.wait()
+
+
+@contextmanager
+def mirror_process(path: Path, *arguments: str) -> Iterator[LoggedProcess]:
+    """The command, as a user starts it."""
+    jars = maven.spark_connectors(SPARK_VERSION)
+    command = [
+        *(sys.executable, "-m", "pipeline.cli", "mirror", str(path)),
+        *("--jars", str(jars), "--master", "local[2]", *arguments),
+    ]
+    with LoggedProcess(
+        command,
+        log=path.parent / "mirror.log",
+        folder=path.parent,
+        environment={"PYTHONPATH": str(PROJECT), **SMALL_JVM},
+    ) as process:
+        yield process
 
 
 def create(address: str, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
@@ -139,6 +170,26 @@ def content(address: str, topic: str) -> dict[int, list[Sent]]:
     consumer.close()
     assert not left, f"{topic} was not read to its end"
     return found
+
+
+def committed(address: str, group: str, topic: str) -> dict[int, int]:
+    """Partition -> offset of a group."""
+    admin = AdminClient({"bootstrap.servers": address})
+    asked = [ConsumerGroupTopicPartitions(group)]
+    answer = admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
+    return {
+        one.partition: one.offset
+        for one in answer.topic_partitions
+        if one.topic == topic and one.offset >= 0
+    }
+
+
+def commit(address: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """Set the offsets of a group without members."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
+    places = [TopicPartition(topic, partition, at) for partition, at in offsets.items()]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
 
 
 def until(holds: Callable[[], bool], what: str, *, timeout_s: float = TIMEOUT_S) -> None:

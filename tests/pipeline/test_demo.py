@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +14,35 @@ import pytest
 
 from tests.support import maven
 from tests.support.prepare import SPARK_VERSION
+from tests.support.processes import LoggedProcess
 
 TIMEOUT_S = 280
 RATE = 400
 SECONDS = 12
+
+
+def of_folder(folder: Path) -> list[str]:
+    """Command lines of living processes that name a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            command = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(folder) in command:
+                found.append(command)
+    return found
+
+
+def test_the_demo_that_is_told_to_stop_ends_what_it_has_started(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pipeline.demo", "--folder", str(tmp_path / "demo")]
+    command += ["--jars", str(maven.spark_connectors(SPARK_VERSION))]
+    with LoggedProcess(
+        command, log=tmp_path / "demo.log", environment={"PYTHONUNBUFFERED": "1"}
+    ) as demo:
+        demo.wait_for_line("^Spark starts", timeout_s=TIMEOUT_S)
+        assert len(of_folder(tmp_path / "demo")) >= 3, "the demo, its broker, its pipeline"
+        assert demo.stop() == 128 + signal.SIGTERM
+        assert demo.lines()[-1] == "stopped"
+    assert of_folder(tmp_path / "demo") == []
 
 
 @pytest.mark.slow

@@ -57,6 +57,7 @@ table = "{sink}"
 keys = ["{key}"]
 output_mode = "update"
 """
+TOPICS = "line 12: sources.rows.subscribe"
 DEFAULTS = {
     "name": "shop",
     "topic": "shop",
@@ -77,12 +78,14 @@ def ran(spark: SparkSession, broker: BrokerProcess, folder: Path, **changes: str
     return pipeline
 
 
-def said(failed: pytest.ExceptionInfo[PartFailed], folder: Path) -> str:
-    """The line that the command prints."""
+def said(
+    failed: pytest.ExceptionInfo[PartFailed], folder: Path, place: str = "line 30: sinks.stored"
+) -> str:
+    """The line that the command prints, after file and place."""
     line = failed.value.told(folder / "shop.toml")
     assert "\n" not in line
-    assert line.startswith(f"{folder}/shop.toml: line 30: sinks.stored: ")
-    return line.rpartition("sinks.stored: ")[2]
+    assert line.startswith(f"{folder}/shop.toml: {place}: ")
+    return line.partition(f"{place}: ")[2]
 
 
 def test_a_topic_that_does_not_exist(
@@ -90,7 +93,8 @@ def test_a_topic_that_does_not_exist(
 ) -> None:
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic="nowhere")
-    assert said(failed, tmp_path) == "a topic does not exist; the sources read: nowhere"
+    line = said(failed, tmp_path, TOPICS)
+    assert line == "topic 'nowhere' does not exist on cluster main"
 
 
 def test_records_that_are_gone_and_a_topic_deleted(
@@ -104,12 +108,13 @@ def test_records_that_are_gone_and_a_topic_deleted(
     admin.delete_topics([topic])[topic].result(READ_TIMEOUT_S)
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic=topic)
-    assert said(failed, tmp_path) == f"a topic does not exist; the sources read: {topic}"
+    line = said(failed, tmp_path, TOPICS)
+    assert line == f"topic {topic!r} does not exist on cluster main"
     create_topics(broker.address, topic, partitions=1)
     produce(broker.address, topic, [payment(number) for number in range(2)])
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic=topic)
-    line = said(failed, tmp_path)
+    line = said(failed, tmp_path, "line 9: sources.rows")
     assert "records are gone before they were read: Partition short-lived-0 offset" in line
     assert "fail_on_data_loss = false" in line
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -26,6 +26,8 @@ from pipeline.mirror.flow import TopicMadeAnew
 from tests.pipeline.mirroring import (
     TIMEOUT_S,
     Sent,
+    commit,
+    committed,
     content,
     create,
     file,
@@ -39,7 +41,6 @@ from tests.pipeline.mirroring import (
 from tests.support import maven
 from tests.support.apache import JUDGE_VERSION
 from tests.support.broker_process import BrokerProcess
-from tests.support.processes import free_port
 
 TRANSLATE_OFFSETS = Path(__file__).parent / "java" / "TranslateOffsets.java"
 
@@ -101,26 +102,6 @@ def test_records_arrive_as_they_are_also_in_new_partitions_and_topics(
     assert content(west.address, "east.as-is") == content(east.address, "as-is")
     assert [one.value for one in content(west.address, "east.as-is-too")[0]] == [b"new"]
     assert "east.west.as-is" not in at_west
-
-
-def committed(address: str, group: str, topic: str) -> dict[int, int]:
-    """Partition -> offset of a group."""
-    admin = AdminClient({"bootstrap.servers": address})
-    asked = [ConsumerGroupTopicPartitions(group)]
-    answer = admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
-    return {
-        one.partition: one.offset
-        for one in answer.topic_partitions
-        if one.topic == topic and one.offset >= 0
-    }
-
-
-def commit(address: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """Set the offsets of a group without members."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
-    places = [TopicPartition(topic, partition, at) for partition, at in offsets.items()]
-    consumer.commit(offsets=places, asynchronous=False)
-    consumer.close()
 
 
 def consume(address: str, group: str, topic: str, count: int) -> list[bytes]:
@@ -263,18 +244,15 @@ def test_one_cluster_under_two_names_is_refused(
     assert "east and west are one cluster" in capsys.readouterr().err
 
 
-def test_a_cluster_that_does_not_answer_is_named(
-    east: BrokerProcess,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_target_that_refuses_a_record_ends_the_mirror(
+    spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(clusters, "ANSWER_TIMEOUT_S", 1.0)
-    nobody = f"127.0.0.1:{free_port()}"
-    path = tmp_path / "my.toml"
-    path.write_text(file(east.address, nobody, name="nobody", pattern=".*"))
-    assert main(["mirror", str(path)]) == FAILED
-    assert f"cluster west at {nobody} does not answer within 1 s" in capsys.readouterr().err
+    create(east.address, "wide", 1)
+    create(west.address, "east.wide", 1, {"max.message.bytes": "1000"})
+    send(east.address, "wide", [Sent(0, b"x" * 5000)])
+    text = file(east.address, west.address, name="wide", pattern='wide"\nsync_configs = false #')
+    with pytest.raises(clusters.ClusterFailed, match=r"did not take a record: .*too large"):
+        run(spark, text, tmp_path)
 
 
 def test_one_mirror_at_a_time_runs_on_a_checkpoint(

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import random
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.pipeline.conftest import SMALL
-from tests.pipeline.mirroring import Sent, content, create, file, send, until
-from tests.support import maven
+from tests.pipeline.mirroring import Sent, content, create, file, mirror_process, send, until
 from tests.support.broker_process import BrokerProcess, odradek_broker
-from tests.support.prepare import SPARK_VERSION
 from tests.support.processes import LoggedProcess
-from tests.support.tool_cache import PROJECT
 
 BATCH = 150
 RECORDS = 1500
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 180.0
-
-
-@contextmanager
-def mirror_process(path: Path, *arguments: str) -> Iterator[LoggedProcess]:
-    """The command, as a user starts it."""
-    jars = maven.spark_connectors(SPARK_VERSION)
-    command = [
-        *(sys.executable, "-m", "pipeline.cli", "mirror", str(path)),
-        *("--jars", str(jars), "--master", "local[2]", *arguments),
-    ]
-    with LoggedProcess(
-        command,
-        log=path.parent / "mirror.log",
-        folder=path.parent,
-        environment={"PYTHONPATH": str(PROJECT)},
-    ) as process:
-        yield process
 
 
 def lying_at(address: str, topic: str) -> int:
@@ -119,9 +97,14 @@ def killed_and_finished(
                 await_records(west, process, wanted + BATCH)
             process.kill()
     send(east.address, "killed", numbered(RECORDS, RECORDS + 100))
-    with mirror_process(path, "--mode", "available_now") as process:
-        until(lambda: not process.running(), "the mirror ends", timeout_s=END_TIMEOUT_S)
-        assert process.stop() == 0, process.tail()
+    done = folder / "progress.jsonl"
+    arguments = ("--mode", "available_now", "--progress-file", str(done))
+    with mirror_process(path, *arguments) as process:
+        assert process.wait(timeout_s=END_TIMEOUT_S) == 0, process.tail()
+        assert "Traceback" not in process.tail()
+    states = [json.loads(line) for line in done.read_text().splitlines()]
+    assert states[-1]["state"] == "ended", "the last batch is told of, too"
+    assert states[-1]["rows_total"] >= 100
     source, target = content(east.address, "killed"), content(west.address, "east.killed")
     return sum(surplus(source[partition], target[partition]) for partition in source)
 

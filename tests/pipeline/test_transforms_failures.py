@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.failures import PartFailed, quieten
+from pipeline.failures import LOGGERS, PartFailed, quieten
 from pipeline.jobs import run
 from pipeline.spec.load import SpecError, parse
 from tests.pipeline.feeding import document, feed
@@ -81,9 +83,12 @@ def steps(kind: str, rest: str) -> str:
         ),
         ('[steps.mine]\nkind = "sql"\nfile = "none.sql"\n', "none.sql: No such file or directory"),
         (
-            '[steps.mine]\nkind = "sql"\nquery = "SELECT 1"\n'
-            'watermarks = { b = { at = "1 day" } }\n',
-            "watermarks: 'b' is no view above; there are: rows",
+            steps(
+                "parse",
+                'format = "avro"\ncolumn = "a"\nschema = \'{"type": "record", "name": "x",'
+                ' "fields": [{"name": "a", "type": "strng"}]}\'',
+            ),
+            "Undefined schema: strng",
         ),
     ],
 )
@@ -94,6 +99,13 @@ def test_a_step_that_does_not_fit_is_named(
     found = told(spark, tmp_path, document(step, "batch", SCHEMAS))
     assert found.startswith("line 11: steps.mine: ")
     assert said in found
+
+
+def test_what_is_told_stands_alone(spark: SparkSession) -> None:
+    """PySpark's own loggers write Java's stack to standard error."""
+    quieten(spark)
+    for name in LOGGERS:
+        assert not PySparkLogger.getLogger(name).isEnabledFor(logging.CRITICAL)
 
 
 def test_a_source_and_a_sink_are_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -138,10 +150,12 @@ options = {{ "fetchOffset.numRetries" = 1 }}
 kind = "console"
 from = "missing"
 """
-    wanted = "line 11: sinks.out: a topic does not exist; the sources read: nobody-made-this"
+    wanted = (
+        "line 9: sources.missing.subscribe: topic 'nobody-made-this' does not exist on cluster main"
+    )
     assert told(spark, tmp_path, text) == wanted
     stream = text.replace('mode = "batch"', 'mode = "available_now"\ncheckpoint = "state"')
-    assert told(spark, tmp_path, stream) == wanted.replace("11", "12")
+    assert told(spark, tmp_path, stream) == wanted.replace("line 9", "line 10")
 
 
 @pytest.mark.parametrize(

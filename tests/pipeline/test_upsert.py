@@ -267,10 +267,14 @@ def test_a_long_name_of_a_table_leaves_place_for_the_staging_tables() -> None:
     assert staging_name("shop.orders", OWNER).startswith("shop.orders_odradek_")
 
 
-def test_an_unknown_database_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    database = Database("jdbc:mysql://127.0.0.1/x?password=secret", None, tmp_path)
-    with pytest.raises(UpsertFailed, match="is not the address of jdbc:sqlite"):
-        put(spark.range(1), database, ["id"])
+def test_names_of_any_characters(spark: SparkSession, database: Database) -> None:
+    """Spaces, dots, quotes, words of SQL; of columns and of the table."""
+    names = ["a key", "c.d", 'q"uo`te', "select", "\u00e9"]
+    rows = spark.createDataFrame([(1, "x", 2, 3, 4), (1, "x", 5, 6, 7)], names)
+    for batch in (rows.limit(1), rows):
+        put(batch, database, ["a key", "c.d"], table='"my table"', latest_by='q"uo`te')
+    assert database.run('SELECT * FROM "my table"') in ([(1, "x", 5, 6, 7)], [("1", "x", *"567")])
+    assert database.tables() == ["my table"], "no staging table stays"
 
 
 def test_a_server_that_is_away_is_told_without_the_password(

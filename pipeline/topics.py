@@ -1,0 +1,122 @@
+"""Topics that a pipeline file names and a cluster has not: told before Spark looks for a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from pipeline.spec.ends import Cluster, KafkaSink, KafkaSource
+from pipeline.spec.model import Pipeline
+from pipeline.spec.positions import Path
+from pipeline.spec.steps import Parse
+
+TIMEOUT_MS: Final = 10_000
+KAFKA: Final = "org.apache.kafka"
+UNKNOWN: Final = f"{KAFKA}.common.errors.UnknownTopicOrPartitionException"
+
+
+def absent(spark: SparkSession, pipeline: Pipeline) -> tuple[Path, str] | None:
+    """The first topic, or partition, that is not there: where it is named, and what is said.
+
+    A topic that is written to is missed only where the cluster says that it makes none.  What a
+    cluster does not tell, for want of a right or of time, is not missed.
+
+    cost  one or two requests to each cluster
+    """
+    for name, cluster in pipeline.clusters.items():
+        read, written = _named(pipeline, name)
+        with suppress(Py4JError, OSError), _admin(spark, cluster) as admin:
+            known = _partitions(spark, admin, {topic for _, topic in (*read, *written)})
+            for where, topic in read:
+                if known.get(topic) == 0:
+                    return where, f"topic {topic!r} does not exist on cluster {name}"
+            for place, topic, partition in _assigned(pipeline, name):
+                if topic in known and partition >= known[topic]:
+                    said = f"topic {topic!r} has {known[topic]} partitions, so no {partition}"
+                    return place, said
+            for where, topic in written:
+                if known.get(topic) == 0 and not _makes_topics(spark, admin):
+                    said = f"topic {topic!r} does not exist on cluster {name}, which makes none"
+                    return where, said
+    return None
+
+
+def _named(
+    pipeline: Pipeline, cluster: str
+) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:
+    """Topics that are read from a cluster and that are written to it, with their places."""
+    read: list[tuple[Path, str]] = []
+    written: list[tuple[Path, str]] = []
+    for name, source in pipeline.sources.items():
+        if isinstance(source, KafkaSource) and source.cluster == cluster:
+            key = "subscribe" if source.subscribe else "assign"
+            read += [(("sources", name, key), topic) for topic in source.topics]
+    for name, step in pipeline.steps.items():
+        if isinstance(step, Parse) and step.rejects and step.rejects_cluster == cluster:
+            written.append((("steps", name, "rejects"), step.rejects))
+    for name, sink in pipeline.sinks.items():
+        if isinstance(sink, KafkaSink) and sink.topic and sink.cluster == cluster:
+            written.append((("sinks", name, "topic"), sink.topic))
+    return read, written
+
+
+def _assigned(pipeline: Pipeline, cluster: str) -> Iterator[tuple[Path, str, int]]:
+    for name, source in pipeline.sources.items():
+        if isinstance(source, KafkaSource) and source.cluster == cluster:
+            for topic, partitions in (source.assign or {}).items():
+                yield ("sources", name, "assign"), topic, max(partitions)
+
+
+@contextmanager
+def _admin(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
+    jvm: Any = spark._jvm
+    properties = jvm.java.util.Properties()
+    for name, value in {
+        **cluster.options,
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "default.api.timeout.ms": TIMEOUT_MS,
+        "request.timeout.ms": TIMEOUT_MS,
+    }.items():
+        properties.setProperty(name, str(value).lower() if isinstance(value, bool) else str(value))
+    admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+    try:
+        yield admin
+    finally:
+        admin.close(jvm.java.time.Duration.ZERO)
+
+
+def _partitions(spark: SparkSession, admin: Any, topics: set[str]) -> dict[str, int]:
+    """How many each topic has; 0 of one that does not exist, nothing of one that is not told."""
+    jvm: Any = spark._jvm
+    wanted = jvm.java.util.ArrayList()
+    for topic in sorted(topics):
+        wanted.add(topic)
+    found: dict[str, int] = {}
+    futures = admin.describeTopics(wanted).topicNameValues()
+    for topic in sorted(topics):
+        try:
+            found[topic] = int(futures.get(topic).get().partitions().size())
+        except Py4JJavaError as error:
+            cause = error.java_exception.getCause()
+            if cause is not None and cause.getClass().getName() == UNKNOWN:
+                found[topic] = 0
+    return found
+
+
+def _makes_topics(spark: SparkSession, admin: Any) -> bool:
+    """Whether a write to a topic makes it; True where the cluster does not tell."""
+    jvm: Any = spark._jvm
+    node = admin.describeCluster().nodes().get().toArray()[0].idString()
+    resources = jvm.java.util.ArrayList()
+    kind = jvm.org.apache.kafka.common.config.ConfigResource
+    broker = getattr(kind, "Type").BROKER  # noqa: B009 - a nested class of Java
+    resource = kind(broker, node)
+    resources.add(resource)
+    setting = (
+        admin.describeConfigs(resources).all().get().get(resource).get("auto.create.topics.enable")
+    )
+    return setting is None or setting.value() != "false"

@@ -1,0 +1,143 @@
+"""What a mirror does while a cluster is away, and what it says when it ends."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from pipeline.cli import FAILED, main
+from pipeline.jobs import life
+from pipeline.mirror import clusters
+from pipeline.mirror.clusters import ClusterAway
+from pipeline.mirror.flow import Flow, Written
+from pipeline.mirror.offsets import Run
+from tests.pipeline.mirroring import (
+    TIMEOUT_S,
+    Sent,
+    commit,
+    committed,
+    create,
+    file,
+    mirror_of,
+    mirror_process,
+    partitions_of,
+    send,
+    until,
+)
+from tests.support.broker_process import odradek_broker
+from tests.support.processes import free_port
+
+START_TIMEOUT_S = 120.0
+
+
+def now_ms() -> int:
+    """Of heartbeats."""
+    return 1_700_000_000_000
+
+
+def test_a_batch_waits_for_a_target_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        odradek_broker(tmp_path / "east") as east,
+        odradek_broker(tmp_path / "west") as west,
+        ThreadPoolExecutor() as threads,
+    ):
+        mirror = mirror_of(file(east.address, west.address, name="away", pattern="away.*"))
+        stop = Event()
+        flow = Flow(mirror, now_ms=now_ms, is_stopped=stop.is_set)
+        flow.open(is_new=True)
+        west.kill()
+        create(east.address, "away", 2)
+        monkeypatch.setattr(clusters, "ASK_S", 0.5)
+        monkeypatch.setattr(clusters, "ANSWER_TIMEOUT_S", 0.3)
+        planned = threads.submit(flow.plan)
+        until(lambda: "the batch waits" in caplog.text, "the target is missed")
+        monkeypatch.setattr(clusters, "ANSWER_TIMEOUT_S", 30.0)
+        west.start()
+        assert planned.result(TIMEOUT_S).names["away"] == "east.away"
+        assert partitions_of(west.address)["east.away"] == 2
+
+        # Told to stop, neither a batch nor a turn waits for it.
+        west.kill()
+        planned = threads.submit(flow.plan)
+        stop.set()
+        began_s = monotonic()
+        with pytest.raises(ClusterAway, match="cluster west at"):
+            planned.result(TIMEOUT_S)
+        flow.turn()
+        assert monotonic() - began_s < 10.0
+
+
+def test_a_group_goes_on_at_the_beginning_of_a_topic_that_the_target_has_lost(
+    tmp_path: Path,
+) -> None:
+    with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
+        mirror = mirror_of(file(east.address, west.address, name="lost", pattern="lost"))
+        flow = Flow(mirror, now_ms=now_ms)
+        create(east.address, "lost", 1)
+        flow.open(is_new=True)
+        for address, topic in ((east.address, "lost"), (west.address, "east.lost")):
+            send(address, topic, [Sent(0, b"%d" % n) for n in range(50)])
+        flow.note([Written("lost", 0, Run(0, 0, 50), 0)])
+        commit(east.address, "lost-group", "lost", {0: 30})
+        flow.turn()
+        assert committed(west.address, "lost-group", "east.lost") == {0: 30}
+        admin = AdminClient({"bootstrap.servers": west.address})
+        admin.delete_topics(["east.lost"])["east.lost"].result(TIMEOUT_S)
+        until(lambda: "east.lost" not in partitions_of(west.address), "the topic is deleted")
+        flow.turn()
+        assert committed(west.address, "lost-group", "east.lost") == {0: 0}
+
+        # So it is after a restart, and when the group goes on at home.
+        commit(east.address, "lost-group", "lost", {0: 40})
+        again = Flow(mirror, now_ms=now_ms)
+        again.open(is_new=False)
+        again.turn()
+        assert committed(west.address, "lost-group", "east.lost") == {0: 0}
+        plan = again.plan()
+        assert plan.last["lost", 0] == (-1, -1)
+
+
+def test_a_cluster_of_which_no_broker_answers_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "REACH_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(clusters, "ANSWER_TIMEOUT_S", 1.0)
+    nobody = f"127.0.0.1:{free_port()}"
+    path = tmp_path / "my.toml"
+    with odradek_broker(tmp_path / "east") as east:
+        path.write_text(file(east.address, nobody, name="nobody", pattern=".*"))
+        assert main(["mirror", str(path)]) == FAILED
+        said = capsys.readouterr().err
+        assert said == f"{path}: target: no broker answers: {nobody}: Connection refused\n"
+        taken = ["--metrics-port", str(east.port)]
+        assert main(["mirror", str(path), *taken]) == life.BAD_COMMAND
+        assert "Address already in use" in capsys.readouterr().err
+    with pytest.raises(ClusterAway, match=f"cluster west at {nobody} does not answer within 1 s"):
+        clusters.Cluster(mirror_of(path.read_text()).target).topics()
+
+
+@pytest.mark.timeout(300)
+def test_what_ends_a_mirror_is_the_last_line(tmp_path: Path) -> None:
+    with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
+        create(east.address, "taken", 1)
+        send(east.address, "taken", [Sent(0, b"v")])
+        path = tmp_path / "my.toml"
+        path.write_text(
+            file(east.address, west.address, name="taken", pattern="taken", mode="stream")
+        )
+        with mirror_process(path) as process:
+            process.wait_for_line(r"^taken: batch \d+", timeout_s=START_TIMEOUT_S)
+            admin = AdminClient({"bootstrap.servers": east.address})
+            admin.delete_topics(["taken"])["taken"].result(TIMEOUT_S)
+            assert process.wait(timeout_s=START_TIMEOUT_S) == FAILED
+            assert process.lines()[-1].startswith(
+                f"{path}: records are gone before they were read: Partitions Set(taken-0)"
+            )
+            assert "Traceback" not in process.tail()

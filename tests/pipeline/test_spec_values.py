@@ -1,0 +1,215 @@
+"""Values that would be taken for something else later: told by the check, in one line each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+from pipeline.spec.load import SpecError, load, parse
+from tests.pipeline.test_spec import FILE, GOOD, problems
+
+SUBSCRIBE = 'subscribe = ["payments"]\nstarting_offsets = { payments = { 0 = 5, 1 = -2 } }\n'
+TOPIC = "'^[A-Za-z0-9._-]{1,249}$'"
+SINK = 'kind = "kafka"\nfrom = "windows"\ncluster = "main"\ntopic = "per-merchant"\n'
+JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["merchant"]\n'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            '"127.0.0.1:9092"',
+            '"127.0.0.1"',
+            "line 7: clusters.main.bootstrap_servers: '127.0.0.1' is no HOST:PORT; several are"
+            " separated by commas",
+        ),
+        (
+            '"127.0.0.1:9092"',
+            '"127.0.0.1:99999"',
+            "line 7: clusters.main.bootstrap_servers: '127.0.0.1:99999' has no port from 1 to"
+            " 65535",
+        ),
+        (
+            "[sources.payments]",
+            '[clusters.main.options]\nsecurity.protocol = "SSL"\n[sources.payments]',
+            'line 10: clusters.main.options.security: {"protocol": "SSL"} is not allowed: Input'
+            " should be a valid string, or a valid integer, or a valid number, or a valid boolean;"
+            ' a key with dots stands in quotes: "security.protocol"',
+        ),
+        (
+            SUBSCRIBE,
+            'subscribe = ["a,b"]\n',
+            'line 12: sources.payments.subscribe.0: "a,b" is not allowed: String should match'
+            f" pattern {TOPIC}",
+        ),
+        (
+            SUBSCRIBE,
+            "assign = { payments = [] }\n",
+            "line 12: sources.payments.assign.payments: [] is not allowed: List should have at"
+            " least 1 item after validation, not 0",
+        ),
+        (
+            "0 = 5",
+            "0 = -3",
+            "line 13: sources.payments.starting_offsets.payments.0: -3 is not allowed: Input should"
+            " be greater than or equal to -2",
+        ),
+        (
+            "{ payments = { 0 = 5, 1 = -2 } }",
+            '"none"',
+            'line 13: sources.payments.starting_offsets: "none" is not allowed: Input should be'
+            " 'earliest' or 'latest', or a table",
+        ),
+        (
+            "{ payments = {",
+            "{ refunds = {",
+            "line 9: sources.payments: starting_offsets must name the partitions of every topic;"
+            " payments is missing",
+        ),
+        (
+            SUBSCRIBE,
+            SUBSCRIBE + "starting_timestamp_ms = 1\n",
+            "line 9: sources.payments: starting_timestamp_ms and starting_offsets exclude each"
+            " other",
+        ),
+        (
+            SINK,
+            JDBC.format(url="jdbc:mysql://h/d?password=secret"),
+            "line 35: sinks.out.url: 'jdbc:mysql://h/d' is not allowed; allowed: jdbc:sqlite:...,"
+            " jdbc:postgresql:...",
+        ),
+        (
+            SINK,
+            JDBC.format(url="rows.db"),
+            "line 35: sinks.out.url: 'rows.db' is no JDBC address, as jdbc:sqlite:FILE",
+        ),
+        (
+            'group_by = ["merchant"]',
+            'group_by = ["n"]',
+            "line 23: steps.windows: column 'n' would be there twice; give it another name",
+        ),
+        (
+            '"10 seconds"',
+            '"0 seconds"',
+            "line 28: steps.windows.length: 0 seconds is no length",
+        ),
+        (
+            '"2 seconds"',
+            '"99999999 days"',
+            "line 4: pipeline.trigger: 99999999 days is longer than 100 years",
+        ),
+        (
+            '"json"\nschema = "merchant STRING,',
+            '"csv"\nschema = "merchant ARRAY<STRING>,',
+            "line 19: steps.parsed.schema: column merchant: CSV has no ARRAY; read it as STRING",
+        ),
+        (
+            'rejects = "payments-rejected"',
+            'keep = ["Amount"]\nrejects = "payments-rejected"',
+            "line 15: steps.parsed: keep: the schema has a column 'Amount' too",
+        ),
+        (
+            'kind = "kafka"\nfrom',
+            "from",
+            "line 32: sinks.out.kind: must be given; allowed: 'kafka', 'files', 'jdbc', 'console'",
+        ),
+        (
+            "[steps.windows]",
+            "[steps.Payments]",
+            "line 23: steps.Payments: a source has this name already (payments: SQL does not tell"
+            " them apart); names are views of SQL",
+        ),
+        (
+            "[sinks.out]",
+            "[sinks.parsed_rejects]",
+            "line 32: sinks.parsed_rejects: the query of step parsed that writes its rejects has"
+            " this name already",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_meant(old: str, new: str, said: str) -> None:
+    assert GOOD.count(old) == 1
+    text = GOOD.replace(old, new)
+    if "Payments" in new:
+        text = text.replace('from = "windows"', 'from = "Payments"')
+    assert problems(text) == [said]
+
+
+FILES = """\
+[pipeline]
+name = "files"
+mode = "{mode}"
+checkpoint = "state"
+trigger = "1 second"
+[sources.numbers]
+kind = "{kind}"
+{rest}
+[sinks.one]
+kind = "files"
+from = "numbers"
+path = "out"
+format = "json"
+[sinks.two]
+kind = "files"
+from = "numbers"
+path = "./out"
+format = "json"
+"""
+
+
+def test_a_folder_has_one_writer() -> None:
+    """Spark leaves a batch out that another query has written there."""
+    text = FILES.format(mode="stream", kind="rate", rest="rows_per_second = 1")
+    wanted = "line 17: sinks.two.path: sink one writes './out' already; give another folder"
+    assert problems(text) == [wanted]
+    rest = 'path = "out"\nformat = "json"\nschema = "a INT"'
+    found = problems(FILES.format(mode="stream", kind="files", rest=rest))
+    assert [one.partition(".path: ")[2] for one in found] == [
+        "source numbers reads 'out' already; give another folder",
+        "source numbers reads './out' already; give another folder",
+    ]
+
+
+def test_the_mode_of_the_command_line_is_checked_too(tmp_path: Path) -> None:
+    text = FILES.format(mode="stream", kind="rate", rest="rows_per_second = 1")
+    text = text.replace('"./out"', '"other"')
+    assert parse(text, FILE).pipeline.trigger == "1 second"
+    assert parse(text, FILE, "available_now").pipeline.mode == "available_now"
+    with pytest.raises(SpecError, match=r"line 7: sources.numbers.kind: a rate never ends"):
+        parse(text, FILE, "batch")
+    path = tmp_path / "my.toml"
+    path.write_text(text.replace('checkpoint = "state"\n', "").replace('"stream"', '"batch"'))
+    with pytest.raises(SpecError, match="line 1: pipeline: mode stream needs a checkpoint folder"):
+        load(path, "stream")
+
+
+def test_a_batch_from_the_end_reads_nothing() -> None:
+    text = GOOD.replace('trigger = "2 seconds"\n', 'mode = "batch"\n')
+    text = text.replace("{ payments = { 0 = 5, 1 = -2 } }", '"latest"')
+    (said,) = problems(text)
+    assert said.startswith("line 13: sources.payments.starting_offsets: a batch that begins at")
+
+
+def test_a_mark_at_the_beginning_and_tables_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text("\ufeff" + GOOD, encoding="utf-8")
+    assert load(path).pipeline.name == "payments"
+    (said,) = problems(f"{GOOD}x = {'[' * 5_000}{']' * 5_000}\n")
+    assert said == "arrays or tables are nested too deep"
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--metrics-port", "99999"], "'99999' is no port from 1 to 65535"),
+        (["--metrics-port", "0"], "'0' is no port from 1 to 65535"),
+        (["--master", "nonsense"], "'nonsense' is no master of Spark; allowed: local, local[N]"),
+    ],
+)
+def test_a_wrong_option(option: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "my.toml", *option])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
