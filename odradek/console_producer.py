@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from odradek.console_errors import (
@@ -21,6 +21,7 @@ from odradek.console_errors import (
     exception_line,
     log,
 )
+from odradek.console_input import interruptible
 from odradek.console_library import LibraryMissingError, build
 from odradek.console_line_reader import LineReader, Record, lines_of
 from odradek.console_producer_options import (
@@ -76,7 +77,10 @@ def _run(options: Options) -> int:
     sending = Sending(topic, properties, configs, is_sync=options.has("sync"))
     try:
         reader = open_reader(options)
-        _send_lines(sending, reader)
+        # There is none where a process is started without one.
+        if sys.stdin is not None:
+            with interruptible(sys.stdin.buffer) as file:
+                _send_lines(sending, reader, lines_of(file))
     finally:
         sending.close()
     return 0
@@ -96,12 +100,8 @@ def open_reader(options: Options) -> LineReader:
     return LineReader(reader_properties(options))
 
 
-def _send_lines(sending: Sending, reader: LineReader) -> None:
-    if sys.stdin is None:
-        # So it is where a process is started without one.
-        return
+def _send_lines(sending: Sending, reader: LineReader, lines: Iterator[str]) -> None:
     shows_prompt = sys.stdin.isatty() and sys.stdout.isatty()
-    lines = lines_of(sys.stdin.buffer)
     if reader.is_plain and not shows_prompt:
         for line in lines:
             sending.send(Record(None, line, []))
