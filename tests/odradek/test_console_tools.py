@@ -35,6 +35,7 @@ from tests.odradek.console_tools import (
     our_tool,
 )
 from tests.support.broker_process import odradek_broker
+from tests.support.processes import take_interrupts
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(120)]
 
@@ -144,6 +145,7 @@ def test_a_terminal_gets_prompts_and_ctrl_c_delivers_what_was_typed(
         stdin=theirs,
         stdout=theirs,
         stderr=subprocess.PIPE,
+        preexec_fn=take_interrupts,
     )
     os.close(theirs)
     assert read_until(ours, b">") == b">"

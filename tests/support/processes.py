@@ -37,6 +37,14 @@ def die_with_parent() -> None:
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def take_interrupts() -> None:
+    """The same: SIGINT ends it, as at a terminal, also where the tests were started to ignore it.
+
+    A shell that starts a command in the background has it ignore SIGINT, and all its children.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class ProcessFailed(AssertionError):
     """A process ended, or did not say what it should; the text holds the end of its log."""
 
