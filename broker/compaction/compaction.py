@@ -229,7 +229,11 @@ class Compaction:
             (candidate.dirty_ratio for candidate in candidates), default=0.0
         )
         number = choose(candidates)
-        return None if number is None else (logs[number], candidates[number])
+        if number is None:
+            return None
+        # It may have been cut or deleted while the others were looked at.
+        candidate = self._judge(logs[number])
+        return (logs[number], candidate) if candidate is not None and candidate.is_due else None
 
     async def _read_times_ahead(self, log: Log) -> None:
         """Thousands of new segments would hold up the loop in `_judge`, which needs their times."""

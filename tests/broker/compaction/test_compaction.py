@@ -12,7 +12,9 @@ import pytest
 
 from broker.compaction.compaction import CleaningError
 from broker.compaction.worker_process import COMMAND
+from storage.compaction.job import CleaningJob
 from storage.compaction.wire import STARVED
+from storage.log import Log
 from tests.broker.compaction.house import (
     CONFIG,
     DIES,
@@ -209,6 +211,48 @@ def test_a_cleaning_that_is_not_wanted_any_more_is_ended(tmp_path: Path, event: 
             await made.until("an end", lambda: made.done == [log])
             assert made.worker.pid is None or event == "cut"
             assert checkpointed(log) is None
+
+    run(test())
+
+
+@pytest.mark.parametrize("event", ["cut", "deleted", "policy"])
+def test_a_log_that_changes_while_others_are_looked_at_is_judged_again(
+    tmp_path: Path, event: str
+) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as made:
+            log, other = made.log("dirty"), made.log("other")
+            made.stored.manager.directory_of(other).note_cleaned(other, other.base_offsets[1])
+            look = made.compaction._read_times_ahead
+            clean = made.worker.clean
+            ends: list[tuple[str, int, int]] = []
+            has_changed = False
+
+            async def change(seen: Log) -> None:
+                nonlocal has_changed
+                await look(seen)
+                if seen is not other or has_changed:
+                    return
+                has_changed = True
+                if event == "cut":
+                    log.truncate_to(log.base_offsets[2], now_ms=NOW_MS)
+                elif event == "deleted":
+                    made.stored.manager.delete([("dirty", 0)], unique="0" * 32, now_ms=NOW_MS)
+                else:
+                    log.config = replace(CONFIG, cleanup_compact=False)
+
+            async def note(job: CleaningJob, *arguments: Any) -> Any:
+                ends.append((job.directory, job.first_uncleanable_offset, log.end_offset))
+                return await clean(job, *arguments)
+
+            made.compaction._read_times_ahead = change  # type: ignore[method-assign]
+            made.worker.clean = note  # type: ignore[method-assign,assignment]
+            made.compaction.start(made.supervisor)
+            await made.until("the other's cleaning", lambda: other in made.done)
+            of_log = [(wanted, end) for folder, wanted, end in ends if folder == log.directory]
+            assert all(wanted <= end for wanted, end in of_log), "nothing beyond its end"
+            assert bool(of_log) == (event == "cut")
+            assert made.compaction.uncleanable == {}
 
     run(test())
 
