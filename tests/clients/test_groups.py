@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from broker.group.coordinator import partition_for
-from tests.clients.filling import RECORDS, Filling
+from broker.handlers.delete_groups import AT_ONCE
+from protocol.errors import ErrorCode
+from tests.clients.filling import RECORDS, Filling, commit
 from tests.clients.members import Crew
 from tests.support.apache import CONSOLE_CONSUMER_TOOL, DUMP_LOG_TOOL, run_tool
 from tests.support.broker_process import BrokerProcess
+from tests.support.wire import Wire
 
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS_PARTITIONS = 5
@@ -99,8 +102,16 @@ def test_kafka_consumer_groups_resets_and_deletes(
     described = groups_tool(broker, tmp_path, "--describe", *group)
     assert len(re.findall(rf"{topic}\s+[123]\s+3\s", described)) == 3
     assert not re.search(rf"{topic}\s+0\s", described)
-    assert "successful" in groups_tool(broker, tmp_path, "--delete", *group)
-    assert group[1] not in groups_tool(broker, tmp_path, "--list").split()
+    # More than the broker deletes in one turn of its loop.
+    others = [f"{filled.group}-{number}" for number in range(3 * AT_ONCE)]
+    with Wire(broker.address) as wire:
+        for other in others:
+            answer = wire.call(commit(other, topic), 7).topics[0].partitions[0]
+            assert answer.error_code == ErrorCode.NONE
+    named = [word for other in others for word in ("--group", other)]
+    assert "successful" in groups_tool(broker, tmp_path, "--delete", *group, *named)
+    left = groups_tool(broker, tmp_path, "--list").split()
+    assert not {filled.group, *others}.intersection(left)
 
 
 def test_kafka_dump_log_reads_what_the_coordinator_has_written(
