@@ -27,6 +27,8 @@ from pipeline.jobs import run
 from pipeline.jobs.stop import Stop, Stopped
 from pipeline.progress import Progress, record, serve, show
 from pipeline.session import NoConnector, close_session, open_session
+from pipeline.spec import mirror as mirror_spec
+from pipeline.spec import model
 from pipeline.spec.mirror import Mirror
 from pipeline.spec.model import Pipeline
 
@@ -100,10 +102,7 @@ class Task:
     """
 
     file: Path
-    name: str
-    ends_by_itself: bool
-    checkpoint: str | None
-    settings: dict[str, Any]
+    head: model.Head | mirror_spec.Head
     needs: Iterable[str]
     clusters: Sequence[tuple[str, Addressed]]
     table: str
@@ -129,10 +128,7 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
 
     task = Task(
         file=path,
-        name=head.name,
-        ends_by_itself=head.mode != "stream",
-        checkpoint=head.checkpoint,
-        settings=head.spark,
+        head=head,
         needs=run.needs(pipeline),
         clusters=list(pipeline.clusters.items()),
         table="clusters.",
@@ -146,7 +142,6 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
 def mirror_file(mirror: Mirror, path: Path, choices: Choices) -> int:
     """Run a mirror file until it ends or is stopped; returns the exit code."""
     stop = Stop()
-    head = mirror.mirror
     job = mirrors.Job(mirror, path.resolve().parent, stop=stop.asked)
 
     def work(spark: SparkSession, progress: Progress) -> None:
@@ -158,10 +153,7 @@ def mirror_file(mirror: Mirror, path: Path, choices: Choices) -> int:
 
     task = Task(
         file=path,
-        name=head.name,
-        ends_by_itself=head.mode != "stream",
-        checkpoint=head.checkpoint,
-        settings=head.spark,
+        head=mirror.mirror,
         needs=mirrors.NEEDS,
         clusters=[("source", mirror.source), ("target", mirror.target)],
         table="",
@@ -172,20 +164,21 @@ def mirror_file(mirror: Mirror, path: Path, choices: Choices) -> int:
 
 
 def _live(task: Task, choices: Choices, stop: Stop) -> int:
+    head = task.head
     try:
         with ExitStack() as stack:
             stack.enter_context(stop.installed())
             progress = _watched(choices, stack)
-            if task.checkpoint is not None:
-                stack.enter_context(held(task.file.resolve().parent / task.checkpoint))
+            if head.checkpoint is not None:
+                stack.enter_context(held(task.file.resolve().parent / head.checkpoint))
             check_clusters(task.clusters, table=task.table, timeout_s=REACH_TIMEOUT_S)
             task.opened()
             spark = open_session(
-                task.name,
+                head.name,
                 needs=task.needs,
                 master=choices.master,
                 jars=choices.jars,
-                settings=task.settings,
+                settings=head.spark,
             )
             stack.callback(close_session, spark)
             stop.install()
@@ -203,7 +196,7 @@ def _live(task: Task, choices: Choices, stop: Stop) -> int:
         # Whatever breaks while Spark is being stopped is of the stopping.
         if not stop.asked.is_set():
             return _failed(error, task)
-    if stop.asked.is_set() and task.ends_by_itself:
+    if stop.asked.is_set() and head.mode != "stream":
         print(f"{task.file}: stopped before its end", file=sys.stderr)
         return 128 + stop.number
     return 0
