@@ -71,10 +71,12 @@ def test_kills_at_any_moment_lose_nothing(tmp_path: Path, victim: str) -> None:
 def test_a_stop_in_the_midst_of_a_cleaning_is_quick_and_clean(tmp_path: Path) -> None:
     crawling = {**BROKER, "log.cleaner.io.max.bytes.per.second": "400000"}
     with odradek_broker(tmp_path, overrides=crawling) as broker:
-        create_topic(broker, TOPIC, COMPACT)
+        # The first cleaning is of everything: none ends while records are being written.
+        create_topic(broker, TOPIC, {**COMPACT, "cleanup.policy": "delete"})
         written = Keyed(TOPIC).connect(broker)
         written.write_some(4_000, keys=4_000)
         written.flush()
+        alter(broker, ResourceType.TOPIC, TOPIC, {"cleanup.policy": "compact"})
         wait_until("a cleaning", lambda: leftovers(broker))
         worker = worker_of(broker)
         assert worker is not None
