@@ -1,6 +1,7 @@
 """`odradek pipeline`: check and run pipeline files.
 
-odradek pipeline run FILE [--master URL] [--jars FOLDER] [--mode MODE] [--metrics-port PORT]
+odradek pipeline run FILE [--master URL] [--jars FOLDER] [--mode MODE]
+                          [--metrics-port [HOST:]PORT]
 odradek pipeline mirror FILE [--check] [the same]
 odradek pipeline check FILE
 odradek pipeline train TABLE MODEL --text COLUMN --class COLUMN
@@ -15,11 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.spec.load import SpecError, load
-from pipeline.spec.model import Pipeline
-
 if TYPE_CHECKING:
     from pipeline.jobs.life import Choices
+    from pipeline.spec.model import Pipeline
 
 FAILED = 1
 BAD_FILE = 2
@@ -31,18 +30,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; returns the exit code: 1 the pipeline failed, 2 file or command line are wrong."""
     parsed = _parser().parse_args(arguments)
     try:
-        return _main(parsed)
-    except (SpecError, OSError) as error:
-        print(error, file=sys.stderr)
-        return BAD_FILE
+        # Here: the command and its help are there without the libraries of pipelines.
+        from pipeline.spec.load import SpecError
+
+        try:
+            return _main(parsed)
+        except SpecError as error:
+            print(error, file=sys.stderr)
+            return BAD_FILE
     except ImportError as error:
-        print(f"{error}; pipelines need: pip install 'odradek[pipeline]'", file=sys.stderr)
+        library = (error.name or str(error)).partition(".")[0]
+        if library == "pipeline":
+            raise
+        print(
+            f"this command needs the library {library}: pip install 'odradek[pipeline]'",
+            file=sys.stderr,
+        )
         return FAILED
+    except OSError as error:
+        said = error if error.filename is None else f"{error.filename}: {error.strerror}"
+        print(said, file=sys.stderr)
+        return BAD_FILE
     except KeyboardInterrupt:
         return 0
 
 
 def _main(parsed: argparse.Namespace) -> int:
+    from pipeline.spec.load import load
+
     if parsed.command == "train":
         return _train(parsed)
     if parsed.command == "mirror":
@@ -54,15 +69,28 @@ def _main(parsed: argparse.Namespace) -> int:
 
 
 def _counts(pipeline: Pipeline) -> str:
-    return (
-        f"{len(pipeline.sources)} sources, {len(pipeline.steps)} steps, {len(pipeline.sinks)} sinks"
-    )
+    counts = {
+        "source": len(pipeline.sources),
+        "step": len(pipeline.steps),
+        "sink": len(pipeline.sinks),
+    }
+    return ", ".join(f"{n} {name}" if n == 1 else f"{n} {name}s" for name, n in counts.items())
 
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is no port from 1 to {PORT_MAX}")
     return int(text)
+
+
+def _place(text: str) -> tuple[str, int]:
+    """Host and port of `[HOST:]PORT`; an IPv6 address stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        return "127.0.0.1", _port(text)
+    if re.fullmatch(r"[A-Za-z0-9._-]+|\[[A-Fa-f0-9:.]+(%[A-Za-z0-9._-]+)?\]", host) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no PORT, HOST:PORT or [IPV6]:PORT")
+    return host.strip("[]"), _port(port)
 
 
 def _master(text: str) -> str:
@@ -91,7 +119,10 @@ def _parser() -> argparse.ArgumentParser:
             "--jars", type=Path, help="a folder of connector jars, instead of fetching them"
         )
         command.add_argument(
-            "--metrics-port", type=_port, help="answer Prometheus there, on 127.0.0.1"
+            "--metrics-port",
+            type=_place,
+            metavar="[HOST:]PORT",
+            help="serve Prometheus there; without a host to this machine alone (127.0.0.1)",
         )
         command.add_argument("--progress-file", type=Path, help="add a line of JSON for each batch")
     train = commands.add_parser("train", help="train a classifier for filter steps")

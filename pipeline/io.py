@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import BinaryType, StringType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from pipeline.spec.common import Options
 from pipeline.spec.ends import (
@@ -28,7 +28,9 @@ from pipeline.spec.ends import (
     TableSource,
 )
 from pipeline.spec.model import Head
-from pipeline.transforms.columns import column
+from pipeline.transforms.columns import column, quoted
+from pipeline.transforms.times import as_texts
+from pipeline.transforms.times import read as read_time
 from pipeline.transforms.unfit import Unfit
 from pipeline.upsert import DRIVERS, batch_writer, upsert
 
@@ -58,8 +60,20 @@ def read(
             options = _texts(source.options)
             if is_stream and source.max_files_per_trigger is not None:
                 options["maxFilesPerTrigger"] = str(source.max_files_per_trigger)
-            reader = reader.format(source.format).schema(source.row_schema).options(**options)
+            schema = StructType.fromDDL(source.row_schema)
+            assert isinstance(schema, StructType), "a schema names columns"
+            texts = as_texts(schema) if source.has_texts else schema
+            reader = reader.format(source.format).schema(texts).options(**options)
             rows = reader.load(place(folder, source.path))
+            if source.has_texts:
+                rows = rows.select(
+                    *(
+                        read_time(
+                            F.col(quoted(one.name)), one.dataType, source.epoch, one.name
+                        ).alias(one.name)
+                        for one in schema.fields
+                    )
+                )
         case TableSource():
             # Also beside a stream it is read anew for each batch.
             options = {

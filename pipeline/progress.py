@@ -1,7 +1,6 @@
-"""What a running pipeline tells: rows per second, batch time, offsets behind.
+"""What is known of running queries: rows per second, batch time, offsets behind, state, watermark.
 
-`Progress` is what is known, fed by Spark's listener; `show` draws it on a terminal, `serve` counts
-it for Prometheus.
+`Progress` is fed by Spark's listener; `show` draws it on a terminal, `record` writes it to a file.
 """
 
 from __future__ import annotations
@@ -9,14 +8,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -28,8 +27,20 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from pipeline.transforms.times import AHEAD
+
 REFRESHES_PER_SECOND: Final = 2
-COLUMNS: Final = ("query", "batch", "rows", "rows/s", "batch time", "behind", "state")
+COLUMNS: Final = (
+    "query",
+    "batch",
+    "rows",
+    "rows/s",
+    "batch time",
+    "behind",
+    "late",
+    "ahead",
+    "state",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +59,45 @@ class QueryProgress:
     """Records that waited in the topics when the batch began: those that it has read, and those
     that `max_offsets_per_trigger` has kept from it.  0 when idle, and for other sources."""
     state: str
-    """running, idle, ended or failed."""
+    """running, idle, ended, failed, or stopped: ended by this process before its end."""
+    late: Mapping[str, int] = field(default_factory=dict)
+    """Step -> rows that it dropped as late since the query began in this process, at least: Spark
+    counts those of a window and group in a batch as one once they are added up."""
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    """Step -> rows that it dropped since then because they were further than `ahead_max` ahead."""
+    batches: int = 0
+    """Since then."""
+    failures: int = 0
+    """Times that the query failed in this process."""
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    """Parse step -> dead letters of it that the query has written since it began."""
+    state_rows: Mapping[str, int] = field(default_factory=dict)
+    """Step -> rows of its state after the last batch, in all partitions."""
+    state_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Step -> memory that its state uses."""
+    watermark_ms: int | None = None
+    """Event time since 1970; None before the first row, and where no step has a watermark."""
 
 
 class Progress(StreamingQueryListener):
-    """The queries of a pipeline, by name; Spark calls it from a thread of its own."""
+    """The queries of a pipeline, by name; Spark calls it from a thread of its own.
 
-    def __init__(self) -> None:
+    remembering  query -> the steps of its operators with a state, the last of its plan first
+    rejecting    query -> the parse step whose dead letters it writes
+    is_stopping  whether the process was asked to end: then no query has failed
+    """
+
+    def __init__(
+        self,
+        *,
+        remembering: Callable[[str], Sequence[str]] = lambda query: (),
+        rejecting: Mapping[str, str] | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._remembering = remembering
+        self._rejecting = rejecting or {}
+        self._is_stopping = is_stopping
+        self._stopped: set[str] = set()
         self._lock = Lock()
         self._queries: dict[str, QueryProgress] = {}
         self._names: dict[str, str] = {}
@@ -68,28 +111,44 @@ class Progress(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """A query begins."""
         name = event.name or str(event.id)
+        self._stopped.discard(name)
         self._names[str(event.id)] = name
-        self._put(QueryProgress(name, -1, 0, 0, 0.0, 0, 0, "running"))
+        failures = self._known(name).failures
+        self._put(replace(_begun(name), failures=failures))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """A batch is done."""
         done = event.progress
         name = done.name or str(done.id)
-        with self._lock:
-            known = self._queries.get(name)
-        total = (known.rows_total if known else 0) + done.numInputRows
+        known = self._known(name)
+        steps = self._remembering(name)
         self._put(
-            QueryProgress(
-                name,
-                done.batchId,
-                done.numInputRows,
-                total,
-                done.processedRowsPerSecond,
-                int(done.durationMs.get("triggerExecution", 0)),
-                sum(_behind(source) for source in done.sources),
-                "running",
+            replace(
+                known,
+                batch_id=done.batchId,
+                rows=done.numInputRows,
+                rows_total=known.rows_total + done.numInputRows,
+                rows_per_second=done.processedRowsPerSecond,
+                batch_ms=int(done.durationMs.get("triggerExecution", 0)),
+                offsets_behind=sum(_behind(source) for source in done.sources),
+                state="running",
+                late=_added(known.late, _by_step(done, steps, "numRowsDroppedByWatermark")),
+                ahead=_added(known.ahead, _ahead(done)),
+                batches=known.batches + (done.batchId != known.batch_id),
+                dead_letters=_added(known.dead_letters, self._dead_letters(name, done)),
+                state_rows=_by_step(done, steps, "numRowsTotal"),
+                state_bytes=_by_step(done, steps, "memoryUsedBytes"),
+                watermark_ms=_watermark_ms(done),
             )
         )
+
+    def stopping(self, name: str) -> None:
+        """A query is stopped by this process: whatever ends it, it has not failed."""
+        self._stopped.add(name)
+
+    def losses(self) -> list[str]:
+        """What the queries have dropped so far; a line for each query and step."""
+        return [line for one in self.queries() for line in _losses(one)]
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """There is nothing to do."""
@@ -98,30 +157,46 @@ class Progress(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """A query has ended."""
         name = self._names.get(str(event.id), str(event.id))
-        self._say(name, "failed" if event.exception else "ended")
+        if name in self._stopped or self._is_stopping():
+            self._say(name, "stopped")
+        else:
+            self._say(name, "failed" if event.exception else "ended")
+
+    def _known(self, name: str) -> QueryProgress:
+        with self._lock:
+            return self._queries.get(name) or _begun(name)
+
+    def _dead_letters(self, name: str, done: Any) -> dict[str, int]:
+        """Parse step -> dead letters of the batch; Spark says -1 where it does not count."""
+        step = self._rejecting.get(name)
+        return {} if step is None else {step: max(done.sink.numOutputRows, 0)}
 
     def _say(self, name: str, state: str) -> None:
         with self._lock:
             known = self._queries.get(name)
-        if known is not None:
-            self._put(
-                QueryProgress(
-                    name,
-                    known.batch_id,
-                    known.rows,
-                    known.rows_total,
-                    known.rows_per_second if state == "running" else 0.0,
-                    known.batch_ms,
-                    known.offsets_behind if state in ("running", "failed") else 0,
-                    state,
-                )
+        if known is None:
+            return
+        is_behind = state in ("running", "failed", "stopped")
+        self._put(
+            replace(
+                known,
+                rows_per_second=known.rows_per_second if state == "running" else 0.0,
+                offsets_behind=known.offsets_behind if is_behind else 0,
+                failures=known.failures + (state == "failed"),
+                state=state,
             )
+        )
 
     def _put(self, one: QueryProgress) -> None:
         with self._lock:
             self._queries[one.name] = one
         for tell in self.on_change:
             tell(one)
+
+
+def _begun(name: str) -> QueryProgress:
+    """A query before its first batch."""
+    return QueryProgress(name, -1, 0, 0, 0.0, 0, 0, "running")
 
 
 def _behind(source: Any) -> int:
@@ -157,33 +232,112 @@ def _distance(begin: dict[tuple[str, str], int], end: dict[tuple[str, str], int]
     return sum(offset - begin.get(where, 0) for where, offset in end.items())
 
 
+def _by_step(done: Any, steps: Sequence[str], figure: str) -> dict[str, int]:
+    """Step -> a figure of its operators with a state, added up."""
+    found: dict[str, int] = {}
+    for place, operator in enumerate(done.stateOperators):
+        # Of a list that is too short the last step has the others: a query in SQL has many.
+        step = steps[min(place, len(steps) - 1)] if steps else operator.operatorName
+        found[step] = found.get(step, 0) + int(getattr(operator, figure))
+    return found
+
+
+def _watermark_ms(done: Any) -> int | None:
+    """Of Spark's `2026-01-01T00:00:00.000Z`; before the first row it is that of 1970."""
+    text = done.eventTime.get("watermark")
+    if text is None:
+        return None
+    return round(datetime.fromisoformat(text).timestamp() * 1_000) or None
+
+
+def _ahead(done: Any) -> dict[str, int]:
+    """Step -> rows of the batch that it dropped as too far ahead of now."""
+    found: dict[str, int] = {}
+    for metric, row in done.observedMetrics.items():
+        kind, _, rest = metric.partition(":")
+        if kind == AHEAD:
+            step = rest.rpartition(":")[0]
+            found[step] = found.get(step, 0) + int(row["rows"])
+    return found
+
+
+def _added(known: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Both together, without zeros."""
+    steps = dict.fromkeys((*known, *more))
+    sums = {step: known.get(step, 0) + more.get(step, 0) for step in steps}
+    return {step: count for step, count in sums.items() if count}
+
+
+def _losses(one: QueryProgress) -> Iterator[str]:
+    for step, count in one.late.items():
+        yield (
+            f"{one.name}: step {step} has dropped at least {_rows(count)} as late:"
+            " their times were before the watermark"
+        )
+    for step, count in one.ahead.items():
+        yield (
+            f"{one.name}: step {step} has dropped {_rows(count)} whose times were further ahead of"
+            " now than ahead_max"
+        )
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+class Warner:
+    """Says what is dropped when it begins, and each time when it has doubled."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+        self._said: dict[str, int] = {}
+
+    def __call__(self, one: QueryProgress) -> None:
+        """Take what is known of a query."""
+        count = sum(one.late.values()) + sum(one.ahead.values())
+        if count and count >= 2 * self._said.get(one.name, 0):
+            self._said[one.name] = count
+            for line in _losses(one):
+                self._say(f"WARN {line}")
+
+
 @contextmanager
 def show(progress: Progress, *, is_terminal: bool | None = None) -> Iterator[None]:
     """A table that moves on a terminal; a line for each batch elsewhere."""
     console = Console(stderr=True)
     moves = console.is_terminal if is_terminal is None else is_terminal
-    if not moves:
-        progress.on_change.append(_print_line)
-        try:
+    listeners: list[Callable[[QueryProgress], None]]
+    if moves:
+        # Above the table.
+        listeners = [Warner(lambda line: console.print(line, markup=False, highlight=False))]
+    else:
+        listeners = [_print_line, Warner(lambda line: print(line, file=sys.stderr))]
+    progress.on_change += listeners
+    try:
+        if not moves:
             yield
-        finally:
-            progress.on_change.remove(_print_line)
-        return
-    with Live(
-        console=console,
-        refresh_per_second=REFRESHES_PER_SECOND,
-        get_renderable=lambda: table_of(progress.queries()),
-    ):
-        yield
+            return
+        with Live(
+            console=console,
+            refresh_per_second=REFRESHES_PER_SECOND,
+            get_renderable=lambda: table_of(progress.queries()),
+        ):
+            yield
+    finally:
+        for listener in listeners:
+            progress.on_change.remove(listener)
 
 
 def _print_line(one: QueryProgress) -> None:
     if one.batch_id < 0 and one.state != "running":
         print(f"{one.name}: no batch, {one.state}", file=sys.stderr)
     elif one.rows or one.state != "running":
+        dropped = {"late": sum(one.late.values()), "ahead": sum(one.ahead.values())}
         print(
             f"{one.name}: batch {one.batch_id}, {one.rows} rows, {one.rows_per_second:.0f} rows/s,"
-            f" {one.batch_ms} ms, {one.offsets_behind} behind, {one.state}",
+            f" {one.batch_ms} ms, {one.offsets_behind} behind,"
+            f"{''.join(f' {count} {name},' for name, count in dropped.items() if count)}"
+            f" {one.state}",
             file=sys.stderr,
         )
 
@@ -199,6 +353,8 @@ def table_of(queries: list[QueryProgress]) -> Table:
             f"{one.rows_per_second:,.0f}",
             f"{one.batch_ms:,} ms",
             f"{one.offsets_behind:,}",
+            f"{sum(one.late.values()):,}",
+            f"{sum(one.ahead.values()):,}",
             one.state,
         )
     return table
@@ -213,49 +369,3 @@ def record(progress: Progress, path: Path) -> None:
             file.write(json.dumps({"at_ms": int(time.time() * 1_000), **asdict(one)}) + "\n")
 
     progress.on_change.append(write)
-
-
-def serve(progress: Progress, port: int, *, address: str = "127.0.0.1") -> Callable[[], None]:
-    """Answer Prometheus at http://ADDRESS:PORT/metrics; returns how to end it.
-
-    raises  OSError when the port is taken
-    """
-    registry = CollectorRegistry()
-    names = ["query"]
-    rows = Counter("odradek_pipeline_rows", "Rows read.", names, registry=registry)
-    batches = Counter("odradek_pipeline_batches", "Batches done.", names, registry=registry)
-    rate = Gauge(
-        "odradek_pipeline_rows_per_second", "Rate of the last batch.", names, registry=registry
-    )
-    batch_s = Gauge(
-        "odradek_pipeline_batch_seconds", "Time of the last batch.", names, registry=registry
-    )
-    behind = Gauge(
-        "odradek_pipeline_offsets_behind",
-        "Records that waited when the last batch began.",
-        names,
-        registry=registry,
-    )
-    running = Gauge("odradek_pipeline_running", "1 while it runs.", names, registry=registry)
-    last_batch: dict[str, int] = {}
-
-    def count(one: QueryProgress) -> None:
-        if one.batch_id >= 0 and last_batch.get(one.name) != one.batch_id:
-            last_batch[one.name] = one.batch_id
-            rows.labels(one.name).inc(one.rows)
-            batches.labels(one.name).inc()
-        rate.labels(one.name).set(one.rows_per_second)
-        batch_s.labels(one.name).set(one.batch_ms / 1_000)
-        behind.labels(one.name).set(one.offsets_behind)
-        running.labels(one.name).set(one.state in ("running", "idle"))
-
-    progress.on_change.append(count)
-    server, thread = start_http_server(port, addr=address, registry=registry)
-
-    def close() -> None:
-        progress.on_change.remove(count)
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return close

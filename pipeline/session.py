@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -17,26 +15,15 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-SCALA: Final = "2.13"
-CONNECTORS: Final = {
-    "kafka": f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark.__version__}",
-    "avro": f"org.apache.spark:spark-avro_{SCALA}:{pyspark.__version__}",
-    "jdbc:sqlite": "org.xerial:sqlite-jdbc:3.46.1.3",
-    "jdbc:postgresql": "org.postgresql:postgresql:42.7.4",
-}
-"""What a pipeline needs -> Maven coordinates."""
+from pipeline import java
+from pipeline.connectors import NoConnector, cache, ivy_settings, missing, packages, replaced
 
 STOPPED: Final = "Cannot call methods on a stopped SparkContext"
 """What is left of a session whose master did not take it."""
-JAVA_END_TIMEOUT_S: Final = 15.0
-
-IVY_SETTINGS: Final = """\
-<ivysettings>
-  <settings defaultResolver="central"/>
-  <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
-</ivysettings>
-"""
-"""Maven Central alone: a POM without its jar in the local Maven folder spoils the resolution."""
+JARS: Final = "spark.jars"
+PACKAGES: Final = "spark.jars.packages"
+LISTS: Final = (JARS, PACKAGES)
+"""Settings that are lists: those of the file are added to ours."""
 
 LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -48,15 +35,17 @@ ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "true",
     "spark.ui.showConsoleProgress": "false",
+    # Of PySpark itself, which puts frames together for a step with memory.
+    "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
 }
-
-
-class NoConnector(Exception):
-    """Spark's connectors could not be fetched."""
 
 
 class NoMaster(NoConnector):
     """Spark's master does not answer."""
+
+
+class NoSpark(NoConnector):
+    """Java did not start, or ended at once."""
 
 
 def open_session(
@@ -69,58 +58,80 @@ def open_session(
 ) -> SparkSession:
     """Start Spark, or take the session that runs.
 
-    needs   keys of CONNECTORS; others only with `jars`
-    master  None: what spark-submit says, or all cores of this machine
-    jars    a folder of jars, used instead of fetching them
-    raises  NoConnector, NoMaster; PySparkException
+    needs     of `connectors.NEEDS`; others only with `jars`
+    master    None: what spark-submit says, or all cores of this machine
+    jars      a folder of jars, used instead of fetching them
+    settings  more of Spark's; jars and packages among them are added to the connectors
+    raises    NoConnector, NoMaster, NoSpark; PySparkException
 
-    cost    3 to 6 seconds, and half a minute more when connectors are fetched for the first time
+    cost      3 to 6 seconds, and half a minute more when connectors are fetched for the first time
     """
     # Workers must find the packages that this process has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_local = (master or os.environ.get("MASTER", "local")).startswith("local")
+    ours = {**ALWAYS, **(LOCAL if is_local else {}), **_connectors(needs, jars)}
+    chosen = _merged(ours, settings or {})
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    is_local = (master or os.environ.get("MASTER", "local")).startswith("local")
-    chosen = {
-        **ALWAYS,
-        **(LOCAL if is_local else {}),
-        **_connectors(needs, jars),
-        **(settings or {}),
-    }
+    log: java.StartLog | None = None
+    if SparkContext._gateway is None:
+        log = _launched(chosen, master)
+        # The process has resolved these, and has them with those that they need in `spark.jars`.
+        chosen = {key: value for key, value in chosen.items() if key not in LISTS}
     for key, value in chosen.items():
-        builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
+        builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except (PySparkException, Py4JError, RuntimeError) as error:
         if STOPPED in str(error):
             raise NoMaster(f"no master of Spark answers at {master}") from error
-        if "spark.jars.packages" in chosen and SparkSession.getActiveSession() is None:
-            raise NoConnector(
-                f"Spark did not start; it fetches {chosen['spark.jars.packages']} from Maven"
-                " Central. Without a way there, put the jars into a folder and say --jars FOLDER"
-            ) from error
         raise
+    finally:
+        if log is not None:
+            log.pass_on()
+
+
+def _launched(settings: Mapping[str, str], master: str | None) -> java.StartLog:
+    """The Java process is started; what it fetched in place of something else is said.
+
+    raises  NoConnector, NoSpark
+    """
+    given = dict(settings) if master is None else {**settings, "spark.master": master}
+    try:
+        log = java.launch(given)
+    except java.LaunchFailed as error:
+        said = str(error)
+        wanted = missing(said, pyspark.__version__)
+        if wanted is not None:
+            raise NoConnector(wanted) from error
+        sys.stderr.write(said)
+        raise NoSpark("Spark's Java process did not start; what it wrote stands above") from error
+    if "spark.log.level" in settings:
+        sys.stderr.write(log.text())
+        log.pass_on()
+    for line in replaced(log.text()):
+        print(line, file=sys.stderr)
+    return log
 
 
 def close_session(spark: SparkSession) -> None:
     """Stop Spark, and wait until its Java process is gone; it does not matter if it is already."""
-    gateway: Any = spark.sparkContext._gateway
     with suppress(Py4JError, OSError):
         spark.stop()
-    process = getattr(gateway, "proc", None)
-    if process is None:
-        return
-    with suppress(Py4JError, OSError):
-        gateway.shutdown()
-    process.stdin.close()
-    try:
-        process.wait(JAVA_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    java.end()
+
+
+def _merged(ours: Mapping[str, str], theirs: Mapping[str, object]) -> dict[str, str]:
+    """The settings of a session; of lists, ours and theirs."""
+    merged = dict(ours)
+    for key, value in theirs.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if key in LISTS and key in ours:
+            names = [one.strip() for one in (*ours[key].split(","), *text.split(","))]
+            text = ",".join(dict.fromkeys(one for one in names if one))
+        merged[key] = text
+    return merged
 
 
 def _connectors(needs: Iterable[str], jars: Path | None) -> dict[str, str]:
@@ -128,19 +139,17 @@ def _connectors(needs: Iterable[str], jars: Path | None) -> dict[str, str]:
         files = sorted(str(path) for path in jars.glob("*.jar"))
         if not files:
             raise NoConnector(f"{jars} holds no jars")
-        return {"spark.jars": ",".join(files)}
-    wanted = list(dict.fromkeys(needs))
-    for need in wanted:
-        if need not in CONNECTORS:
-            raise NoConnector(
-                f"there is no connector for {need}: fetched are those for {', '.join(CONNECTORS)};"
-                " put its driver and the other connectors into a folder and say --jars FOLDER"
-            )
-    packages = [CONNECTORS[need] for need in wanted]
-    if not packages:
+        return {JARS: ",".join(files)}
+    wanted = packages(needs, pyspark.__version__)
+    if not wanted:
         return {}
-    folder = Path(tempfile.gettempdir()) / f"odradek-ivy-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    ivy_settings = folder / "ivysettings.xml"
-    ivy_settings.write_text(IVY_SETTINGS)
-    return {"spark.jars.packages": ",".join(packages), "spark.jars.ivySettings": str(ivy_settings)}
+    folder = cache()
+    settings = folder / f"settings-{pyspark.__version__}.xml"
+    temporary = settings.with_suffix(f".{os.getpid()}")
+    temporary.write_text(ivy_settings(pyspark.__version__))
+    temporary.replace(settings)
+    return {
+        PACKAGES: ",".join(wanted),
+        "spark.jars.ivySettings": str(settings),
+        "spark.jars.ivy": str(folder),
+    }

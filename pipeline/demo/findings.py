@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow.dataset
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from pipeline.demo.payments import Truth
+from pipeline.demo.payments import HOT_SHARE_MIN, Truth
 
 END_WAIT_S: Final = 5.0
 END: Final = "end-"
@@ -29,14 +29,29 @@ class Verdict:
     right: int
 
     @property
-    def precision(self) -> float:
-        """Of what was found, how much was planted."""
-        return self.right / self.found if self.found else 1.0
+    def precision(self) -> float | None:
+        """Of what was found, how much was planted; None where nothing was found."""
+        return self.right / self.found if self.found else None
 
     @property
-    def recall(self) -> float:
-        """Of what was planted, how much was found."""
-        return self.right / self.planted if self.planted else 1.0
+    def recall(self) -> float | None:
+        """Of what was planted, how much was found; None where nothing was planted."""
+        return self.right / self.planted if self.planted else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was planted was found."""
+        return self.right == self.planted
+
+    def __str__(self) -> str:
+        return (
+            f"precision {_share(self.right, self.found)}, recall {_share(self.right, self.planted)}"
+        )
+
+
+def _share(part: int, whole: int) -> str:
+    """Two decimals, cut: what is less than all of it is never 1.00."""
+    return f"{100 * part // whole / 100:.2f}" if whole else "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +78,43 @@ class Findings:
     rejected: int
 
     def hot(self, truth: Truth) -> Verdict:
-        """Windows with a planted merchant: is it the first?"""
-        right = sum(
-            self.hottest.get(start, ("", 0.0))[0] == one for start, one in truth.hot.items()
-        )
-        return Verdict(len(truth.hot), sum(start in self.hottest for start in truth.hot), right)
+        """Whole windows in which one merchant has HOT_SHARE_MIN of the payments, or more."""
+        found = {
+            start: merchant
+            for start, (merchant, share) in self.hottest.items()
+            if share >= HOT_SHARE_MIN and truth.is_whole(start)
+        }
+        right = sum(found.get(start) == merchant for start, merchant in truth.hot.items())
+        return Verdict(len(truth.hot), len(found), right)
 
     def anomalies(self, truth: Truth) -> Verdict:
         """Payments that were called odd."""
         planted = dict.fromkeys(truth.anomalies)
         right = sum(one in planted for one in dict.fromkeys(self.alerts))
         return Verdict(len(planted), len(dict.fromkeys(self.alerts)), right)
+
+    def lacks(self, truth: Truth) -> list[str]:
+        """What is not whole yet, by what is known to come: names with counts."""
+        counted: dict[int, int] = {}
+        for one in self.windows:
+            counted[one.start_ms] = counted.get(one.start_ms, 0) + one.payments
+        missing = {
+            "payments in Parquet": (truth.payments, self.landed_ids),
+            "dead letters": (truth.garbage, self.rejected),
+            "windows of merchants": (
+                len(truth.windows),
+                sum(counted.get(start, 0) >= count for start, count in truth.windows.items()),
+            ),
+            "windows of hot merchants": (
+                len(truth.windows),
+                sum(start in self.hottest for start in truth.windows),
+            ),
+        }
+        return [
+            f"{name}: {found:,} of {wanted:,}"
+            for name, (wanted, found) in missing.items()
+            if found < wanted
+        ]
 
 
 def read_findings(folder: Path, address: str) -> Findings:

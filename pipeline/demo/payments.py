@@ -20,7 +20,10 @@ WINDOW_MS: Final = 5_000
 """As in payments.toml."""
 HOT_SHARE: Final = 0.35
 """Of the payments in a window with a planted hot merchant; others have a tenth at most."""
+HOT_SHARE_MIN: Final = 0.2
+"""From which on a merchant is called hot."""
 HOT_CHANCE: Final = 0.3
+"""Of a whole window to have one; the third has one if no other had."""
 DUPLICATE_CHANCE: Final = 0.02
 LATE_CHANCE: Final = 0.02
 LATE_MS: Final = 4_000
@@ -30,8 +33,9 @@ ANOMALY_CHANCE: Final = 0.003
 ANOMALY_FACTOR: Final = 25.0
 SPREAD: Final = 0.25
 """Standard deviation of the logarithm of a merchant's amounts."""
-QUIET_MS: Final = 5_000
-"""No anomalies are planted before the merchants are known."""
+KNOWN_PAYMENTS: Final = 30
+"""Of a merchant before an anomaly is planted, and from one to the next: what is planted can be
+found."""
 
 
 @dataclass(slots=True)
@@ -49,7 +53,17 @@ class Truth:
     """Ids of payments."""
     hot: dict[int, str] = field(default_factory=dict)
     """Begin of a window (wall milliseconds) -> its merchant."""
+    windows: dict[int, int] = field(default_factory=dict)
+    """Begin of a window -> its payments, without duplicates."""
+    records: int = 0
+    """All that were sent to the pipeline, garbage and duplicates included."""
+    end_ms: int = 0
+    """Wall time of the end of the run."""
     amount: float = 0.0
+
+    def is_whole(self, start_ms: int) -> bool:
+        """Whether a window is not cut off by the beginning or the end of the run."""
+        return self.begin_ms <= start_ms and start_ms + WINDOW_MS <= self.end_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,8 @@ def make_payments(
     step_ms = 1_000 / rate_per_second
     first_window = -(truth.begin_ms % WINDOW_MS)
     hot: dict[int, int] = {}
+    truth.end_ms = truth.begin_ms + duration_ms
+    seen = [0] * MERCHANTS
     for number in range(round(duration_ms / step_ms)):
         at_ms = int(number * step_ms)
         window = (at_ms - first_window) // WINDOW_MS
@@ -81,13 +97,20 @@ def make_payments(
             hot[window] = _hot_merchant(rng, truth, first_window + window * WINDOW_MS, duration_ms)
         is_hot = hot[window] >= 0 and rng.random() < HOT_SHARE
         merchant = hot[window] if is_hot else rng.choices(range(MERCHANTS), weights)[0]
-        yield from _payment(rng, truth, number, at_ms, merchant, means[merchant])
+        start_ms = truth.begin_ms + first_window + window * WINDOW_MS
+        truth.windows[start_ms] = truth.windows.get(start_ms, 0) + 1
+        seen[merchant] += 1
+        is_odd = seen[merchant] > KNOWN_PAYMENTS and rng.random() < ANOMALY_CHANCE
+        if is_odd:
+            seen[merchant] = 0
+        yield from _payment(rng, truth, number, at_ms, merchant, means[merchant], is_odd=is_odd)
 
 
 def _hot_merchant(rng: random.Random, truth: Truth, start_ms: int, duration_ms: int) -> int:
     """The merchant that is hot in a window, -1 for none; windows cut off by the run have none."""
     is_whole = start_ms >= 0 and start_ms + WINDOW_MS <= duration_ms
-    if not is_whole or rng.random() >= HOT_CHANCE:
+    is_due = not truth.hot and start_ms >= 2 * WINDOW_MS
+    if not is_whole or (rng.random() >= HOT_CHANCE and not is_due):
         return -1
     # One that is not among the largest anyway.
     merchant = rng.randrange(MERCHANTS // 4, MERCHANTS)
@@ -100,11 +123,18 @@ def _name(merchant: int) -> str:
 
 
 def _payment(
-    rng: random.Random, truth: Truth, number: int, at_ms: int, merchant: int, mean: float
+    rng: random.Random,
+    truth: Truth,
+    number: int,
+    at_ms: int,
+    merchant: int,
+    mean: float,
+    *,
+    is_odd: bool,
 ) -> Iterator[Event]:
     identity = f"p-{number:08d}"
     amount = mean * math.exp(rng.gauss(0, SPREAD))
-    if at_ms > QUIET_MS and rng.random() < ANOMALY_CHANCE:
+    if is_odd:
         amount = mean * ANOMALY_FACTOR
         truth.anomalies.append(identity)
     amount = round(amount, 2)

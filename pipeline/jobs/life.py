@@ -7,35 +7,35 @@ Exit codes: 0 done, or a stream that was told to stop; 1 failed; 2 the command l
 from __future__ import annotations
 
 import fcntl
-import socket
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.causes import told
+from pipeline.connectors import NoConnector
 from pipeline.failures import PartFailed, quieten
 from pipeline.jobs import mirror as mirrors
 from pipeline.jobs import run
+from pipeline.jobs.reach import REACH_TIMEOUT_S, Addressed, Unreachable, check_clusters, watched
 from pipeline.jobs.stop import Stop, Stopped
-from pipeline.progress import Progress, record, serve, show
-from pipeline.session import NoConnector, close_session, open_session
+from pipeline.metrics import serve
+from pipeline.progress import Progress, record, show
+from pipeline.session import close_session, open_session
 from pipeline.spec import mirror as mirror_spec
 from pipeline.spec import model
+from pipeline.spec.event_time import remembering
 from pipeline.spec.mirror import Mirror
 from pipeline.spec.model import Pipeline
 
 FAILED: Final = 1
 BAD_COMMAND: Final = 2
-REACH_TIMEOUT_S: Final = 10.0
-"""How long a cluster may be away when a job begins: a broker that restarts."""
 LOCK: Final = "pipeline.lock"
 """File in a checkpoint folder; no query has a dot in its name, which is that of a folder there."""
 STOP_TIMEOUT_MS: Final = 5_000
@@ -48,16 +48,13 @@ class Choices:
 
     master: str | None = None
     jars: Path | None = None
-    metrics_port: int | None = None
+    metrics: tuple[str, int] | None = None
+    """Host and port for Prometheus."""
     progress_file: Path | None = None
 
 
 class InUse(Exception):
     """Another process runs on this checkpoint."""
-
-
-class Unreachable(Exception):
-    """A cluster of which no broker answers."""
 
 
 class SparkFailed(Exception):
@@ -81,13 +78,6 @@ FAILURES: Final = (
     OSError,
 )
 """What the world does to a job; an OSError also when Spark's Java process is gone."""
-
-
-class Addressed(Protocol):
-    """An end that has brokers."""
-
-    @property
-    def bootstrap_servers(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +114,7 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
             return
         with stop.gently(), shown(spark, progress):
             queries = run.start_stream(pipeline, built, folder)
-            run.wait(pipeline, queries, is_stopped=stop.asked.is_set)
+            run.wait(pipeline, queries, is_stopped=stop.asked.is_set, stopping=progress.stopping)
 
     task = Task(
         file=path,
@@ -168,7 +158,7 @@ def _live(task: Task, choices: Choices, stop: Stop) -> int:
     try:
         with ExitStack() as stack:
             stack.enter_context(stop.installed())
-            progress = _watched(choices, stack)
+            progress = _watched(task, choices, stop, stack)
             if head.checkpoint is not None:
                 stack.enter_context(held(task.file.resolve().parent / head.checkpoint))
             check_clusters(task.clusters, table=task.table, timeout_s=REACH_TIMEOUT_S)
@@ -184,7 +174,8 @@ def _live(task: Task, choices: Choices, stop: Stop) -> int:
             stop.install()
             quieten(spark)
             try:
-                task.work(spark, progress)
+                with watched(task.clusters):
+                    task.work(spark, progress)
             except (PySparkException, Py4JError) as error:
                 # What Spark knows of its failure goes with its Java process.
                 raise SparkFailed(told(error, task.pipeline)) from error
@@ -214,24 +205,37 @@ def _failed(error: Exception, task: Task) -> int:
 
 @contextmanager
 def shown(spark: SparkSession, progress: Progress) -> Iterator[None]:
-    """Within, the progress of queries is shown; it ends when what they have said is heard."""
+    """Within, the progress of queries is shown; it ends when what they have said is heard.
+
+    What was dropped is said in the end.
+    """
     spark.streams.addListener(progress)
-    with show(progress):
-        try:
-            yield
-        finally:
-            context: Any = spark.sparkContext._jsc
-            with suppress(Py4JError, OSError):
-                context.sc().listenerBus().waitUntilEmpty(HEARD_TIMEOUT_MS)
+    try:
+        with show(progress):
+            try:
+                yield
+            finally:
+                context: Any = spark.sparkContext._jsc
+                with suppress(Py4JError, OSError):
+                    context.sc().listenerBus().waitUntilEmpty(HEARD_TIMEOUT_MS)
+    finally:
+        for line in progress.losses():
+            print(f"WARN {line}", file=sys.stderr)
 
 
-def _watched(choices: Choices, stack: ExitStack) -> Progress:
-    progress = Progress()
-    if choices.metrics_port is not None:
+def _watched(task: Task, choices: Choices, stop: Stop, stack: ExitStack) -> Progress:
+    pipeline = task.pipeline
+    progress = Progress(
+        remembering=lambda query: [] if pipeline is None else remembering(pipeline, query),
+        rejecting={} if pipeline is None else pipeline.rejecting(),
+        is_stopping=stop.asked.is_set,
+    )
+    if choices.metrics is not None:
+        host, port = choices.metrics
         try:
-            stack.callback(serve(progress, choices.metrics_port))
+            stack.callback(serve(progress, port, host=host))
         except OSError as error:
-            place = f"127.0.0.1:{choices.metrics_port}"
+            place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             raise PortTaken(f"--metrics-port: {place} cannot be had: {error.strerror}") from error
     if choices.progress_file is not None:
         record(progress, choices.progress_file)
@@ -251,41 +255,3 @@ def held(checkpoint: Path) -> Iterator[None]:
         except BlockingIOError:
             raise InUse(f"another process runs on the checkpoint {checkpoint}") from None
         yield
-
-
-def check_clusters(
-    clusters: Iterable[tuple[str, Addressed]],
-    *,
-    table: str = "clusters.",
-    timeout_s: float = REACH_TIMEOUT_S,
-    wait: Callable[[float], object] = time.sleep,
-) -> None:
-    """See that of each cluster one broker takes connections: Spark would ask for minutes.
-
-    clusters  by their names in the file
-    table     of the file, where they stand
-    raises    Unreachable
-    """
-    deadline_s = time.monotonic() + timeout_s
-    for name, cluster in clusters:
-        while True:
-            refused = [_refusal(one.strip()) for one in cluster.bootstrap_servers.split(",")]
-            if None in refused:
-                break
-            if time.monotonic() >= deadline_s:
-                said = "; ".join(one for one in refused if one is not None)
-                raise Unreachable(f"{table}{name}: no broker answers: {said}")
-            wait(0.2)
-
-
-def _refusal(address: str) -> str | None:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        return f"{address!r} is no HOST:PORT"
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
-    except OSError as error:
-        return f"{address}: {error.strerror or error}"
-    except (UnicodeError, OverflowError):
-        return f"{address!r} is no HOST:PORT"
-    return None

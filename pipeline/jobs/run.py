@@ -23,11 +23,13 @@ from pipeline.spec.ends import (
     TableSource,
     database_of,
 )
+from pipeline.spec.event_time import event_times
 from pipeline.spec.model import REJECTS, Pipeline
 from pipeline.spec.positions import Path
 from pipeline.spec.steps import Parse
 from pipeline.topics import absent
 from pipeline.transforms.apply import apply
+from pipeline.transforms.times import Bound
 
 IDENTITY: Final = "pipeline.json"
 """Says whose checkpoint a folder is."""
@@ -47,7 +49,7 @@ class Built:
 
 
 def needs(pipeline: Pipeline) -> Iterator[str]:
-    """Connectors that it uses, as `session.CONNECTORS` names them, and other `jdbc:DATABASE`."""
+    """Connectors that it uses, as `connectors.NEEDS` names them, and other `jdbc:DATABASE`."""
     for end in (*pipeline.sources.values(), *pipeline.sinks.values()):
         if isinstance(end, KafkaSource | KafkaSink):
             yield "kafka"
@@ -70,9 +72,11 @@ def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
         with part(("sources", name), pipeline):
             views[name] = io.read(spark, source, pipeline.clusters, pipeline.pipeline, folder)
             views[name].createOrReplaceTempView(name)
+    times = event_times(pipeline)
     for name, step in pipeline.steps.items():
         with part(("steps", name), pipeline):
-            applied = apply(spark, step, views, folder)
+            bound = Bound(name, pipeline.pipeline.ahead_max, times.get(name, ()))
+            applied = apply(spark, step, views, folder, bound)
             views[name] = applied.rows
             views[name].createOrReplaceTempView(name)
         if applied.rejects is not None and isinstance(step, Parse) and step.rejects_cluster:
@@ -127,10 +131,15 @@ def claim_folder(checkpoint: FilePath, mine: Mapping[str, object]) -> FilePath:
             raise WrongCheckpoint(f"{identity} cannot be read: {error}") from error
         for key, value in mine.items():
             if theirs.get(key) != json.loads(json.dumps(value)):
+                whose = f"{checkpoint} is the checkpoint of pipeline {theirs.get('pipeline')!r}"
+                if key == "pipeline":
+                    differs = f", and this one is {value!r}"
+                else:
+                    there, here = json.dumps(theirs.get(key)), json.dumps(value)
+                    differs = f", whose {key} were others: there {there}, here {here}"
                 raise WrongCheckpoint(
-                    f"{checkpoint} is the checkpoint of pipeline {theirs.get('pipeline')!r} and"
-                    f" its {key} {json.dumps(theirs.get(key))}, this one has {json.dumps(value)};"
-                    " give another checkpoint folder, or remove this one to begin anew"
+                    f"{whose}{differs}; give another checkpoint folder, or remove this one to begin"
+                    " again"
                 )
     else:
         temporary = identity.with_suffix(".new")
@@ -189,10 +198,13 @@ def wait(
     queries: list[StreamingQuery],
     *,
     is_stopped: Callable[[], bool] = lambda: False,
+    stopping: Callable[[str], object] = lambda query: None,
 ) -> None:
     """Until all have ended, or one has failed, or it is to stop: then the others are stopped.
 
     A batch in work is given up; the next run does it again.
+
+    stopping  is called with the name of each query that is stopped, before it is
 
     raises  PartFailed
     """
@@ -202,6 +214,8 @@ def wait(
             waiting = [query for query in waiting if not _has_ended(pipeline, query, len(waiting))]
     finally:
         for query in waiting:
+            if query.isActive:
+                stopping(query.name)
             query.stop()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -16,10 +17,36 @@ UNITS_MS: Final = {
 DURATION_MAX_MS: Final = 100 * 365 * UNITS_MS["day"]
 
 
+SPELLINGS: Final = {
+    "millisecond": ("ms", "msec", "msecs", "milli", "millis"),
+    "second": ("s", "sec", "secs"),
+    "minute": ("m", "min", "mins"),
+    "hour": ("h", "hr", "hrs"),
+    "day": ("d",),
+}
+UNITS: Final = {
+    spelling: unit for unit, others in SPELLINGS.items() for spelling in (unit, f"{unit}s", *others)
+}
+DIGITS_MAX: Final = 15
+
+
 def duration_ms(duration: str) -> int:
-    """A duration as the file writes it."""
+    """A duration as a model holds it: a number, a space and a unit."""
     number, unit = duration.split(" ")
     return int(number) * UNITS_MS[unit.removesuffix("s")]
+
+
+def _spelled(duration: str) -> str:
+    """`2s`, `20 secs`, `1 Minute` as Spark writes them: `2 seconds`."""
+    match = re.fullmatch(rf"\s*([0-9]{{1,{DIGITS_MAX}}})\s*([A-Za-z]+)\s*", duration)
+    unit = UNITS.get(match[2].lower()) if match is not None else None
+    if match is None or unit is None:
+        raise ValueError(
+            f"{duration!r} is no duration; write a number and a unit, as '20 seconds' or"
+            f" '1 minute'; units: {', '.join(f'{name}s' for name in UNITS_MS)}"
+        )
+    number = int(match[1])
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def _bounded(duration: str) -> str:
@@ -61,10 +88,10 @@ Columns = Annotated[list[Text], Field(min_length=1), AfterValidator(_unique)]
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Duration = Annotated[
     str,
-    Field(pattern=r"^[0-9]{1,15} (milliseconds?|seconds?|minutes?|hours?|days?)$"),
+    AfterValidator(_spelled),
     AfterValidator(_bounded),
 ]
-"""As Spark writes intervals: a number, a space and a unit; up to 100 years."""
+"""A number and a unit, up to 100 years; held as Spark writes intervals: `20 seconds`."""
 Length = Annotated[Duration, AfterValidator(_positive)]
 Options = dict[str, str | int | float | bool]
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from pipeline.spec.common import Columns, Name, Options, Part, Text, Topic
+from pipeline.spec.epoch import Epoch, check_epoch
 from pipeline.spec.row_schema import columns_of, flat_columns_of
 
 DATABASES: Final = ("sqlite", "postgresql")
@@ -131,12 +132,16 @@ class FileSource(Part):
     """A folder of files; new files are new rows.
 
     schema  of JSON lines and CSV, as in `CREATE TABLE`: "id STRING, amount DOUBLE"
+    epoch   the unit of numbers in TIMESTAMP columns of JSON and CSV; without it they are null, as
+            is everything that does not fit its column.  Options `timestampFormat` and `mode` leave
+            times to Spark, which takes numbers in JSON for seconds
     """
 
     kind: Literal["files"]
     path: Text
     format: Literal["json", "csv", "parquet"]
     row_schema: Text = Field(alias="schema")
+    epoch: Epoch = None
     max_files_per_trigger: Count | None = None
     options: Options = {}
 
@@ -145,6 +150,19 @@ class FileSource(Part):
     def _known_types(cls, text: str, info: ValidationInfo) -> str:
         (flat_columns_of if info.data.get("format") == "csv" else columns_of)(text)
         return text
+
+    @model_validator(mode="after")
+    def _epoch_has_columns(self) -> Self:
+        if self.epoch is not None and not self.has_texts:
+            raise ValueError("epoch: for JSON and CSV without options timestampFormat and mode")
+        check_epoch(self.epoch, self.row_schema)
+        return self
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether times are read from texts, and not by Spark."""
+        options = {name.lower() for name in self.options}
+        return self.format != "parquet" and not options & {"timestampformat", "mode"}
 
 
 class TableSource(Part):
@@ -169,8 +187,8 @@ Source = Annotated[KafkaSource | FileSource | TableSource | RateSource, Field(di
 class KafkaSink(Part):
     """A topic; at least once.
 
-    value  columns that become a JSON object, "*" all of them; "value": the rows' own column `value`
-           as it is, as does None
+    value  columns that become a JSON object, "*" all of them, bytes (such as a `key` that a parse
+           step has kept) in base64; "value": the rows' own column `value` as it is, as does None
     key    the column that becomes the record's key; None: a column `key` if there is one
 
     A transactional sink waits for transactions in Spark's connector: what a batch repeats after a

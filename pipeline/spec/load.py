@@ -38,6 +38,10 @@ PARTS: Final[dict[str | int, dict[str | None, type[BaseModel]]]] = {
 """Table of the file -> `kind` -> what may stand there."""
 
 
+HEADS: Final = {"pipeline": "run, or check", "mirror": "mirror, with --check to check it"}
+"""Table that a file has -> the commands that it is for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong."""
@@ -102,7 +106,7 @@ def checked(
 
     allowed  the keys of the table that an unknown key stands in
     faults   what is wrong between the parts
-    raises   SpecError with all that is wrong, by line
+    raises   SpecError with all that is wrong, by line; of a file that is for another command, that
     """
     try:
         document = tomllib.loads(text)
@@ -111,6 +115,10 @@ def checked(
         raise SpecError(path, [Problem(1, "", f"not TOML: {error}")]) from error
     except RecursionError as error:
         raise SpecError(path, [Problem(1, "", "arrays or tables are nested too deep")]) from error
+    for table, command in HEADS.items():
+        if table in document and table not in model.model_fields:
+            said = f"a file with a table [{table}] is for: odradek pipeline {command}"
+            raise SpecError(path, [Problem(lines.get((table,), 1), "", said)])
     try:
         whole = model.model_validate(document)
     except ValidationError as error:

@@ -49,6 +49,10 @@ class Head(Part):
     checkpoint: Text | None = None
     trigger: Duration | None = None
     """Of a stream: the time from batch to batch; None: as soon as the last one is done."""
+    ahead_max: Duration = "1 day"
+    """How far after the time of its batch a row's event time may be.  In a stream a row that is
+    further ahead does not move a watermark: it is a dead letter where a parse step made the time,
+    else it is dropped and counted."""
     spark: Options = {}
     """Settings of the Spark session."""
 
@@ -67,6 +71,14 @@ class Pipeline(Part):
         trigger = self.pipeline.trigger if mode == "stream" else None
         head = self.pipeline.model_copy(update={"mode": mode, "trigger": trigger})
         return self.model_copy(update={"pipeline": head})
+
+    def rejecting(self) -> dict[str, str]:
+        """Query -> the parse step whose dead letters it writes."""
+        return {
+            name + REJECTS: name
+            for name, step in self.steps.items()
+            if isinstance(step, Parse) and step.rejects is not None
+        }
 
     def sources_of(self, name: str) -> set[str]:
         """The sources above a sink or step; of a query in SQL, all of them."""

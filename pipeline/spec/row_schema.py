@@ -19,6 +19,7 @@ TYPES: Final = (
 SIZED: Final = ("CHAR", "CHARACTER", "VARCHAR")
 DECIMALS: Final = ("DEC", "DECIMAL", "NUMERIC")
 NESTED: Final = ("ARRAY", "MAP", "STRUCT", "VARIANT")
+TIMES: Final = ("TIMESTAMP", "TIMESTAMP_LTZ")
 PRECISION_MAX: Final = 38
 TOKEN: Final = re.compile(
     r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([^\W]\w*)|([<>(),:]))"
@@ -53,6 +54,18 @@ def flat_columns_of(text: str) -> list[str]:
         if kind in NESTED:
             raise BadSchema(f"column {name}: CSV has no {kind}; read it as STRING")
     return columns_of(text)
+
+
+def times_of(text: str) -> list[str]:
+    """Paths of the columns and fields that hold a TIMESTAMP, as `order.at`.
+
+    Of an array or a map the path is the column's own.
+
+    raises  BadSchema
+    """
+    reader = _Reader(_tokens(text))
+    reader.fields("")
+    return list(dict.fromkeys(reader.times))
 
 
 def avro_columns_of(text: str) -> list[str]:
@@ -106,6 +119,8 @@ class _Reader:
     place: int = field(default=0)
     kinds: dict[str, str] = field(default_factory=dict)
     """Path of a column -> the first word of its type."""
+    times: list[str] = field(default_factory=list)
+    """Paths with a TIMESTAMP in them."""
 
     def peek(self) -> str:
         """The next token, or nothing at the end."""
@@ -161,6 +176,8 @@ class _Reader:
         token = self.take()
         name = token.upper()
         self.kinds.setdefault(path, name)
+        if name in TIMES:
+            self.times.append(path)
         if name == "ARRAY":
             self.expect("<", f"ARRAY of {path}")
             self.type(path)

@@ -18,6 +18,7 @@ from pipeline.spec.common import (
     duration_ms,
     twice,
 )
+from pipeline.spec.epoch import Epoch, check_epoch
 from pipeline.spec.row_schema import avro_columns_of, columns_of, flat_columns_of
 
 Expressions = Annotated[dict[str, Text], Field(min_length=1)]
@@ -42,16 +43,22 @@ class Parse(Step):
 
     schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON.  NOT NULL has the
              meaning of `required`
-    rejects  topic (of `rejects_cluster`) for what does not parse, with the reason; None: it is
-             dropped
+    epoch    the unit of numbers in TIMESTAMP columns of JSON and CSV; without it a row with such a
+             number does not parse
+    rejects  topic (of `rejects_cluster`) for what does not parse, with the reason and the place of
+             the record in headers `odradek.*`, and with its own headers where the source reads them
+             (`headers = true`); None: it is dropped
     """
 
     kind: Literal["parse"]
     format: Literal["json", "csv", "avro"]
     row_schema: Text = Field(alias="schema")
+    epoch: Epoch = None
     column: Text = "value"
     keep: Names = []
-    """Columns of the source that are kept beside the parsed ones."""
+    """Columns of the source that are kept beside the parsed ones, as they are: `key` of a Kafka
+    source is bytes, which JSON of a sink has in base64.  For text let a map step above make
+    `key = "CAST(key AS STRING)"`."""
     required: list[Text] = []
     """Parsed columns that may not be null."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
@@ -81,6 +88,14 @@ class Parse(Step):
         again = twice([*names, *self.keep])
         if again is not None:
             raise ValueError(f"keep: the schema has a column {again!r} too")
+        return self
+
+    @model_validator(mode="after")
+    def _epoch_has_columns(self) -> Self:
+        if self.format == "avro" and self.epoch is not None:
+            raise ValueError("epoch: an Avro schema gives the unit itself: timestamp-millis, ...")
+        if self.format != "avro":
+            check_epoch(self.epoch, self.row_schema)
         return self
 
     @model_validator(mode="after")

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pandas as pd
+import pyarrow
+import pyspark
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -34,6 +36,7 @@ VALUE: Final = "_value"
 ADDED: Final = ("score", "expected", "is_anomaly")
 STATE: Final = "memory STRING"
 """JSON: Spark 4.0 cannot hand an array of its state back to Python."""
+ARROW_OF_SPARK_4_0_END: Final = 21
 FIRST: Final = -(1 << 63)
 """A row without a time comes before all others."""
 
@@ -50,6 +53,8 @@ def find_anomalies(rows: DataFrame, step: Anomalies) -> DataFrame:
     for name in ADDED:
         if name in names:
             raise Unfit(f"there is a column {name} already; rename it with a map step before")
+    if rows.isStreaming:
+        check_versions(pyspark.__version__, pyarrow.__version__)
     rows = rows.withColumns({TIME: _time(rows, step), VALUE: _value(rows, step)})
     rows = rows.where(F.col(VALUE).isNotNull())
     keys = [quoted(name) for name in step.group_by] or [ALL]
@@ -67,6 +72,18 @@ def find_anomalies(rows: DataFrame, step: Anomalies) -> DataFrame:
     judged = _in_groups(carried, step, keys, names, schema)
     back = [_brought_back(rows, name).alias(name) for name in names]
     return judged.select(*back, *ADDED)
+
+
+def check_versions(spark: str, arrow: str) -> None:
+    """See that stateful Python functions work: those of PySpark 4.0 end the query with newer Arrow.
+
+    raises  Unfit
+    """
+    if spark.startswith("4.0.") and int(arrow.partition(".")[0]) >= ARROW_OF_SPARK_4_0_END:
+        raise Unfit(
+            f"PySpark {spark} and pyarrow {arrow} do not work together in this step:"
+            " pip install 'pyarrow<21', or a newer PySpark"
+        )
 
 
 def _in_groups(

@@ -27,6 +27,7 @@ from pipeline.spec.steps import (
 from pipeline.transforms import rows, windows
 from pipeline.transforms.anomalies import find_anomalies
 from pipeline.transforms.parse import parse
+from pipeline.transforms.times import Bound
 from pipeline.transforms.unfit import Unfit
 
 
@@ -40,19 +41,22 @@ class Applied:
 
 
 def apply(
-    spark: SparkSession, step: AnyStep, views: Mapping[str, DataFrame], folder: Path
+    spark: SparkSession, step: AnyStep, views: Mapping[str, DataFrame], folder: Path, bound: Bound
 ) -> Applied:
     """Do one step over the views above it.
 
+    bound   for the event times of which the step makes a watermark
     folder  where relative paths of models and SQL files begin
     raises  Unfit, OSError; pyspark.errors.PySparkException for SQL that does not fit
     """
     if isinstance(step, Sql):
-        return Applied(_sql(spark, step, views, folder))
+        return Applied(_sql(spark, step, views, folder, bound))
     source = views[step.source]
+    if isinstance(step, Deduplicate | Window | Correlate | TopKeys) and step.watermark is not None:
+        source = bound.drop_ahead(source, step.time)
     match step:
         case Parse():
-            return Applied(*parse(source, step))
+            return Applied(*parse(source, step, bound))
         case Filter():
             model = None if step.model is None else PipelineModel.load(str(folder / step.model))
             return Applied(rows.keep(source, step, model))
@@ -67,7 +71,7 @@ def apply(
         case Window():
             return Applied(windows.aggregate(source, step))
         case Join():
-            return Applied(windows.join(source, views[step.right], step))
+            return Applied(_join(step, views, bound))
         case Correlate():
             return Applied(windows.correlate(source, step))
         case TopKeys():
@@ -76,16 +80,30 @@ def apply(
             return Applied(find_anomalies(source, step))
 
 
-def _sql(spark: SparkSession, step: Sql, views: Mapping[str, DataFrame], folder: Path) -> DataFrame:
+def _join(step: Join, views: Mapping[str, DataFrame], bound: Bound) -> DataFrame:
+    left, right = views[step.source], views[step.right]
+    if step.left_time is not None:
+        left = bound.drop_ahead(left, step.left_time)
+    if step.right_time is not None:
+        right = bound.drop_ahead(right, step.right_time, number=1)
+    return windows.join(left, right, step)
+
+
+def _sql(
+    spark: SparkSession, step: Sql, views: Mapping[str, DataFrame], folder: Path, bound: Bound
+) -> DataFrame:
     text = step.query
     if text is None:
         assert step.file is not None, "a query or a file"
         text = (folder / step.file).read_text(encoding="utf-8")
+    number = 0
     for view, columns in step.watermarks.items():
         if view not in views:
             raise Unfit(f"watermarks: {view!r} is no view above; there are: {', '.join(views)}")
         delayed = views[view]
         for column, delay in columns.items():
+            delayed = bound.drop_ahead(delayed, column, number)
             delayed = delayed.withWatermark(column, delay)
+            number += 1
         delayed.createOrReplaceTempView(view)
     return spark.sql(text)

@@ -25,7 +25,7 @@ class Read:
     """
 
     rows: DataFrame
-    names: list[str]
+    schema: StructType
     is_readable: Column
     texts: dict[str, Column]
 
@@ -64,7 +64,7 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
         is_readable = reduce(lambda one, other: one | other, present)
     for is_text in texts.values():
         is_readable = is_readable & is_text
-    return Read(rows, structure.names, is_readable, texts)
+    return Read(rows, structure, is_readable, texts)
 
 
 def _is_plain(kind: Any) -> bool:

@@ -2,75 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from pipeline.spec.steps import CORRUPT, Parse
 from pipeline.transforms.avro import read_avro
 from pipeline.transforms.columns import column, quoted
+from pipeline.transforms.times import Bound, as_texts, has_times, is_wrong, read, reasons
 
 PARSED: Final = "_parsed"
 ORIGIN: Final = ("topic", "partition", "offset")
-"""Columns of a Kafka source that a dead letter tells in its headers."""
+"""Columns of a Kafka source that a dead letter has in its headers, beside the timestamp."""
+OURS: Final = "odradek."
+"""How the names of the headers begin that a dead letter gets; no other header of it does."""
 
 
-def parse(rows: DataFrame, step: Parse) -> tuple[DataFrame, DataFrame]:
+def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[DataFrame, DataFrame]:
     """The rows that parse: the kept columns, then those of the schema.  And the others as records.
 
     A field that is missing is null; one of another type makes a dead letter, as does a null in a
-    `required` or NOT NULL column, text that is not UTF-8, and anything after the value.  Fields
-    that the schema does not have are left out.  Of a key that stands twice in JSON the last counts.
-    CSV is RFC 4180's; an empty field is null.
+    `required` or NOT NULL column, text that is not UTF-8, and anything after the value.  So does a
+    time outside of the years 1 to 9999, a number for a TIMESTAMP without a unit in `epoch`, and in
+    a stream with `rejects` a time that is beyond the bound.  Fields that the schema does not have
+    are left out.  Of a key that stands twice in JSON the last counts.  CSV is RFC 4180's; an empty
+    field is null.
 
-    Dead letters: key, value (as it came), headers `reason` and, from a Kafka source, `topic`,
-    `partition` and `offset`.  One row a row that does not parse.
+    Dead letters, one a row that does not parse: key and value as they came, and headers, those of
+    the record first where the rows have the column `headers`.  Then `odradek.reason`, and for rows
+    of a Kafka source `odradek.topic`, `.partition`, `.offset` and `.timestamp` (ms since 1970).  A
+    record's own headers `odradek.*`, which an earlier step gave it, are left out.
     """
     data = column(rows, step.column)
     if step.format == "avro":
-        parsed = read_avro(rows, data, step.row_schema, PARSED)
+        avro = read_avro(rows, data, step.row_schema, PARSED)
         reason = F.when(data.isNull(), F.lit("no value"))
-        for name, is_text in parsed.texts.items():
+        for name, is_text in avro.texts.items():
             reason = reason.when(~is_text, F.lit(f"{name} is not UTF-8"))
-        reason = reason.when(~parsed.is_readable, F.lit("not Avro of this schema"))
-        is_good = data.isNotNull() & parsed.is_readable
-        return _divided(parsed.rows, is_good, parsed.names, list(step.required), reason, step)
+        reason = reason.when(~avro.is_readable, F.lit("not Avro of this schema"))
+        is_good = data.isNotNull() & avro.is_readable
+        parsed = _Parsed(avro.rows, avro.schema, is_good, reason, list(step.required))
+        return _divided(_with_times(parsed, step), step, bound)
     text = data.cast("string")
     schema = StructType.fromDDL(step.row_schema)
     assert isinstance(schema, StructType), "a schema names columns"
     # A field may not stay away that the schema itself wants.
     wanted = [one.name for one in schema.fields if not one.nullable]
-    required = list(dict.fromkeys([*step.required, *wanted]))
     if step.format == "csv":
         text = F.rtrim(text, F.lit("\r\n"))
-    marked = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    parsed_rows = rows.withColumn(PARSED, _from_text(text, marked, step))
+    plain = as_texts(schema)
+    assert isinstance(plain, StructType), "the schema's columns with other types"
+    marked = StructType([*plain.fields, StructField(CORRUPT, StringType())])
     is_whole = F.is_valid_utf8(text) & (_is_object(text) if step.format == "json" else text != "")
-    is_good = is_whole & F.col(PARSED).isNotNull() & F.col(PARSED)[CORRUPT].isNull()
-    return _divided(parsed_rows, is_good, schema.names, required, _reason(text, schema, step), step)
+    parsed = _Parsed(
+        rows.withColumn(PARSED, _from_text(text, marked, step)),
+        schema,
+        is_whole & F.col(PARSED).isNotNull() & F.col(PARSED)[CORRUPT].isNull(),
+        _reason(text, plain, step),
+        list(dict.fromkeys([*step.required, *wanted])),
+    )
+    return _divided(_with_times(parsed, step), step, bound)
 
 
-def _divided(
-    parsed: DataFrame,
-    is_good: Column,
-    names: list[str],
-    required: list[str],
-    reason: Column,
-    step: Parse,
-) -> tuple[DataFrame, DataFrame]:
-    for name in required:
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """Rows with the column PARSED, and what is known of it."""
+
+    rows: DataFrame
+    schema: StructType
+    is_good: Column
+    reason: Column
+    required: list[str]
+
+
+def _with_times(parsed: _Parsed, step: Parse) -> _Parsed:
+    """The same where a time that cannot be read makes a row bad."""
+    is_text = step.format != "avro"
+    is_good, reason = parsed.is_good, parsed.reason
+    for path, value, kind in _times(parsed.schema, F.col(PARSED)):
+        is_bad = is_wrong(value, kind, step.epoch, path, is_text=is_text)
+        said = f"{path} is no {_kind(kind)}"
+        for condition, why in reasons(value, kind, step.epoch, path, said, is_text=is_text):
+            reason = reason.when(is_bad & condition, F.lit(why))
+        is_good = is_good & ~is_bad
+    return replace(parsed, is_good=is_good, reason=reason)
+
+
+def _times(
+    schema: StructType, value: Column, above: str = ""
+) -> Iterator[tuple[str, Column, DataType]]:
+    """Path, value and type of what has times in it; of a structure, those of its fields."""
+    for field in schema.fields:
+        path, inner = above + field.name, value[field.name]
+        if isinstance(field.dataType, StructType):
+            yield from _times(field.dataType, inner, f"{path}.")
+        elif has_times(field.dataType):
+            yield path, inner, field.dataType
+
+
+def _divided(parsed: _Parsed, step: Parse, bound: Bound | None) -> tuple[DataFrame, DataFrame]:
+    is_text = step.format != "avro"
+    is_good, reason = parsed.is_good, parsed.reason
+    for name in parsed.required:
         missing = F.col(PARSED)[name].isNull()
         reason = reason.when(missing, F.lit(f"{name} is missing"))
         is_good = is_good & ~missing
+    columns = {
+        one.name: read(F.col(PARSED)[one.name], one.dataType, step.epoch, one.name, is_text=is_text)
+        for one in parsed.schema.fields
+    }
+    if bound is not None and step.rejects is not None and parsed.rows.isStreaming:
+        for path in bound.columns:
+            is_ahead = bound.is_ahead(_at(path, columns))
+            reason = reason.when(is_ahead, F.lit(f"{path} {bound.said}"))
+            is_good = is_good & ~is_ahead
     is_good = F.coalesce(is_good, F.lit(False))
     reason = reason.otherwise(F.lit("does not fit the schema"))
-    columns = [F.col(PARSED)[name].alias(name) for name in names]
-    good = parsed.where(is_good)
-    good = good.select(*(column(good, name) for name in step.keep), *columns)
-    return good, _dead_letters(parsed.where(~is_good), reason, step)
+    good = parsed.rows.where(is_good)
+    good = good.select(
+        *(column(good, name) for name in step.keep),
+        *(value.alias(name) for name, value in columns.items()),
+    )
+    return good, _dead_letters(parsed.rows.where(~is_good), reason, step)
+
+
+def _at(path: str, columns: Mapping[str, Column]) -> Column:
+    """The column of a path: one by its whole name, else a field in one."""
+    known = {name.lower(): value for name, value in columns.items()}
+    if path.lower() in known:
+        return known[path.lower()]
+    top, *fields = path.split(".")
+    return reduce(lambda value, field: value[field], fields, known[top.lower()])
 
 
 def _from_text(text: Column, schema: StructType, step: Parse) -> Column:
@@ -147,15 +223,38 @@ def _kind(data_type: DataType) -> str:
 
 
 def _dead_letters(bad: DataFrame, reason: Column, step: Parse) -> DataFrame:
-    headers = [_header("reason", reason)]
-    headers += [_header(name, F.col(name).cast("string")) for name in ORIGIN if name in bad.columns]
     key = F.col("key") if "key" in bad.columns else F.lit(None)
     return bad.select(
         key.cast("binary").alias("key"),
         column(bad, step.column).cast("binary").alias("value"),
-        F.array(*headers).alias("headers"),
+        _headers(bad, reason).alias("headers"),
     )
 
 
+def _headers(bad: DataFrame, reason: Column) -> Column:
+    """Spark's sink takes no timestamp: that of the record is a header as well."""
+    added = [_header("reason", reason)]
+    added += [_header(name, F.col(name).cast("string")) for name in ORIGIN if name in bad.columns]
+    # Rows of other sources may have columns of these names with anything in them.
+    kinds = {field.name: field.dataType for field in bad.schema.fields}
+    if isinstance(kinds.get("timestamp"), TimestampType):
+        at_ms = F.unix_millis(F.col("timestamp"))
+        added.append(_header("timestamp", at_ms.cast("string")))
+    ours = F.array(*added)
+    if not _are_headers(kinds.get("headers")):
+        return ours
+    theirs = F.filter(F.col("headers"), lambda one: ~one["key"].startswith(OURS))
+    # Null where a record has none.
+    return F.coalesce(F.concat(theirs, ours), ours)
+
+
+def _are_headers(kind: DataType | None) -> bool:
+    """Whether a column has the type of a Kafka source's headers."""
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    fields = [(field.name, type(field.dataType)) for field in kind.elementType.fields]
+    return fields == [("key", StringType), ("value", BinaryType)]
+
+
 def _header(name: str, value: Column) -> Column:
-    return F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+    return F.struct(F.lit(OURS + name).alias("key"), value.cast("binary").alias("value"))

@@ -28,7 +28,7 @@ LATER_S = 100_000
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_passes_the_check(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(path)]) == 0
-    assert "1 sources" in capsys.readouterr().out
+    assert "1 source, " in capsys.readouterr().out
 
 
 def lines(values: list[dict[str, object]]) -> list[bytes]:
@@ -97,7 +97,7 @@ def check_site(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None
     }
     assert visits == {"ann": (2, "/a"), "bob": (1, "/b")}
     ((_, value, headers),) = consume(broker.address, "page-views-rejected", 1)
-    assert (value, headers["reason"]) == (VIEWS[-1], b"page is missing")
+    assert (value, headers["odradek.reason"]) == (VIEWS[-1], b"page is missing")
 
 
 READINGS = lines(
@@ -138,7 +138,7 @@ def check_cleaning(spark: SparkSession, broker: BrokerProcess, folder: Path) -> 
         },
     )
     rejected = consume(broker.address, "customers-rejected", 2)
-    reasons = sorted(headers["reason"] for _, _, headers in rejected)
+    reasons = sorted(headers["odradek.reason"] for _, _, headers in rejected)
     assert reasons == [b"id is no INT", b"mail is missing"]
 
 

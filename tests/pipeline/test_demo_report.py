@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,11 +24,14 @@ TRUTH = Truth(
     garbage=3,
     anomalies=["p-1", "p-2", "p-3", "p-4"],
     hot={1_005_000: "merchant-11", 1_010_000: "merchant-12"},
+    windows={1_000_000: 4_000, 1_005_000: 8_000, 1_010_000: 345},
+    end_ms=1_020_000,
 )
 FINDINGS = Findings(
     windows=[
         Window(1_000_000, "merchant-01", 4_000, 1.0),
-        Window(1_005_000, "merchant-11", 8_345, 2.0),
+        Window(1_005_000, "merchant-11", 8_000, 2.0),
+        Window(1_010_000, "merchant-12", 345, 2.0),
     ],
     hottest={
         1_000_000: ("merchant-01", 0.1),
@@ -45,10 +49,12 @@ PROGRESS = [
         "at_ms": 5_000 + place,
         "rows_per_second": 10.5,
         "offsets_behind": 7,
+        "rows": 7,
         "batch_ms": 3,
+        "state": "idle" if place == 3 else "running",
     }
     for name in ("landed", "alarms")
-    for place in range(3)
+    for place in range(4)
 ]
 
 
@@ -95,8 +101,8 @@ def test_the_page_has_the_numbers_and_the_pictures(tmp_path: Path) -> None:
     assert page.open == ["html"] or page.open == []
     assert page.outside == []
     assert page.rows[1:] == [
-        ["payments landed in Parquet", "12,345", "12,344", "differs"],
-        ["rows landed", "12,345", "12,345", "equal"],
+        ["payments in Parquet", "12,345", "12,344", "differs"],
+        ["rows in Parquet, one for each payment", "12,345", "12,345", "equal"],
         ["dead letters", "3", "3", "equal"],
         ["hot merchants", "2", "2", "precision 0.50, recall 0.50"],
         ["odd amounts", "4", "4", "precision 0.75, recall 0.75"],
@@ -111,16 +117,51 @@ def test_the_page_has_the_numbers_and_the_pictures(tmp_path: Path) -> None:
         assert any(word in drawn for word in ("rows/s", "records", "milli", "payments", "share"))
 
 
+def test_both_plots_of_windows_have_one_axis_and_all_planted_peaks(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_report(path, TRUTH, FINDINGS, PROGRESS)
+    *_, counts, shares = (
+        list(ElementTree.fromstring(base64.b64decode(one.partition(",")[2])).itertext())
+        for one in Page(path.read_text(encoding="utf-8")).pictures
+    )
+    for merchant in TRUTH.hot.values():
+        assert merchant in counts, "a planted peak is in the plot, however small the merchant"
+    axis = "seconds of event time, at the middle of a window"
+    assert axis in counts
+    assert axis in shares
+
+
+def test_what_is_not_whole_is_named() -> None:
+    assert FINDINGS.lacks(TRUTH) == ["payments in Parquet: 12,344 of 12,345"]
+    assert replace(FINDINGS, landed_ids=12_345).lacks(TRUTH) == []
+    cut = replace(
+        FINDINGS,
+        windows=FINDINGS.windows[:2],
+        hottest={1_000_000: ("merchant-01", 0.1)},
+        landed_ids=12_345,
+        rejected=2,
+    )
+    assert cut.lacks(TRUTH) == [
+        "dead letters: 2 of 3",
+        "windows of merchants: 2 of 3",
+        "windows of hot merchants: 1 of 3",
+    ]
+
+
 def test_a_run_without_findings_has_a_page_too(tmp_path: Path) -> None:
     nothing = Findings([], {}, [], landed=0, landed_ids=0, rejected=0)
     write_report(tmp_path / "report.html", Truth(begin_ms=0), nothing, [])
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert page.rows[4] == ["hot merchants", "0", "0", "precision 1.00, recall 1.00"]
+    assert page.rows[4] == ["hot merchants", "0", "0", "precision none, recall none"]
 
 
 def test_precision_and_recall() -> None:
     assert FINDINGS.anomalies(TRUTH) == Verdict(planted=4, found=4, right=3)
-    assert FINDINGS.hot(TRUTH) == Verdict(planted=2, found=2, right=1)
+    assert FINDINGS.hot(TRUTH) == Verdict(planted=2, found=2, right=1), "0.1 of a window is none"
+    assert replace(TRUTH, end_ms=1_014_999).is_whole(1_005_000)
+    assert not replace(TRUTH, end_ms=1_014_999).is_whole(1_010_000)
+    assert str(Verdict(1000, 1000, 999)) == "precision 0.99, recall 0.99", "1.00 is all of it"
+    assert not Verdict(1000, 1000, 999).is_complete
     assert Verdict(10, 4, 2).precision == pytest.approx(0.5)
     assert Verdict(10, 4, 2).recall == pytest.approx(0.2)
 

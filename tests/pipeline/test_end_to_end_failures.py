@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from pipeline.failures import PartFailed
-from pipeline.jobs import life, run
+from pipeline.jobs import life, reach, run
 from pipeline.spec.load import parse
 from pipeline.spec.model import Pipeline
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics
@@ -174,12 +174,12 @@ def test_what_can_be_told_before_spark_starts(
     path = tmp_path / "shop.toml"
     nobody = f"127.0.0.1:{free_port()}"
     away = parse(FILE.format(address=nobody, **DEFAULTS), path)
-    with pytest.raises(life.Unreachable, match=rf"clusters.main: no broker answers: {nobody}: "):
-        life.check_clusters(away.clusters.items(), timeout_s=0.3)
+    with pytest.raises(reach.Unreachable, match=rf"clusters.main: no broker answers: {nobody}: "):
+        reach.check_clusters(away.clusters.items(), timeout_s=0.3)
     here = parse(FILE.format(address=f"{nobody}, {broker.address}", **DEFAULTS), path)
-    life.check_clusters(here.clusters.items(), timeout_s=0.3)
+    reach.check_clusters(here.clusters.items(), timeout_s=0.3)
 
-    taken = life.Choices(metrics_port=broker.port)
+    taken = life.Choices(metrics=("127.0.0.1", broker.port))
     assert life.run_file(here, path, taken) == life.BAD_COMMAND
     line = capsys.readouterr().err
     assert line == (

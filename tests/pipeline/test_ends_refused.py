@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from pipeline.cli import main
+from pipeline.connectors import NoConnector
 from pipeline.failures import PartFailed
 from pipeline.io import records
 from pipeline.jobs import life, run
-from pipeline.session import NoConnector, open_session
+from pipeline.session import open_session
 from pipeline.spec.ends import KafkaSink
 from pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import URLError
 from urllib.request import urlopen
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import QueryProgressEvent
 from rich.console import Console
 
 from pipeline.jobs import run
-from pipeline.progress import Progress, QueryProgress, record, serve, show, table_of
+from pipeline.metrics import serve
+from pipeline.progress import Progress, QueryProgress, Warner, record, show, table_of
 from pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.test_run import produce
@@ -84,8 +91,7 @@ def test_what_waits_is_counted_when_a_batch_begins(
     try:
         with show(progress, is_terminal=False):
             told = watched(spark, broker, tmp_path, "waiting", progress)
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=END_TIMEOUT_S) as answer:
-            text = answer.read().decode()
+        samples = scraped(port)
     finally:
         close()
     batches = [one for one in told if one.state == "running" and one.batch_id >= 0]
@@ -109,19 +115,11 @@ def test_what_waits_is_counted_when_a_batch_begins(
         (2, 30, 40),
         (3, 10, 10),
     ]
-    families = {one.name: one for one in text_string_to_metric_families(text)}
-    samples = {
-        sample.name: sample.value
-        for family in families.values()
-        for sample in family.samples
-        if sample.labels == {"query": "waiting"} and not sample.name.endswith("_created")
-    }
-    assert samples["odradek_pipeline_rows_total"] == 100
-    assert samples["odradek_pipeline_batches_total"] == 4
-    assert samples["odradek_pipeline_running"] == 0
-    assert samples["odradek_pipeline_offsets_behind"] == 0, "nothing waits in the end"
-    assert samples["odradek_pipeline_batch_seconds"] > 0
-    assert all(family.documentation for family in families.values())
+    assert samples["rows_total", "waiting"] == 100
+    assert samples["batches_total", "waiting"] == 4
+    assert samples["running", "waiting"] == 0
+    assert samples["offsets_behind", "waiting"] == 0, "nothing waits in the end"
+    assert samples["batch_seconds", "waiting"] > 0
 
 
 def test_a_later_run_counts_from_where_it_begins(
@@ -137,6 +135,140 @@ def test_a_later_run_counts_from_where_it_begins(
     ] == [(7, 7)]
 
 
+def event(**fields: object) -> Any:
+    """What Spark's listener is handed, as far as it is looked at."""
+    return SimpleNamespace(**fields)
+
+
+def operator(
+    name: str, *, late: int = 0, state_rows: int = 0, state_bytes: int = 0
+) -> dict[str, Any]:
+    """An operator with a state, in Spark's JSON."""
+    return {
+        "operatorName": name,
+        "numRowsTotal": state_rows,
+        "numRowsUpdated": 0,
+        "allUpdatesTimeMs": 0,
+        "numRowsRemoved": 0,
+        "allRemovalsTimeMs": 0,
+        "commitTimeMs": 0,
+        "memoryUsedBytes": state_bytes,
+        "numRowsDroppedByWatermark": late,
+        "numShufflePartitions": 2,
+        "numStateStoreInstances": 2,
+        "customMetrics": {},
+    }
+
+
+def batch(
+    name: str,
+    number: int,
+    operators: Sequence[dict[str, Any]] = (),
+    *,
+    ahead: Mapping[str, int] | None = None,
+    written: int = -1,
+    watermark: str | None = None,
+) -> QueryProgressEvent:
+    """A batch that is done, as PySpark reads it from Spark's JSON.
+
+    ahead    step -> rows dropped since their times were too far ahead
+    written  rows that the sink took; -1 where it does not count
+    """
+    observed = {f"ahead:{step}:0": {"rows": count} for step, count in (ahead or {}).items()}
+    progress = {
+        "id": str(identity(name)),
+        "runId": str(identity(name)),
+        "name": name,
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "batchId": number,
+        "batchDuration": 5,
+        "durationMs": {"triggerExecution": 5},
+        "eventTime": {} if watermark is None else {"watermark": watermark},
+        "stateOperators": list(operators),
+        "sources": [],
+        "sink": {"description": "sink", "numOutputRows": written},
+        "numInputRows": 10,
+        "inputRowsPerSecond": 1.0,
+        "processedRowsPerSecond": 1.0,
+        "observedMetrics": {**observed, "of another": {"n": 1}},
+    }
+    return QueryProgressEvent.fromJson({"progress": progress})
+
+
+def identity(name: str) -> UUID:
+    """Of a query."""
+    return uuid5(NAMESPACE_OID, name)
+
+
+def begin(progress: Progress, *names: str) -> None:
+    """Queries begin."""
+    for name in names:
+        progress.onQueryStarted(event(name=name, id=identity(name)))
+
+
+def test_rows_that_are_dropped_are_counted_by_step() -> None:
+    steps = {"one": ["window", "unique"], "query": ["query"], "none": []}
+    progress = Progress(remembering=lambda query: steps[query])
+    begin(progress, *steps)
+    for number in range(2):
+        one = [operator("a", late=3), operator("b", late=4)]
+        progress.onQueryProgress(batch("one", number, one, ahead={"other": number}))
+        query = [operator("a", late=1), operator("b", late=2), operator("c")]
+        progress.onQueryProgress(batch("query", number, query))
+        none = [operator("a"), operator("operator1", late=number)]
+        progress.onQueryProgress(batch("none", number, none))
+    known = {one.name: one for one in progress.queries()}
+    assert (known["one"].late, known["one"].ahead) == ({"window": 6, "unique": 8}, {"other": 1})
+    assert known["query"].late == {"query": 6}, "all operators of a query in SQL are its own"
+    assert known["none"].late == {"operator1": 1}
+    assert progress.losses() == [
+        "one: step window has dropped at least 6 rows as late: their times were before the"
+        " watermark",
+        "one: step unique has dropped at least 8 rows as late: their times were before the"
+        " watermark",
+        "one: step other has dropped 1 row whose times were further ahead of now than ahead_max",
+        "query: step query has dropped at least 6 rows as late: their times were before the"
+        " watermark",
+        "none: step operator1 has dropped at least 1 row as late: their times were before the"
+        " watermark",
+    ]
+    begin(progress, "one")
+    assert progress.queries()[0].late == {}, "a query that begins again counts from zero"
+
+
+def test_a_warning_comes_when_rows_begin_to_be_dropped_and_when_they_have_doubled() -> None:
+    said: list[str] = []
+    progress = Progress(remembering=lambda query: ["window"])
+    progress.on_change.append(Warner(said.append))
+    begin(progress, "one")
+    for number in range(100):
+        progress.onQueryProgress(
+            batch("one", number, [operator("a", late=0 if number < 50 else 10)])
+        )
+    counts = [int(line.split("at least ")[1].split()[0]) for line in said]
+    assert counts == [10, 20, 40, 80, 160, 320]
+
+
+def test_only_a_query_that_ended_by_itself_has_failed() -> None:
+    asked = Event()
+    progress = Progress(is_stopping=asked.is_set)
+    begin(progress, "failed", "sibling", "done")
+
+    def end(name: str, exception: str | None = None) -> str:
+        progress.onQueryTerminated(event(id=identity(name), exception=exception))
+        return {one.name: one.state for one in progress.queries()}[name]
+
+    assert end("failed", "out of memory") == "failed"
+    progress.stopping("sibling")
+    assert end("sibling", "interrupted") == "stopped"
+    assert end("done") == "ended"
+    begin(progress, "sibling")
+    assert end("sibling", "again") == "failed", "that it was stopped was an earlier run"
+    asked.set()
+    begin(progress, "last")
+    assert end("last", "interrupted") == "stopped", "the process was to end"
+
+
 def test_a_terminal_shows_a_table_that_moves() -> None:
     one = QueryProgress("landed", 12, 500, 12_345, 2_500.4, 210, 1_234_567, "running")
     console = Console(width=100, record=True, file=io.StringIO())
@@ -144,6 +276,95 @@ def test_a_terminal_shows_a_table_that_moves() -> None:
     text = console.export_text()
     for cell in ("query", "behind", "landed", "12,345", "2,500", "210 ms", "1,234,567", "running"):
         assert cell in text
+
+
+def scraped(port: int, host: str = "127.0.0.1") -> dict[tuple[str, ...], float]:
+    """Each sample that is served: its name without our prefix and its labels' values -> value."""
+    with urlopen(f"http://{host}:{port}/metrics", timeout=END_TIMEOUT_S) as response:
+        families = list(text_string_to_metric_families(response.read().decode()))
+    assert all(family.documentation for family in families)
+    return {
+        (sample.name.removeprefix("odradek_pipeline_"), *sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_prometheus_is_served_what_spark_reports() -> None:
+    steps = {"windows": ["window", "unique"], "parsed_rejects": [], "begun": []}
+    progress = Progress(
+        remembering=lambda query: steps[query], rejecting={"parsed_rejects": "parsed"}
+    )
+    port = free_port()
+    close = serve(progress, port)
+    try:
+        assert scraped(port) == {}
+        begin(progress, *steps)
+        before = scraped(port)
+        for number, watermark in enumerate(
+            ("1970-01-01T00:00:00.000Z", "2026-01-01T00:00:00.250Z")
+        ):
+            operators = [
+                operator("save", late=number, state_rows=7 + number, state_bytes=900),
+                operator("dedupe", state_rows=100, state_bytes=4_000),
+            ]
+            progress.onQueryProgress(
+                batch("windows", number, operators, ahead={"window": 2}, watermark=watermark)
+            )
+            if number == 0:
+                first = scraped(port)
+            progress.onQueryProgress(batch("parsed_rejects", number, written=3))
+        progress.onQueryTerminated(event(id=identity("windows"), exception="out of memory"))
+        found = scraped(port)
+        begin(progress, "windows")
+        again = scraped(port)
+    finally:
+        close()
+    plain = ("rows_total", "batches_total", "failures_total", "rows_per_second", "batch_seconds")
+    plain += ("offsets_behind", "running")
+    assert before == {
+        (name, query): float(name == "running") for name in plain for query in steps
+    }, "no watermark, no state"
+    assert ("watermark_timestamp_seconds", "windows") not in first, "no row has moved it"
+    assert {key: value for key, value in found.items() if key[1] == "windows"} == {
+        ("rows_total", "windows"): 20,
+        ("batches_total", "windows"): 2,
+        ("failures_total", "windows"): 1,
+        ("rows_per_second", "windows"): 0,
+        ("batch_seconds", "windows"): 0.005,
+        ("offsets_behind", "windows"): 0,
+        ("running", "windows"): 0,
+        ("watermark_timestamp_seconds", "windows"): 1_767_225_600.25,
+        ("late_rows_total", "windows", "window"): 1,
+        ("ahead_rows_total", "windows", "window"): 4,
+        ("state_rows", "windows", "window"): 8,
+        ("state_rows", "windows", "unique"): 100,
+        ("state_bytes", "windows", "window"): 900,
+        ("state_bytes", "windows", "unique"): 4_000,
+    }
+    assert found["dead_letters_total", "parsed_rejects", "parsed"] == 6
+    assert (again["rows_total", "windows"], again["failures_total", "windows"]) == (0, 1)
+
+
+def test_rows_that_a_sink_does_not_count_are_no_dead_letters() -> None:
+    progress = Progress(rejecting={"parsed_rejects": "parsed"})
+    for name in ("parsed_rejects", "out"):
+        progress.onQueryProgress(batch(name, 0, written=-1))
+        progress.onQueryProgress(batch(name, 1, written=5))
+    assert [dict(one.dead_letters) for one in progress.queries()] == [{"parsed": 5}, {}]
+
+
+def test_prometheus_is_served_at_the_chosen_host_alone() -> None:
+    port = free_port()
+    close = serve(Progress(), port, host="127.0.0.2")
+    try:
+        assert scraped(port, "127.0.0.2") == {}
+        with pytest.raises(URLError, match="refused"):
+            scraped(port)
+    finally:
+        close()
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        serve(Progress(), port, host="192.0.2.1")
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:

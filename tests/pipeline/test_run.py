@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 from time import monotonic
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from pipeline import io
 from pipeline.jobs import run
+from pipeline.spec.ends import KafkaSink
 from pipeline.spec.load import parse
 from tests.support.broker_process import BrokerProcess
 
-READ_TIMEOUT_S = 30.0
+READ_TIMEOUT_S = 90.0
+AT_MS = 1_767_225_600_123
 
 FILE = """\
 [pipeline]
@@ -28,12 +31,19 @@ bootstrap_servers = "{address}"
 kind = "kafka"
 cluster = "main"
 subscribe = ["payments"]
+headers = true
+
+[steps.keyed]
+kind = "map"
+from = "payments"
+columns = {{ key = "CAST(key AS STRING)" }}
 
 [steps.parsed]
 kind = "parse"
-from = "payments"
+from = "keyed"
 format = "json"
 schema = "merchant STRING, amount DOUBLE"
+keep = ["key"]
 rejects = "payments-rejected"
 rejects_cluster = "main"
 
@@ -69,16 +79,22 @@ def consume(
     address: str, topic: str, count: int
 ) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
     """Key, value and headers of the first records."""
+    found = read_messages(address, topic, count)
+    return [(one.key(), one.value(), dict(one.headers() or [])) for one in found]
+
+
+def read_messages(address: str, topic: str, count: int) -> list[Message]:
+    """The first records of partition 0."""
     settings = {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    found: list[tuple[bytes | None, bytes | None, dict[str, bytes]]] = []
+    found: list[Message] = []
     deadline_s = monotonic() + READ_TIMEOUT_S
     while len(found) < count and monotonic() < deadline_s:
         one = consumer.poll(0.5)
         # Before the topic's leader is known the library hands out an error.
         if one is not None and one.error() is None:
-            found.append((one.key(), one.value(), dict(one.headers() or [])))
+            found.append(one)
     consumer.close()
     return found
 
@@ -99,19 +115,50 @@ def test_records_go_through_and_what_does_not_parse_goes_to_the_dead_letters(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     text = FILE.format(address=broker.address)
-    produce(broker.address, "payments", [payment(number) for number in range(20)] + [b"garbage"])
+    producer = Producer({"bootstrap.servers": broker.address})
+    for number in range(20):
+        producer.produce("payments", payment(number), f"k{number}".encode())
+    own = [("trace", b"1"), ("reason", None), ("trace", b"\xff"), ("odradek.offset", b"999")]
+    producer.produce("payments", b"garbage", b"\xffk", timestamp=AT_MS, headers=own)
+    producer.produce("payments", b"more of it", None, timestamp=AT_MS + 1)
+    assert producer.flush(READ_TIMEOUT_S) == 0
     run_file(spark, text, tmp_path)
     produce(broker.address, "payments", [payment(number) for number in range(20, 30)])
     run_file(spark, text, tmp_path)
 
     large = consume(broker.address, "large-payments", 20)
-    amounts = sorted(json.loads(value or b"")["amount"] for _, value, _ in large)
-    assert amounts == [float(number) for number in range(10, 30)]
-    assert all(key == json.loads(value or b"")["merchant"].encode() for key, value, _ in large)
+    values = [json.loads(value or b"") for _, value, _ in large]
+    assert sorted(one["amount"] for one in values) == [float(number) for number in range(10, 30)]
+    assert [key for key, _, _ in large] == [one["merchant"].encode() for one in values]
+    assert {one.get("key") for one in values} == {None, *(f"k{number}" for number in range(10, 20))}
     landed = spark.read.parquet(str(tmp_path / "landed"))
     assert sorted(row.amount for row in landed.collect()) == [float(n) for n in range(30)]
-    ((_, value, headers),) = consume(broker.address, "payments-rejected", 1)
-    assert value == b"garbage"
-    assert headers["reason"] == b"not JSON"
-    assert headers["topic"] == b"payments"
-    assert headers["offset"] == b"20"
+    letters = read_messages(broker.address, "payments-rejected", 2)
+    assert [(one.key(), one.value()) for one in letters] == [
+        (b"\xffk", b"garbage"),
+        (None, b"more of it"),
+    ]
+    assert [one.headers() for one in letters] == [
+        [*own[:3], *origin(20, AT_MS)],
+        origin(21, AT_MS + 1),
+    ]
+
+
+def origin(offset: int, at_ms: int) -> list[tuple[str, bytes]]:
+    """The headers that a dead letter gets."""
+    return [
+        ("odradek.reason", b"not JSON"),
+        ("odradek.topic", b"payments"),
+        ("odradek.partition", b"0"),
+        ("odradek.offset", str(offset).encode()),
+        ("odradek.timestamp", str(at_ms).encode()),
+    ]
+
+
+def test_bytes_are_base64_in_a_json_value(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(b"0", 1)], "key BINARY, n INT")
+    sink = KafkaSink.model_validate(
+        {"kind": "kafka", "from": "rows", "cluster": "main", "topic": "out"}
+    )
+    ((value, key),) = io.records(rows, sink).collect()
+    assert (json.loads(value), key) == ({"key": "MA==", "n": 1}, b"0")

@@ -84,7 +84,8 @@ def test_a_good_file_is_what_it_says(tmp_path: Path) -> None:
             'trigger = "2',
             'triger = "2',
             "line 4: pipeline.triger: an unknown key;"
-            " allowed: name, mode, checkpoint, trigger, spark",
+            " allowed: name, mode, checkpoint, trigger,"
+            " ahead_max, spark",
         ),
         (
             'kind = "window"',
@@ -149,7 +150,7 @@ def test_a_mistake_is_named_with_line_key_value_and_what_is_allowed(
 
 def test_all_mistakes_are_told_at_once_by_line() -> None:
     text = GOOD.replace('"json"', '"xml"').replace("trigger", "triger")
-    text = text.replace('"10 seconds"', '"10 s"')
+    text = text.replace('"10 seconds"', '"10 fortnights"')
     assert [one.split(":")[0] for one in problems(text)] == ["line 4", "line 18", "line 28"]
 
 

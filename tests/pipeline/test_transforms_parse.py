@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from pipeline.spec.row_schema import columns_of
@@ -27,7 +27,9 @@ def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any
         number = int(row.key)
         assert number not in found, "a row is good or bad"
         assert row.value == values[number], "a dead letter is what came"
-        found[number] = {one.key: bytes(one.value).decode() for one in row.headers}["reason"]
+        found[number] = {one.key: bytes(one.value).decode() for one in row.headers}[
+            "odradek.reason"
+        ]
     assert len(found) == len(values), "no row is lost"
     return [found[number] for number in range(len(values))]
 
@@ -96,17 +98,15 @@ def test_times_and_decimals_of_json(spark: SparkSession) -> None:
     values = [
         b'{"at":"2026-01-02T03:04:05.678Z","d":"2026-01-02","p":12.34}',
         b'{"at":"2026-01-02T04:04:05.678+01:00"}',
-        b'{"at":1767323045}',
         b'{"at":"yesterday"}',
         b'{"d":"2026-02-30"}',
         b'{"p":123456.789}',
     ]
     schema = "at TIMESTAMP, d DATE, p DECIMAL(5, 2)"
-    whole, shifted, number, *bad = outcome(spark, values, format="json", schema=schema)
+    whole, shifted, *bad = outcome(spark, values, format="json", schema=schema)
     assert moment(whole[0]) == datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
     assert (whole[1], str(whole[2])) == (date(2026, 1, 2), "12.34")
     assert moment(shifted[0]) == moment(whole[0])
-    assert moment(number[0]) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert bad == ["at is no TIMESTAMP", "d is no DATE", "p is no DECIMAL(5,2)"]
 
 
@@ -189,21 +189,56 @@ def test_avro_with_structures_and_records_of_nulls(spark: SparkSession) -> None:
     assert found == ["a is missing"]
 
 
-def test_a_dead_letter_tells_where_it_comes_from(spark: SparkSession) -> None:
-    rows = spark.createDataFrame(
-        [(b"k", b"oops", "orders", 3, 17)],
-        "key BINARY, value BINARY, topic STRING, partition INT, offset LONG",
-    )
+HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+OF_KAFKA = f"key BINARY, value BINARY, topic STRING, partition INT, offset LONG, at LONG, {HEADERS}"
+KEPT: list[tuple[list[tuple[str, bytes | None]] | None, list[tuple[str, bytes | None]]]] = [
+    (None, []),
+    ([], []),
+    ([("b", b"1"), ("a", None), ("b", b"")], [("b", b"1"), ("a", None), ("b", b"")]),
+    ([("reason", b"mine"), ("topic", b"t")], [("reason", b"mine"), ("topic", b"t")]),
+    ([("odradek", b"1"), ("Odradek.reason", b"2")], [("odradek", b"1"), ("Odradek.reason", b"2")]),
+    ([("odradek.reason", b"of an earlier step"), ("a", b"1")], [("a", b"1")]),
+]
+
+
+def test_a_dead_letter_has_the_headers_of_its_record_and_where_it_comes_from(
+    spark: SparkSession,
+) -> None:
+    records = [
+        (b"k", b"oops", "orders", 3, offset, 1_767_225_600_123, given)
+        for offset, (given, _) in enumerate(KEPT)
+    ]
+    rows = spark.createDataFrame(records, OF_KAFKA)
+    found = dead_letters(rows.selectExpr("*", "timestamp_millis(at) AS timestamp").drop("at"))
+    assert [(key, value) for key, value, _ in found] == [(b"k", b"oops")] * len(KEPT)
+    assert [headers for _, _, headers in found] == [
+        [
+            *kept,
+            ("odradek.reason", b"not JSON"),
+            ("odradek.topic", b"orders"),
+            ("odradek.partition", b"3"),
+            ("odradek.offset", str(offset).encode()),
+            ("odradek.timestamp", b"1767225600123"),
+        ]
+        for offset, (_, kept) in enumerate(KEPT)
+    ]
+
+
+def dead_letters(rows: DataFrame) -> list[tuple[Any, Any, list[tuple[str, bytes | None]]]]:
+    """Key, value and headers of what does not parse as JSON."""
     step = {"kind": "parse", "from": "rows", "format": "json", "schema": "a INT"}
     _, bad = parse(rows, Parse.model_validate(step))
-    ((key, value, headers),) = bad.collect()
-    assert (key, value) == (b"k", b"oops")
-    assert {one.key: bytes(one.value) for one in headers} == {
-        "reason": b"not JSON",
-        "topic": b"orders",
-        "partition": b"3",
-        "offset": b"17",
-    }
+    return [
+        (key, value, [(one.key, one.value and bytes(one.value)) for one in headers])
+        for key, value, headers in bad.collect()
+    ]
+
+
+def test_columns_of_other_sources_are_no_headers_and_no_timestamp(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(
+        [("oops", "x", "y")], "value STRING, headers STRING, timestamp STRING"
+    )
+    assert dead_letters(rows) == [(None, b"oops", [("odradek.reason", b"not JSON")])]
 
 
 @pytest.mark.parametrize(

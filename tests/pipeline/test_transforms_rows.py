@@ -16,8 +16,10 @@ from pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
 from pipeline.transforms import rows as steps
 from pipeline.transforms.apply import apply
 from pipeline.transforms.classifier import train
+from pipeline.transforms.times import Bound
 from pipeline.transforms.unfit import Unfit
 
+BOUND = Bound("step", "1 day")
 PEOPLE = [
     (1, "Ann Lee", "4000123412341234", 10.0, True),
     (2, "Bob", "12", -1.0, False),
@@ -117,14 +119,14 @@ def test_a_classifier_learns_and_filters(spark: SparkSession, tmp_path: Path) ->
     unseen = letters(200, 2)
     rows = spark.createDataFrame(unseen, "line STRING, kind STRING")
     step = filter_step(model="model", text_column="line", keep_class="spam")
-    kept = apply(spark, step, {"rows": rows}, tmp_path).rows
+    kept = apply(spark, step, {"rows": rows}, tmp_path, BOUND).rows
     assert kept.columns == ["line", "kind"]
     called = [row.kind for row in kept.collect()]
     right = called.count("spam") + sum(kind == "ham" for _, kind in unseen) - called.count("ham")
     print(f"accuracy of the classifier on unseen texts: {right / len(unseen):.3f}")
     assert right / len(unseen) >= 0.95
     nothing = spark.createDataFrame([(None, "x")], "line STRING, kind STRING")
-    assert apply(spark, step, {"rows": nothing}, tmp_path).rows.count() <= 1
+    assert apply(spark, step, {"rows": nothing}, tmp_path, BOUND).rows.count() <= 1
 
 
 def test_map(spark: SparkSession) -> None:

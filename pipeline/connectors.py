@@ -1,0 +1,160 @@
+"""Spark's connectors on Maven Central: which are wanted, how Ivy finds them, what it said.
+
+Spark's own releases reach Maven Central one by one, and some parts of one never do.  Where the part
+of the installed version is missing, Ivy takes the newest that is known to work with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+SCALA: Final = "2.13"
+SPARK: Final = "org.apache.spark"
+CENTRAL: Final = "https://repo1.maven.org/maven2"
+KNOWN: Final = {
+    f"spark-sql-kafka-0-10_{SCALA}": ("4.0.0", "4.2.0"),
+    f"spark-token-provider-kafka-0-10_{SCALA}": ("4.0.0",),
+    f"spark-avro_{SCALA}": ("4.0.0", "4.1.1"),
+}
+"""Spark's artifacts -> versions that are on Maven Central and work with later versions of Spark."""
+OF_SPARK: Final = {
+    "kafka": (f"spark-sql-kafka-0-10_{SCALA}", f"spark-token-provider-kafka-0-10_{SCALA}"),
+    "avro": (f"spark-avro_{SCALA}",),
+}
+"""What a pipeline needs -> artifacts of the installed version of Spark."""
+OTHERS: Final = {
+    # Of an older connector Ivy knows the jar alone, not what that needs.
+    "kafka": ("org.apache.kafka:kafka-clients:3.9.0", "org.apache.commons:commons-pool2:2.12.0"),
+    "jdbc:sqlite": ("org.xerial:sqlite-jdbc:3.46.1.3",),
+    "jdbc:postgresql": ("org.postgresql:postgresql:42.7.4",),
+}
+"""What a pipeline needs -> artifacts with versions of their own."""
+NEEDS: Final = tuple(dict.fromkeys((*OF_SPARK, *OTHERS)))
+FALLBACK: Final = "odradek-known-"
+"""How the names of resolvers begin that take a known version; the version follows."""
+
+_FOUND: Final = re.compile(
+    rf"^\s*found {re.escape(SPARK)}#(\S+);(\S+) in {FALLBACK}(\S+)", re.MULTILINE
+)
+_MISSING: Final = re.compile(r"^\s*:: ([\w.-]+)#([\w.-]+);([\w.-]+): not found", re.MULTILINE)
+_UNREACHED: Final = re.compile(
+    r"Server access error|UnknownHostException|ConnectException|SocketTimeoutException"
+    r"|Connection refused|Connection timed out"
+)
+
+
+class NoConnector(Exception):
+    """A connector of Spark cannot be had; the message says which, and what to do."""
+
+
+def packages(needs: Iterable[str], version: str) -> list[str]:
+    """Maven coordinates of what is needed.
+
+    needs    keys of NEEDS
+    version  of Spark
+    raises   NoConnector for a need that is not known
+    """
+    found: list[str] = []
+    for need in dict.fromkeys(needs):
+        if need not in NEEDS:
+            raise NoConnector(
+                f"there is no connector for {need}: fetched are those for {', '.join(NEEDS)};"
+                " put its driver and the other connectors into a folder and say --jars FOLDER"
+            )
+        found += [f"{SPARK}:{one}:{version}" for one in OF_SPARK.get(need, ())]
+        found += OTHERS.get(need, ())
+    return found
+
+
+def cache() -> Path:
+    """The folder where Ivy keeps what it has fetched for pipelines.
+
+    Not Ivy's own: there a known version would stand under the name of the one that is missing.
+
+    raises  NoConnector when it cannot be made
+    """
+    home = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(home) if home else Path.home() / ".cache") / "odradek" / "ivy"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise NoConnector(
+            f"{folder}, where Spark's connectors are kept, cannot be made: {error.strerror};"
+            " set XDG_CACHE_HOME to another folder"
+        ) from error
+    return folder
+
+
+def known(artifact: str, version: str) -> str:
+    """The newest known version of an artifact that is not newer than Spark's, or the oldest."""
+    wanted = _minor(version)
+    fitting = [one for one in KNOWN[artifact] if _minor(one) <= wanted]
+    return fitting[-1] if fitting else KNOWN[artifact][0]
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def ivy_settings(version: str) -> str:
+    """Settings for Ivy: Maven Central, and where a part of Spark is not there, a known version.
+
+    Maven Central alone: a POM without its jar in the local Maven folder spoils the resolution.
+    """
+    resolvers: list[str] = []
+    modules: list[str] = []
+    for artifact in KNOWN:
+        other = known(artifact, version)
+        place = f"{CENTRAL}/{SPARK.replace('.', '/')}/{artifact}/{other}/{artifact}-{other}.[ext]"
+        resolvers += [
+            f'<chain name="{artifact}"><resolver ref="central"/>',
+            f'<url name="{FALLBACK}{other}:{artifact}"><artifact pattern="{place}"/></url></chain>',
+        ]
+        modules.append(f'<module organisation="{SPARK}" name="{artifact}" resolver="{artifact}"/>')
+    lines = [
+        '<ivysettings><settings defaultResolver="central"/>',
+        '<resolvers><ibiblio name="central" m2compatible="true"/>',
+        *resolvers,
+        "</resolvers><modules>",
+        *modules,
+        "</modules></ivysettings>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def replaced(said: str) -> Iterator[str]:
+    """One line for each part of Spark in whose place Ivy took a known version.
+
+    said  what Spark wrote while it started
+    """
+    for artifact, version, rest in _FOUND.findall(said):
+        other = rest.partition(":")[0]
+        yield f"{artifact} {version} is not on Maven Central: {other} is used"
+
+
+def missing(said: str, version: str) -> str | None:
+    """What Ivy did not find, in one line; None when that is not why Spark did not start.
+
+    version  of Spark
+    """
+    absent = list(dict.fromkeys(_MISSING.findall(said)))
+    if not absent:
+        return None
+    names = ", ".join(":".join(one) for one in absent)
+    if _UNREACHED.search(said):
+        return (
+            f"Maven Central cannot be reached, and {names} was not fetched before;"
+            " put the jars into a folder and say --jars FOLDER"
+        )
+    of_spark = [one for one in absent if one[1] in KNOWN]
+    if of_spark:
+        newest = KNOWN[OF_SPARK["kafka"][0]][-1]
+        return (
+            f"no connector for PySpark {version} on Maven Central: {names} is not there;"
+            f" install 'pyspark<={newest}', or put the jars into a folder and say --jars FOLDER"
+        )
+    return f"{names} is not on Maven Central; [pipeline.spark] names it in spark.jars.packages"

@@ -1,0 +1,99 @@
+"""What is known of running queries, served to Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipeline.progress import Progress, QueryProgress
+
+PREFIX: Final = "odradek_pipeline_"
+QUERY: Final = ("query",)
+STEP: Final = ("query", "step")
+
+Figure = Callable[[QueryProgress], float | None]
+Figures = Callable[[QueryProgress], Mapping[str, int]]
+
+COUNTERS: Final[tuple[tuple[str, str, Figure], ...]] = (
+    ("rows", "Rows read.", lambda one: one.rows_total),
+    ("batches", "Batches done.", lambda one: one.batches),
+    ("failures", "Times that the query failed.", lambda one: one.failures),
+)
+GAUGES: Final[tuple[tuple[str, str, Figure], ...]] = (
+    ("rows_per_second", "Rate of the last batch.", lambda one: one.rows_per_second),
+    ("batch_seconds", "Time of the last batch.", lambda one: one.batch_ms / 1_000),
+    (
+        "offsets_behind",
+        "Records that waited when the last batch began.",
+        lambda one: one.offsets_behind,
+    ),
+    ("running", "1 while it runs.", lambda one: one.state in ("running", "idle")),
+    (
+        "watermark_timestamp_seconds",
+        "Event time of the watermark, since 1970; none before the first row.",
+        lambda one: None if one.watermark_ms is None else one.watermark_ms / 1_000,
+    ),
+)
+STEP_COUNTERS: Final[tuple[tuple[str, str, Figures], ...]] = (
+    ("late_rows", "Rows dropped as late, at least.", lambda one: one.late),
+    (
+        "ahead_rows",
+        "Rows dropped since their times were too far ahead of now.",
+        lambda one: one.ahead,
+    ),
+    ("dead_letters", "Records that did not parse, written.", lambda one: one.dead_letters),
+)
+STEP_GAUGES: Final[tuple[tuple[str, str, Figures], ...]] = (
+    ("state_rows", "Rows that a step remembers.", lambda one: one.state_rows),
+    ("state_bytes", "Memory used for what a step remembers.", lambda one: one.state_bytes),
+)
+"""Name without PREFIX, help, and the value of a query or of each of its steps.  Counters begin
+with the query, `failures` with the process."""
+
+
+class ProgressCollector(Collector):
+    """The figures of all queries at the moment of a scrape."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def collect(self) -> Iterator[Metric]:
+        """A family for each figure."""
+        queries = self._progress.queries()
+        for figures, kind in ((COUNTERS, CounterMetricFamily), (GAUGES, GaugeMetricFamily)):
+            for name, text, figure in figures:
+                family = kind(PREFIX + name, text, labels=QUERY)
+                for one in queries:
+                    value = figure(one)
+                    if value is not None:
+                        family.add_metric([one.name], value)
+                yield family
+        for steps, kind in ((STEP_COUNTERS, CounterMetricFamily), (STEP_GAUGES, GaugeMetricFamily)):
+            for name, text, by_step in steps:
+                family = kind(PREFIX + name, text, labels=STEP)
+                for one in queries:
+                    for step, value in by_step(one).items():
+                        family.add_metric([one.name, step], value)
+                yield family
+
+
+def serve(progress: Progress, port: int, *, host: str = "127.0.0.1") -> Callable[[], None]:
+    """Serve Prometheus at http://HOST:PORT/metrics; returns how to end it.
+
+    host    a name, or an address; 0.0.0.0 and :: are all of this machine
+    raises  OSError when the port is taken, or the host is not of this machine
+    """
+    registry = CollectorRegistry()
+    registry.register(ProgressCollector(progress))
+    server, thread = start_http_server(port, addr=host, registry=registry)
+
+    def close() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return close

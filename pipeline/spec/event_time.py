@@ -1,0 +1,121 @@
+"""Where event times come from, and which steps drop rows that are late."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from pipeline.spec.ends import TableSource
+from pipeline.spec.model import REJECTS, Pipeline
+from pipeline.spec.row_schema import columns_of
+from pipeline.spec.steps import (
+    Anomalies,
+    AnyStep,
+    Correlate,
+    Deduplicate,
+    Filter,
+    Join,
+    Map,
+    Mask,
+    Parse,
+    Route,
+    Sql,
+    TopKeys,
+    Window,
+)
+
+
+def event_times(pipeline: Pipeline) -> dict[str, list[str]]:
+    """Parse step -> its columns that a step below it makes a watermark of.
+
+    Followed through steps that leave the column as it is or give it another name; not through
+    queries, joins and expressions.
+    """
+    found: dict[str, list[str]] = {}
+    for view, column in _watermarked(pipeline):
+        origin = _origin(pipeline.steps, view, column)
+        if origin is not None:
+            name, time = origin
+            columns = found.setdefault(name, [])
+            if time not in columns:
+                columns.append(time)
+    return found
+
+
+def _watermarked(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """View and column of each watermark."""
+    for step in pipeline.steps.values():
+        match step:
+            case Sql():
+                for view, columns in step.watermarks.items():
+                    yield from ((view, column) for column in columns)
+            case Join():
+                if step.left_time is not None:
+                    yield step.source, step.left_time
+                if step.right_time is not None:
+                    yield step.right, step.right_time
+            case Window() | Deduplicate() | Correlate() | TopKeys():
+                if step.watermark is not None:
+                    yield step.source, step.time
+
+
+def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, str] | None:
+    """The parse step that makes a column of a view, and its name there."""
+    while (step := steps.get(view)) is not None:
+        if isinstance(step, Parse):
+            if step.format == "avro":
+                return view, column
+            top = column.partition(".")[0].lower()
+            if any(one.lower() in (top, column.lower()) for one in columns_of(step.row_schema)):
+                return view, column
+        elif isinstance(step, Map):
+            known = {name.lower(): text for name, text in step.columns.items()}
+            text = known.get(column.lower(), None if step.only else column)
+            # Any other expression makes a time of its own.
+            if text is None or re.fullmatch(r"[\w.]+", text.strip()) is None:
+                return None
+            column = text.strip()
+        elif isinstance(step, Mask):
+            if column.lower() in (name.lower() for name in step.columns):
+                return None
+        elif not isinstance(step, Filter | Route | Deduplicate | Anomalies):
+            return None
+        view = step.source
+    return None
+
+
+def remembering(pipeline: Pipeline, query: str) -> list[str]:
+    """The step of each operator with a state, in the order in which Spark lists those of a query:
+    the last of the plan first.
+
+    A query in SQL ends the list: its operators are not known, and what is above it is its own.
+    """
+    sink = pipeline.sinks.get(query)
+    return list(_above(pipeline, sink.source if sink else query.removesuffix(REJECTS)))
+
+
+def _above(pipeline: Pipeline, view: str) -> Iterator[str]:
+    step = pipeline.steps.get(view)
+    if step is None:
+        return
+    if isinstance(step, Sql):
+        yield view
+        return
+    if isinstance(step, Join):
+        if not (_is_table(pipeline, step.source) or _is_table(pipeline, step.right)):
+            yield view
+        yield from _above(pipeline, step.source)
+        yield from _above(pipeline, step.right)
+        return
+    if isinstance(step, TopKeys):
+        # One counts, the other ranks the counts.
+        yield from (view, view)
+    elif isinstance(step, Window | Deduplicate | Correlate | Anomalies):
+        yield view
+    yield from _above(pipeline, step.source)
+
+
+def _is_table(pipeline: Pipeline, view: str) -> bool:
+    """Whether a view is made of tables alone, and so is no stream."""
+    above = pipeline.sources_of(view)
+    return all(isinstance(pipeline.sources.get(name), TableSource) for name in above)

@@ -1,0 +1,214 @@
+"""Times: numbers with a unit, what no calendar holds, and what is too far ahead of now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pipeline.spec.common import duration_ms
+from pipeline.spec.epoch import Epoch
+from pipeline.transforms.columns import column
+
+AHEAD: Final = "ahead"
+"""How the names of metrics begin that count what was dropped: `ahead:STEP:NUMBER`."""
+NUMBER: Final = r"^\s*[+-]?[0-9]+\s*$"
+FIRST_DAY: Final = -719_162
+LAST_DAY: Final = 2_932_896
+"""Of the years 1 to 9999, counted from 1970."""
+DAY_MICROS: Final = 86_400_000_000
+OUTSIDE: Final = "is not in the years 1 to 9999"
+KINDS: Final = (TimestampType, TimestampNTZType, DateType)
+
+
+def as_texts(kind: DataType) -> DataType:
+    """The type with STRING for each TIMESTAMP.
+
+    Spark's JSON reader takes any integer for seconds; of a text it can be seen what it was.
+    """
+    match kind:
+        case TimestampType():
+            return StringType()
+        case StructType():
+            fields = [
+                StructField(one.name, as_texts(one.dataType), one.nullable) for one in kind.fields
+            ]
+            return StructType(fields)
+        case ArrayType():
+            return ArrayType(as_texts(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(kind.keyType, as_texts(kind.valueType), kind.valueContainsNull)
+        case _:
+            return kind
+
+
+def has_times(kind: DataType) -> bool:
+    """Whether a TIMESTAMP, TIMESTAMP_NTZ or DATE is, or is somewhere in, a type."""
+    return isinstance(kind, KINDS) or any(has_times(inner) for inner in _inner(kind))
+
+
+def _inner(kind: DataType) -> Iterator[DataType]:
+    match kind:
+        case StructType():
+            yield from (one.dataType for one in kind.fields)
+        case ArrayType():
+            yield kind.elementType
+        case MapType():
+            yield kind.valueType
+
+
+def read(value: Column, kind: DataType, epoch: Epoch, path: str, *, is_text: bool = True) -> Column:
+    """A value of the type, from one of `as_texts` of it.
+
+    A time that cannot be read, or is not in the years 1 to 9999, is null; see `is_wrong`.
+
+    epoch    the unit of numbers, or that of each path
+    path     of the column, as `order.at`
+    is_text  whether a TIMESTAMP is a text; else it is one already
+    """
+    if not has_times(kind):
+        return value
+    match kind:
+        case TimestampType():
+            unit = epoch.get(path) if isinstance(epoch, dict) else epoch
+            time = _from_text(value, unit) if is_text else value
+            return F.when(_is_kept(F.unix_micros(time)), time)
+        case TimestampNTZType():
+            return F.when(_is_kept(F.unix_micros(value.cast("timestamp"))), value)
+        case DateType():
+            return F.when(F.unix_date(value).between(FIRST_DAY, LAST_DAY), value)
+        case StructType():
+            fields = [
+                read(
+                    value[one.name], one.dataType, epoch, f"{path}.{one.name}", is_text=is_text
+                ).alias(one.name)
+                for one in kind.fields
+            ]
+            return F.when(value.isNotNull(), F.struct(*fields))
+        case ArrayType():
+            inner = kind.elementType
+            return F.transform(value, lambda one: read(one, inner, epoch, path, is_text=is_text))
+        case MapType():
+            inner = kind.valueType
+            return F.transform_values(
+                value, lambda _, one: read(one, inner, epoch, path, is_text=is_text)
+            )
+        case _:
+            return value
+
+
+def is_wrong(
+    value: Column, kind: DataType, epoch: Epoch, path: str, *, is_text: bool = True
+) -> Column:
+    """Whether `read` finds a time in the value that it makes null; never null itself."""
+    match kind:
+        case StructType():
+            parts = [
+                is_wrong(
+                    value[one.name], one.dataType, epoch, f"{path}.{one.name}", is_text=is_text
+                )
+                for one in kind.fields
+                if has_times(one.dataType)
+            ]
+            return reduce(lambda one, other: one | other, parts, F.lit(False))
+        case ArrayType():
+            inner = kind.elementType
+        case MapType():
+            inner, value = kind.valueType, F.map_values(value)
+        case _:
+            return value.isNotNull() & read(value, kind, epoch, path, is_text=is_text).isNull()
+    found = F.exists(value, lambda one: is_wrong(one, inner, epoch, path, is_text=is_text))
+    return F.coalesce(found, F.lit(False))
+
+
+def _is_kept(micros: Column) -> Column:
+    return micros.between(FIRST_DAY * DAY_MICROS, (LAST_DAY + 1) * DAY_MICROS - 1)
+
+
+def _from_text(text: Column, unit: str | None) -> Column:
+    """The time of a text; null where it is none, or a number without a unit."""
+    time = text.try_cast("timestamp")
+    is_number = text.rlike(NUMBER)
+    if unit is None:
+        return F.when(~is_number, time)
+    number = F.trim(text).try_cast("bigint")
+    micros = {
+        "s": F.try_multiply(number, F.lit(1_000_000)),
+        "ms": F.try_multiply(number, F.lit(1_000)),
+        "us": number,
+        "ns": F.call_function("div", number, F.lit(1_000)),
+    }
+    return F.when(is_number, F.timestamp_micros(micros[unit])).otherwise(time)
+
+
+def reasons(
+    value: Column, kind: DataType, epoch: Epoch, path: str, said: str, *, is_text: bool
+) -> Iterator[tuple[Column, str]]:
+    """Conditions of a time that `is_wrong`, with what is said of it; the first that holds counts.
+
+    said  of a value that is no time
+    """
+    if isinstance(kind, TimestampType) and is_text:
+        unit = epoch.get(path) if isinstance(epoch, dict) else epoch
+        is_number = value.rlike(NUMBER)
+        if unit is None:
+            yield is_number, f"{path} is a number without a unit: epoch gives it"
+        else:
+            yield is_number, f'{path} {OUTSIDE} with epoch = "{unit}"'
+        yield _from_text(value, unit).isNotNull(), f"{path} {OUTSIDE}"
+    elif isinstance(kind, KINDS):
+        yield F.lit(True), f"{path} {OUTSIDE}"
+    yield F.lit(True), said
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How far ahead of now the event times of a stream may be.
+
+    step       that applies it
+    ahead_max  a duration of the file
+    columns    of a parse step: those that a watermark is made of further down
+    """
+
+    step: str
+    ahead_max: str
+    columns: Sequence[str] = ()
+
+    def is_ahead(self, time: Column) -> Column:
+        """Whether a time is too far ahead of its batch's; the same when the batch is repeated."""
+        now = F.unix_micros(F.current_timestamp())
+        bound = now + F.lit(duration_ms(self.ahead_max) * 1_000)
+        return F.coalesce(F.unix_micros(time.cast("timestamp")) > bound, F.lit(False))
+
+    @property
+    def said(self) -> str:
+        """Of a column that is."""
+        return f"is more than {self.ahead_max} ahead of now"
+
+    def drop_ahead(self, rows: DataFrame, time: str, number: int = 0) -> DataFrame:
+        """Rows that may move a watermark; the others are counted by the metric AHEAD:STEP:NUMBER.
+
+        A batch has no watermark: there all rows stay.
+
+        number  of the watermark, for a step that makes several
+        """
+        if not rows.isStreaming:
+            return rows
+        is_ahead = self.is_ahead(column(rows, time))
+        counted = rows.observe(f"{AHEAD}:{self.step}:{number}", F.count_if(is_ahead).alias("rows"))
+        return counted.where(~is_ahead)

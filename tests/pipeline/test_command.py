@@ -1,0 +1,161 @@
+"""The command before Spark starts: libraries, files and words that are wrong, in plain words."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import BAD_FILE, _parser, main
+from pipeline.jobs.reach import Watch
+from pipeline.spec.common import Length, Part
+from pipeline.spec.ends import Cluster
+from tests.pipeline.mirroring import file
+from tests.pipeline.test_spec import GOOD
+from tests.support.processes import free_port
+
+BLOCKED = """\
+import sys
+for name in {names!r}:
+    sys.modules[name] = None
+from odradek.command import main
+sys.exit(main({arguments!r}))
+"""
+EXTRA = ("pydantic", "pyspark", "py4j", "pandas", "pyarrow", "rich", "tree_sitter", "matplotlib")
+
+
+def without(names: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process that has not these libraries."""
+    code = BLOCKED.format(names=names, arguments=["pipeline", *arguments])
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+        timeout=60,
+    )
+
+
+def test_without_its_extra_the_command_says_which_to_install(tmp_path: Path) -> None:
+    path = tmp_path / "good.toml"
+    path.write_text(GOOD)
+    helped = without(EXTRA, "--help")
+    assert helped.returncode == 0
+    assert helped.stdout.startswith("usage: odradek pipeline")
+    install = "pip install 'odradek[pipeline]'\n"
+    for names, words, library in (
+        (EXTRA, ("check", str(path)), "pydantic"),
+        (EXTRA, ("run", str(path)), "pydantic"),
+        (EXTRA, ("mirror", str(path)), "pydantic"),
+        (EXTRA, ("train", str(path), "model", "--text", "a", "--class", "b"), "pydantic"),
+        (("pyspark",), ("run", str(path)), "pyspark"),
+        (("rich",), ("run", str(path)), "rich"),
+        (("tree_sitter",), ("check", str(path)), "tree_sitter"),
+    ):
+        done = without(names, *words)
+        assert done.returncode == 1
+        assert done.stderr == f"this command needs the library {library}: {install}"
+
+
+def test_a_file_that_is_not_there_or_for_another_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "my.toml"
+    for command in ("check", "run", "mirror"):
+        assert main([command, str(path)]) == BAD_FILE
+        assert capsys.readouterr().err == f"{path}: No such file or directory\n"
+    path.write_text(file("localhost:1", "localhost:2", name="m", pattern="t"))
+    assert main(["check", str(path)]) == BAD_FILE
+    said = "a file with a table [mirror] is for: odradek pipeline mirror, with --check to check it"
+    assert capsys.readouterr().err == f"{path}: {said}\n"
+    path.write_text(GOOD)
+    assert main(["mirror", str(path), "--check"]) == BAD_FILE
+    said = "a file with a table [pipeline] is for: odradek pipeline run, or check"
+    assert capsys.readouterr().err == f"{path}: {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("9404", ("127.0.0.1", 9404)),
+        ("0.0.0.0:9404", ("0.0.0.0", 9404)),
+        ("metrics.example.org:1", ("metrics.example.org", 1)),
+        ("[::]:65535", ("::", 65_535)),
+        ("[fe80::1%eth0]:9404", ("fe80::1%eth0", 9404)),
+    ],
+)
+def test_metrics_are_served_at_a_port_or_a_host_and_a_port(
+    given: str, place: tuple[str, int]
+) -> None:
+    for command in ("run", "mirror"):
+        parsed = _parser().parse_args([command, "my.toml", "--metrics-port", given])
+        assert parsed.metrics_port == place
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "0", "65536", "host", "host:", ":9404", "::1:9404", "[::1]", "a b:1", "h:1:2", "²"],
+)
+def test_a_place_for_metrics_that_is_none_is_refused(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "my.toml", "--metrics-port", given])
+    assert "argument --metrics-port: " in capsys.readouterr().err
+
+
+class Timed(Part):
+    """A table with a duration."""
+
+    length: Length
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ("2s", "2 seconds"),
+        ("20 secs", "20 seconds"),
+        ("1 second", "1 second"),
+        ("1 seconds", "1 second"),
+        ("90 Minutes", "90 minutes"),
+        ("5min", "5 minutes"),
+        ("5m", "5 minutes"),
+        ("500ms", "500 milliseconds"),
+        ("1h", "1 hour"),
+        ("7 d", "7 days"),
+    ],
+)
+def test_durations_as_people_write_them(given: str, held: str) -> None:
+    assert Timed.model_validate({"length": given}).length == held
+
+
+@pytest.mark.parametrize("given", ["PT2S", "2", "s", "1.5 s", "-1 s", "2 weeks", "2 s s", ""])
+def test_a_duration_that_is_none_is_refused_with_an_example(given: str) -> None:
+    with pytest.raises(ValueError, match=r"write a number and a unit, as '20 seconds' or"):
+        Timed.model_validate({"length": given})
+
+
+def test_a_cluster_that_is_away_is_said_once_and_that_it_is_back() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    said: list[str] = []
+    times_s = iter([1_767_225_600.0, 1_767_225_642.4])
+    here = socket.create_server(("127.0.0.1", 0))
+    other = Cluster(bootstrap_servers=f"127.0.0.1:{here.getsockname()[1]}")
+    main_cluster = Cluster(bootstrap_servers=address)
+    clusters = [("main", main_cluster), ("other", other)]
+    watch = Watch(clusters, said.append, lambda: next(times_s))
+    watch.look()
+    watch.look()
+    assert len(said) == 1
+    assert said[0].startswith("WARN cluster main is away since ")
+    assert said[0].endswith(f": {address}: Connection refused")
+    host, _, port = address.rpartition(":")
+    with socket.create_server((host, int(port))):
+        watch.look()
+        watch.look()
+    assert said[1:] == ["cluster main is back after 42 s"]
+    here.close()

@@ -1,0 +1,148 @@
+"""Connectors: which are wanted, the settings of Ivy, and what is said of what it did not find."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from pipeline import session
+from pipeline.connectors import (
+    KNOWN,
+    NEEDS,
+    NoConnector,
+    cache,
+    ivy_settings,
+    known,
+    missing,
+    packages,
+    replaced,
+)
+from pipeline.java import StartLog
+from pipeline.transforms.anomalies import check_versions
+from pipeline.transforms.unfit import Unfit
+
+KAFKA = "spark-sql-kafka-0-10_2.13"
+TOKENS = "spark-token-provider-kafka-0-10_2.13"
+FOUND = f"""\
+:: resolving dependencies :: org.apache.spark#spark-submit-parent-1;1.0
+\tfound org.apache.spark#{KAFKA};4.3.0 in odradek-known-4.2.0:{KAFKA}
+\tfound org.apache.spark#{TOKENS};4.3.0 in odradek-known-4.0.0:{TOKENS}
+\tfound org.apache.kafka#kafka-clients;3.9.0 in central
+"""
+
+
+def unresolved(*names: str) -> str:
+    """What Ivy writes, cut."""
+    lines = "".join(f"\t\t:: {name}: not found\n\n" for name in names)
+    return f"\t\t::          UNRESOLVED DEPENDENCIES         ::\n{lines}\tat java.base/x.y(Z)\n"
+
+
+def test_of_each_part_the_newest_known_version_that_is_not_newer_than_spark() -> None:
+    assert [known(KAFKA, one) for one in ("4.0.0", "4.0.5", "4.1.0", "4.2.1", "4.3.0")] == [
+        *("4.0.0", "4.0.0", "4.0.0", "4.2.0", "4.2.0")
+    ]
+    assert known(KAFKA, "3.5.1") == "4.0.0"
+    for version in ("4.0.0", "4.3.0"):
+        settings = ElementTree.fromstring(ivy_settings(version))
+        modules = {one.attrib["name"]: one.attrib["resolver"] for one in settings.iter("module")}
+        chains = {one.attrib["name"]: one for one in settings.iter("chain")}
+        assert modules.keys() == KNOWN.keys()
+        for artifact, resolver in modules.items():
+            first, second = chains[resolver]
+            assert first.attrib["ref"] == "central", "the version that is wanted comes first"
+            (pattern,) = second
+            end = f"/{artifact}/{known(artifact, version)}/{artifact}-{known(artifact, version)}"
+            assert pattern.attrib["pattern"].endswith(f"{end}.[ext]")
+
+
+def test_what_a_pipeline_needs_is_named_once_and_in_full() -> None:
+    assert packages(["kafka", "jdbc:sqlite", "kafka"], "4.1.2") == [
+        f"org.apache.spark:{KAFKA}:4.1.2",
+        f"org.apache.spark:{TOKENS}:4.1.2",
+        "org.apache.kafka:kafka-clients:3.9.0",
+        "org.apache.commons:commons-pool2:2.12.0",
+        "org.xerial:sqlite-jdbc:3.46.1.3",
+    ]
+    assert packages([], "4.0.0") == []
+    assert all(packages([need], "4.0.0") for need in NEEDS)
+
+
+def test_what_ivy_found_in_the_place_of_something_else_is_said() -> None:
+    assert list(replaced(FOUND)) == [
+        f"{KAFKA} 4.3.0 is not on Maven Central: 4.2.0 is used",
+        f"{TOKENS} 4.3.0 is not on Maven Central: 4.0.0 is used",
+    ]
+    assert list(replaced("found org.apache.spark#x;1 in central")) == []
+
+
+def test_what_ivy_did_not_find_is_said_in_one_line() -> None:
+    assert missing("Exception in thread main: OutOfMemoryError", "4.9.0") is None
+    said = missing(unresolved(f"org.apache.spark#{KAFKA};4.9.0"), "4.9.0")
+    assert said == (
+        f"no connector for PySpark 4.9.0 on Maven Central: org.apache.spark:{KAFKA}:4.9.0 is not"
+        " there; install 'pyspark<=4.2.0', or put the jars into a folder and say --jars FOLDER"
+    )
+    said = missing(unresolved("org.x#y;1"), "4.0.0")
+    assert said is not None
+    assert said.startswith("org.x:y:1 is not on Maven Central; [pipeline.spark] names it")
+    away = "Server access error at url https://repo1.maven.org/ (java.net.UnknownHostException)\n"
+    said = missing(away + unresolved(f"org.apache.spark#{KAFKA};4.9.0"), "4.9.0")
+    assert said is not None
+    assert said.startswith("Maven Central cannot be reached, and org.apache.spark:")
+
+
+def test_jars_and_packages_of_the_file_are_added_to_the_connectors(tmp_path: Path) -> None:
+    ours = {"spark.jars.packages": "a:a:1,b:b:2", "spark.sql.shuffle.partitions": "2"}
+    theirs = {
+        "spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.1, a:a:1",
+        "spark.jars": "my.jar",
+        "spark.sql.shuffle.partitions": 8,
+        "spark.ui.enabled": True,
+    }
+    assert session._merged(ours, theirs) == {
+        "spark.jars.packages": "a:a:1,b:b:2,org.apache.hadoop:hadoop-aws:3.4.1",
+        "spark.jars": "my.jar",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.ui.enabled": "true",
+    }
+    (tmp_path / "kafka.jar").touch()
+    ours = session._connectors(["kafka"], tmp_path)
+    assert session._merged(ours, theirs)["spark.jars"] == f"{tmp_path}/kafka.jar,my.jar"
+
+
+def test_the_cache_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert cache() == tmp_path / "cache" / "odradek" / "ivy"
+    assert cache().is_dir()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(NoConnector, match=r"cannot be made: .* set XDG_CACHE_HOME"):
+        cache()
+
+
+def test_what_java_writes_is_kept_until_it_has_started(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = StartLog()
+    error, output = os.dup(log.err), os.dup(log.out)
+    log.close()
+    os.write(error, b"noise\n" * 30)
+    os.write(output, b"more\n")
+    os.close(output)
+    while "more" not in log.text() or log.text().count("noise") < 30:
+        pass
+    log.pass_on()
+    os.write(error, b"a warning\n")
+    os.close(error)
+    log.wait()
+    assert capsys.readouterr().err == "a warning\n"
+
+
+def test_pyspark_4_0_and_a_newer_arrow_are_told_apart() -> None:
+    check_versions("4.0.0", "20.0.0")
+    check_versions("4.3.0", "26.0.1")
+    with pytest.raises(Unfit, match="pip install 'pyarrow<21', or a newer PySpark"):
+        check_versions("4.0.5", "21.0.0")
