@@ -1,15 +1,25 @@
 # make run   start a broker in the foreground on config/server.properties
+#            PORT=9093     another port, with a data directory of its own
+#            CONFIG=FILE   another settings file
+#            ARGS='...'    more arguments of `odradek start`
 # make test  everything a change must pass: lint, then all tests
 VENV   := .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 CONFIG ?= config/server.properties
+DEFAULT_PORT := 9092
+PORT   ?= $(DEFAULT_PORT)
+# A second broker needs its own port and its own data.
+OTHER_PORT := $(filter-out $(DEFAULT_PORT),$(PORT))
+AT_PORT := $(if $(OTHER_PORT),--override listeners=PLAINTEXT://127.0.0.1:$(PORT) \
+	--override log.dirs=data/kafka-logs-$(PORT))
+MINUTES ?= 60
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run test test-pipelines test-others lint unit clients golden bench chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run test test-pipelines test-others lint unit clients golden bench attack soak chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
-	@exec $(BIN)/python -I -m odradek start $(CONFIG)
+	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
 
 # The two rows wait for Java and for sessions most of the time: they run at once, and each tells
 # what it found at its end.
@@ -26,8 +36,16 @@ test-others:
 chaos-pipeline: tools
 	$(BIN)/python -m pytest -q -s -m slow tests/pipeline
 
+# What a hostile world does, with an honest client beside it; see tests/attack/README.md.
+attack: $(VENV)/.dev
+	$(BIN)/python -m tests.attack $(ATTACK)
+
+soak: $(VENV)/.dev
+	$(BIN)/python -m tests.attack.soak --minutes $(MINUTES)
+
+# Without the pipelines, whose tests need Java.
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m "not client and not judge and not slow"
+	$(BIN)/python -m pytest -q -m "not client and not judge and not slow" tests --ignore=tests/pipeline
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from bench import wire
 from bench.micro_log import log_cases
+from bench.micro_turn import turn_cases
 from protocol.compiler import decoder, encoder, parts_encoder
 from protocol.connection import BufferPool, FrameReader
 from protocol.headers import decode_request_header, encode_request_header
@@ -181,8 +182,8 @@ def _batch_cases() -> Iterator[tuple[str, Case]]:
 def cases() -> Iterator[list[tuple[str, Case]]]:
     """All of them, in the order of a request's way; files live as long as the context."""
     pure = [("loop", _loop), *_frame_cases(), *_codec_cases(), *_batch_cases()]
-    with log_cases() as stored:
-        yield pure + stored
+    with log_cases() as stored, turn_cases() as turns:
+        yield pure + stored + turns
 
 
 def main() -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import wraps
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from broker.server.listener import SocketServer
@@ -16,20 +18,31 @@ from broker.services import Services
 from runtime.files import FileSystem
 from runtime.tasks import Supervisor
 from runtime.wheel_driver import WheelDriver
-from storage.checkpoint import TopicPartition
-from storage.disk_jobs import DiskJob, Removal
+from storage.disk_full import is_out_of_descriptors, is_temporary
+from storage.disk_jobs import DiskJob, FlushLog, Removal
+from storage.index_rebuild import IndexRebuild
 from storage.log import Log
 from storage.manager import NoDirectoryLeft
-from storage.upkeep import Upkeep
+from storage.names import parse_folder_name
+from storage.segment import Segment
+from storage.upkeep import RetentionRound, Upkeep
 
 if TYPE_CHECKING:
     from broker.compaction.compaction import Compaction
 
 TICK_MS: Final = 1_000
+SLICE_MS: Final = 2
+"""How long a round of retention may keep the loop from its clients."""
+END: Final = object()
 IDLE_CHECK_MS: Final = 5_000
+LAG_PROBE_MS: Final = 250
 LONG_MS: Final = 24 * 3_600_000
 
 logger = logging.getLogger("odradek.background")
+
+
+def _probe_lag() -> None:
+    """That a timer is due now and then is enough: the wheel looks how late it is."""
 
 
 class Background:
@@ -62,6 +75,10 @@ class Background:
         self._compaction: Compaction | None = None
         self._unretained: dict[Log, None] = {}
         """Logs that retention has passed over because they were being cleaned."""
+        self._to_flush: dict[Log, None] = {}
+        """Logs that `flush_soon` was called for in this pass of the loop."""
+        self._retention: Iterator[None] | None = None
+        """What is left of the round under way."""
         self.on_tick: Callable[[], None] = lambda: None
         """More that is to be done once a second."""
         self._running = 0
@@ -73,6 +90,7 @@ class Background:
         """Begin the rounds; the logs are loaded."""
         settings = self._services.settings
         self._upkeep = Upkeep(self._services.logs)
+        self._services.logs.descriptors.rebuild_later = self._rebuild_indexes
         self._every(settings.log_retention_check_interval_ms, self._retain)
         self._every(settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
         self._every(
@@ -80,12 +98,13 @@ class Background:
         )
         self._every(settings.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(TICK_MS, self._tick)
-        self._services.appends.on_flush_due = self._flush_soon
         # After an unclean stop the recovery points on disk may lie behind what was checked.
         self._checkpoint()
         self._every(IDLE_CHECK_MS, self._close_idle)
+        self._every(LAG_PROBE_MS, _probe_lag)
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
+        @wraps(work)
         def guarded() -> None:
             if self._is_stopped:
                 return
@@ -138,49 +157,105 @@ class Background:
 
     # Retention.
 
-    def _high_watermark(self, log: Log) -> int:
-        partition = self._services.partitions.get(log.topic, log.partition)
-        if partition is None:
-            return self._services.logs.high_watermark(log.topic, log.partition)
-        return partition.high_watermark
-
     def _retain(self) -> None:
-        logs = self._services.logs.all()
-        # What is put into place at the end of a cleaning must find the segments it was made of.
-        in_work = None if self._compaction is None else self._compaction.log_in_work
-        if in_work is not None:
-            self._unretained[in_work] = None
-        self._retain_some([log for log in logs if log is not in_work])
+        if self._retention is None:
+            self._begin_retention(self._services.logs.all())
 
     def _retain_after_cleaning(self, log: Log) -> None:
-        if log in self._unretained:
+        if log in self._unretained and self._retention is None:
             del self._unretained[log]
-            if self._services.logs.get(log.topic, log.partition) is log:
-                self._retain_some([log])
+            self._begin_retention([log])
 
-    def _retain_some(self, logs: Sequence[Log]) -> None:
-        done = self.upkeep.delete_old_segments(
-            self._high_watermark, now_ms=self._services.clock.now_ms(), logs=logs
+    def _is_free(self, log: Log) -> bool:
+        """What is put into place at the end of a cleaning must find the segments it was made of."""
+        if self._compaction is None or self._compaction.log_in_work is not log:
+            self._unretained.pop(log, None)
+            return True
+        self._unretained[log] = None
+        return False
+
+    def _begin_retention(self, logs: Sequence[Log]) -> None:
+        """A round over the logs, in slices between which the loop serves its clients."""
+        done = RetentionRound()
+        steps = self.upkeep.retention_steps(
+            done,
+            now_ms=self._services.clock.now_ms(),
+            logs=logs,
+            is_free=self._is_free,
         )
-        if done.deletion_count:
-            logger.info("retention set segments of %d logs aside", done.deletion_count)
+        self._go_on_with_retention(steps, done)
+
+    def _go_on_with_retention(self, steps: Iterator[None], done: RetentionRound) -> None:
+        clock, began_ns = self._services.clock, monotonic_ns()
+        end_ms = clock.monotonic_ms() + SLICE_MS
+        self._retention = None
+        try:
+            while not self._is_stopped and next(steps, END) is not END:
+                if clock.monotonic_ms() >= end_ms:
+                    self._retention = steps
+                    self._loop.call_soon(lambda: self._go_on_with_retention(steps, done))
+                    self._services.loop_watch.ran(began_ns, "retention")
+                    return
+        except NoDirectoryLeft as error:
+            self._on_fatal(str(error))
         for name in done.damaged:
             logger.error("%s has a damaged segment; retention leaves it alone", name)
 
-    def _flush_soon(self, log: Log) -> None:
-        job = self.upkeep.flush_log(log, now_ms=self._services.clock.now_ms())
-        if job is not None:
-            self.run_jobs([job])
+    # Indexes.
+
+    def _rebuild_indexes(self, segment: Segment, reason: str) -> None:
+        self.run_jobs([IndexRebuild(segment, reason)])
+
+    def _on_rebuilt(self, job: IndexRebuild) -> None:
+        folder = parse_folder_name(job.segment.directory.rpartition("/")[2])
+        if folder is not None:
+            partition = self._services.partitions.get(folder.topic, folder.partition)
+            if partition is not None:
+                self._services.purgatory.notify(partition)
+                self._services.purgatory.run_notified()
+
+    # Flushes and checkpoints.
+
+    def flush_soon(self, log: Log) -> None:
+        """Begin a flush that responses wait for, after this pass of the loop: it includes what
+        other connections append in it."""
+        if not self._to_flush:
+            self._loop.call_soon(self._flush_awaited)
+        self._to_flush[log] = None
+
+    def _flush_awaited(self) -> None:
+        logs, self._to_flush = self._to_flush, {}
+        if self._is_stopped:
+            # The connections are closed, and the stop flushes every log.
+            return
+        for log in logs:
+            job = self.upkeep.flush_log(log, now_ms=self._services.clock.now_ms())
+            if job is not None:
+                self.run_jobs([job])
+            else:
+                # On disk already, or a flush is under way: `_on_flushed` begins the next one.
+                self._release(log)
+        self._services.purgatory.run_notified()
+
+    def _on_flushed(self, log: Log) -> None:
+        """A flush has succeeded or failed."""
+        self._release(log)
+        if log.awaited_flush.held_from is not None and not log.is_offline:
+            self.flush_soon(log)
+        self._services.purgatory.run_notified()
+
+    def _release(self, log: Log) -> None:
+        """Move the high watermark and retry the requests that wait for it or for the flush."""
+        partition = self._services.partitions.get(log.topic, log.partition)
+        if partition is not None and partition.log is log:
+            partition.update_high_watermark()
+            self._services.purgatory.notify(partition)
 
     def _checkpoint(self) -> None:
         self.run_jobs(list(self.upkeep.checkpoint()))
 
     def _checkpoint_high_watermarks(self) -> None:
-        current: dict[TopicPartition, int] = {
-            (partition.topic, partition.index): partition.high_watermark
-            for partition in self._services.partitions.all()
-        }
-        self.run_jobs(list(self.upkeep.checkpoint_high_watermarks(current)))
+        self.run_jobs(list(self.upkeep.checkpoint_high_watermarks()))
 
     def _expire_producers(self) -> None:
         self.upkeep.expire_producers(now_ms=self._services.clock.now_ms())
@@ -194,10 +269,12 @@ class Background:
         self._services.controller.tick()
         self.on_tick()
         self._server.windows.drop_idle()
+        self._server.make_room()
         self._report_failures()
 
     def _report_failures(self) -> None:
-        for failure in self._services.logs.take_failures():
+        failures = self._services.logs.take_failures()
+        for failure in failures:
             logger.error(
                 "directory %s is offline with %d partitions: %s",
                 failure.path,
@@ -210,6 +287,8 @@ class Background:
                 if partition is not None:
                     partition.log.is_offline = True
                     self._services.purgatory.notify(partition)
+        if failures:
+            self._services.controller.report_log_directories()
 
     def _close_idle(self) -> None:
         idle_max_ms = self._services.settings.connections_max_idle_ms
@@ -223,25 +302,55 @@ class Background:
             self._idle.clear()
             self._supervisor.start("disk jobs", self._run(list(jobs)))
 
+    def in_thread(self, name: str, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run `work` in a thread, then `done` on the loop; neither raises."""
+
+        async def run() -> None:
+            await self._loop.run_in_executor(self._executor, work)
+            began_ns = monotonic_ns()
+            done()
+            self._services.loop_watch.ran(began_ns, name)
+
+        self._supervisor.start(name, run())
+
     async def _run(self, jobs: list[DiskJob]) -> None:
         try:
             for job in jobs:
                 # A stop does not wait for thousands of files: the next start removes them.
                 if self._is_stopped and isinstance(job, Removal):
                     continue
+                failure: OSError | None = None
                 try:
                     await self._loop.run_in_executor(self._executor, job.run, self._files)
                 except OSError as error:
-                    logger.error("%s failed: %s", type(job).__name__, error)
-                    self.upkeep.on_failed(job, error)
-                else:
-                    jobs.extend(self.upkeep.on_finished(job))
+                    failure = error
+                began_ns = monotonic_ns()
+                jobs.extend(self._finish(job, failure))
+                self._services.loop_watch.ran(began_ns, f"the end of {type(job).__name__}")
         except NoDirectoryLeft as error:
             self._on_fatal(str(error))
         finally:
             self._running -= 1
             if not self._running:
                 self._idle.set()
+
+    def _finish(self, job: DiskJob, failure: OSError | None) -> Sequence[DiskJob]:
+        """What has to be done next because of a job; raises NoDirectoryLeft."""
+        more: Sequence[DiskJob] = ()
+        if failure is not None:
+            level = logging.WARNING if is_temporary(failure) else logging.ERROR
+            logger.log(level, "%s failed: %s", type(job).__name__, failure)
+            self.upkeep.on_failed(job, failure)
+            if is_out_of_descriptors(failure):
+                return ()  # The next round tries it again.
+            self._report_failures()
+        else:
+            more = self.upkeep.on_finished(job)
+        if isinstance(job, FlushLog):
+            self._on_flushed(job.log)
+        elif isinstance(job, IndexRebuild):
+            self._on_rebuilt(job)
+        return more
 
     def stop(self) -> None:
         """Begin no more rounds."""

@@ -1,27 +1,26 @@
 """One broker: its parts put together, started, and stopped.
 
 Order of a start (Kafka: KafkaServer.startup): lock the directories; coordination, cluster id,
-configs; check whose the directories are; load the logs; bind; register, elect, lead; accept.
+configs; check whose the directories are; bind; load the logs; register, elect, lead; accept.
 Order of a stop: stop accepting; end the connections; leave the cluster; flush and close the logs.
+A start that fails or is interrupted ends with a stop, so that the next one finds the directories
+as this one did.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
+import contextlib
 import logging
-import signal
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from socket import gethostname
-from time import strftime
+from time import monotonic_ns, strftime
 from typing import TYPE_CHECKING, Final
-
-import uvloop
 
 from broker.background import LONG_MS, Background
 from broker.delayed import Purgatory
+from broker.disk_reserve import DiskReserve
 from broker.group.consumer.settings import (
     CONSUMER,
     ConsumerSettings,
@@ -32,46 +31,59 @@ from broker.group.consumer.settings import (
 from broker.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from broker.group.doors import Doors
 from broker.group.limits import Limits
+from broker.group.unreadable import refuse_setting
+from broker.internal_topics import first_use_topic
+from broker.orphaned_logs import OrphanedLogs
 from broker.producer_ids import ProducerIds
+from broker.refused_transactions import RefusedTransactions
 from broker.replication.appends import Appends
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.leadership import Leadership
 from broker.replication.partition import Partition
 from broker.replication.partitions import Partitions
+from broker.replication.time_lookups import TimeLookups
 from broker.server.listener import Listener, SocketServer, bind
 from broker.services import Services
 from broker.settings.alter import DEFAULT_ENTITY
 from broker.settings.broker_settings import BrokerSettings, with_dynamic
 from broker.settings.dynamic import DynamicSettings
 from broker.settings.topic_config import topic_log_config
-from broker.topics import INTERNAL_TOPICS, Topics
+from broker.storage_log import StorageLog
+from broker.topics import Topics
+from controller.admin import TopicResult
 from controller.configs import BROKERS, TOPICS
 from controller.coordination.embedded import EmbeddedTree
 from controller.coordination.errors import CoordinationError
-from controller.coordination.journal import SnapshotDamaged
-from controller.decide.topics import CreateTopic
+from controller.coordination.pending import Pending
+from controller.coordination.state_files import find_files
 from controller.driver import Controller, Identity
 from controller.image import Endpoint
 from controller.leadership import ControllerSettings
 from runtime.clock import Clock, SystemClock
+from runtime.descriptor_limit import open_descriptors, raise_descriptor_limit, share_out
+from runtime.files import FileSystem
+from runtime.loop_watch import LoopWatch
 from runtime.metrics import BrokerMetrics
 from runtime.rng import SystemRng
 from runtime.system_files import SystemFileSystem
 from runtime.tasks import Supervisor
+from runtime.thread_work import ThreadWork
 from runtime.timers import TimingWheel
 from runtime.wheel_driver import WheelDriver
 from storage.descriptors import Descriptors
 from storage.log_config import LogConfig
-from storage.log_directory import DirectoryInUse
-from storage.manager import DuplicateLog, LogManager, NoDirectoryLeft
-from storage.meta_properties import MetaPropertiesError, stored_broker_id
+from storage.manager import LogManager
+from storage.meta_properties import stored_broker_id, stored_cluster_id
 
 if TYPE_CHECKING:
     from broker.compaction.compaction import Compaction
 
 WORKERS: Final = 4
-GC_THRESHOLD: Final = 20_000
-"""Requests leave no cycles behind; looking for them every 700 objects costs 2 % of a small one."""
+COORDINATION_WORKERS: Final = 2
+"""One syncs the journal while the other writes a snapshot; neither waits for logs to be flushed."""
+DESCRIPTORS_ADVISED: Final = 4_096
+"""A lower limit is named at the start; Kafka's documentation asks for 100,000."""
+RESERVE_CHECK_MS: Final = 60_000
 FIRST_GENERATED_ID: Final = 1001
 """What Kafka gives the first broker without an id (reserved.broker.max.id + 1)."""
 
@@ -82,45 +94,87 @@ class StartError(Exception):
     """The broker cannot start; one line says why."""
 
 
+class StartInterrupted(Exception):
+    """A signal came before the broker was up."""
+
+
 class Node:
     """A broker on an event loop.  Making one locks its directories and opens its coordination."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, settings: BrokerSettings) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: BrokerSettings,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """should_stop  asked between the steps of a start, which ends then"""
         self._loop = loop
+        self._should_stop = should_stop
         self._files = SystemFileSystem()
         self._clock: Clock = SystemClock()
         self._rng = SystemRng()
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="disk")
+        self._coordination_executor = ThreadPoolExecutor(
+            COORDINATION_WORKERS, thread_name_prefix="coordination"
+        )
         self._supervisor = Supervisor(loop, self._on_task_failure)
-        self._wheel = WheelDriver(loop, self._clock, TimingWheel(self._clock.monotonic_ms()))
+        self._metrics = BrokerMetrics()
+        self._loop_watch = LoopWatch(self._metrics)
+        self._wheel = WheelDriver(
+            loop, self._clock, TimingWheel(self._clock.monotonic_ms()), self._loop_watch
+        )
         self._stopping = asyncio.Event()
         self._fatal: str | None = None
-        self._descriptors = Descriptors(self._files)
+        self._shares = share_out(raise_descriptor_limit())
+        self._descriptors = Descriptors(
+            self._files,
+            open_max=self._shares.files,
+            report=StorageLog(self._clock.monotonic_ms),
+        )
         logs = LogManager(
             self._files,
             settings.log_dirs,
             self._descriptors,
             file_delete_delay_ms=settings.log_segment_delete_delay_ms,
         )
-        stored_id = stored_broker_id(logs.open_directories())
+        identities = logs.open_directories()
+        self._stored_cluster_id = stored_cluster_id(identities)
+        stored_id = stored_broker_id(identities)
         self._broker_id = settings.broker_id
         if self._broker_id < 0:
             self._broker_id = FIRST_GENERATED_ID if stored_id is None else stored_id
+        self.listeners: list[Listener] = []
         try:
-            self._tree = EmbeddedTree(self._files, settings.log_dirs[0], self._clock)
+            self._build(settings, logs)
+        except BaseException:
+            logs.shutdown(now_ms=self._clock.now_ms())
+            raise
+
+    def _build(self, settings: BrokerSettings, logs: LogManager) -> None:
+        check_first_directory(self._files, settings.log_dirs)
+        self._reserve = DiskReserve(self._files, settings.log_dirs[0])
+        try:
+            self._tree = EmbeddedTree(
+                self._files, settings.log_dirs[0], self._clock, make_room=self._release_reserve
+            )
         except OSError as error:
             raise StartError(
                 f"the first of log.dirs, with the coordination files, cannot be used: {error}"
             ) from error
         for failure in logs.take_failures():
             logger.error("log directory %s cannot be used: %s", failure.path, failure.reason)
-        if self._tree.torn_bytes:
-            logger.warning("%d torn bytes of coordination are cut off", self._tree.torn_bytes)
+        for warning in self._tree.warnings:
+            logger.warning("%s", warning)
+        self._orphaned = OrphanedLogs()
         self.services = self._build_services(settings, logs)
-        self.server = SocketServer(loop, self.services, self._executor, self._supervisor)
+        self._own_descriptors = 0
+        self.server = SocketServer(
+            self._loop, self.services, self._executor, self._supervisor, self._connections_max
+        )
         self._background = Background(
             self.services,
-            loop=loop,
+            loop=self._loop,
             files=self._files,
             executor=self._executor,
             supervisor=self._supervisor,
@@ -128,12 +182,16 @@ class Node:
             server=self.server,
             on_fatal=self._on_fatal,
         )
-        self.listeners: list[Listener] = []
 
     def _build_services(self, settings: BrokerSettings, logs: LogManager) -> Services:
-        metrics = BrokerMetrics()
-        purgatory = Purgatory(self._wheel, metrics)
+        purgatory = Purgatory(self._wheel, self._metrics)
         self._wheel.after_turn = purgatory.run_notified
+        self._coordination_work = ThreadWork(
+            self._loop,
+            self._coordination_executor,
+            after=purgatory.run_notified,
+            on_broken=lambda error: self._on_task_failure("coordination", error),
+        )
         partitions = Partitions()
         leadership = Leadership(
             broker_id=lambda: self._broker_id,
@@ -147,7 +205,35 @@ class Node:
             on_fatal=self._on_fatal,
         )
         self._leadership = leadership
-        controller = Controller(
+        controller = self._build_controller(settings, leadership)
+        topics = Topics(lambda: controller.image, self._auto_create)
+        groups = self._build_groups(settings, topics, purgatory)
+        leadership.on_leader_change = self._on_leader_change
+        leadership.on_deleted = groups.on_partition_deleted
+        return Services(
+            settings=settings,
+            clock=self._clock,
+            rng=self._rng,
+            metrics=self._metrics,
+            loop_watch=self._loop_watch,
+            purgatory=purgatory,
+            partitions=partitions,
+            appends=Appends(purgatory, self._metrics),
+            fetch_sessions=FetchSessions(
+                settings.max_incremental_fetch_session_cache_slots, self._rng.below
+            ),
+            time_lookups=TimeLookups(self._files, self._search_in_thread, purgatory),
+            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            topics=topics,
+            controller=controller,
+            logs=logs,
+            files=self._files,
+            groups=groups,
+            refused_transactions=RefusedTransactions(),
+        )
+
+    def _build_controller(self, settings: BrokerSettings, leadership: Leadership) -> Controller:
+        return Controller(
             self._tree.connect,
             ControllerSettings(
                 partitions=settings.num_partitions,
@@ -159,29 +245,11 @@ class Node:
             listener=self,
             clock=self._clock,
             rng=self._rng,
+            check_new_topic=self._orphaned.check_new_topic,
         )
-        topics = Topics(lambda: controller.image, self._auto_create)
-        groups = self._build_groups(settings, topics, purgatory)
-        leadership.on_leader_change = self._on_leader_change
-        leadership.on_deleted = groups.on_partition_deleted
-        return Services(
-            settings=settings,
-            clock=self._clock,
-            rng=self._rng,
-            metrics=metrics,
-            purgatory=purgatory,
-            partitions=partitions,
-            appends=Appends(purgatory, metrics),
-            fetch_sessions=FetchSessions(
-                settings.max_incremental_fetch_session_cache_slots, self._rng.below
-            ),
-            producer_ids=ProducerIds(controller.allocate_producer_ids),
-            topics=topics,
-            controller=controller,
-            logs=logs,
-            files=self._files,
-            groups=groups,
-        )
+
+    def _search_in_thread(self, search: Callable[[], None], done: Callable[[], None]) -> None:
+        self._background.in_thread("a search by time", search, done)
 
     def _build_groups(
         self, settings: BrokerSettings, topics: Topics, purgatory: Purgatory
@@ -200,6 +268,7 @@ class Node:
             codec=settings.offsets_topic_compression_codec,
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
             consumer=consumer_settings(settings),
+            refuse=refuse_setting(settings.written),
         )
         return GroupCoordinator(
             doors,
@@ -221,29 +290,72 @@ class Node:
     def start(self) -> None:
         """Bring the broker up; when this returns, clients are served.
 
-        raises  StartError and what the parts refuse to start with
+        raises  StartError, StartInterrupted and what the parts refuse to start with; `stop` then
+                leaves the directories as they were
         """
         services = self.services
         settings = services.settings
-        cluster_id = services.controller.prepare().result()
+        self._check_interrupted()
+        cluster_id = services.controller.prepare(self._stored_cluster_id).result()
         services.logs.claim(
             broker_id=self._broker_id,
             cluster_id=cluster_id,
             date=strftime("%a %b %d %H:%M:%S %Z %Y"),
         )
-        for found in services.logs.load(self._config_of, now_ms=self._clock.now_ms()):
-            for name in found.unknown:
-                logger.warning("%s holds no log and is left alone", name)
         self._bind()
+        services.logs.load(
+            self._config_of,
+            now_ms=self._clock.now_ms(),
+            monotonic_ms=self._clock.monotonic_ms,
+            check_interrupted=self._check_interrupted,
+        )
         services.controller.start(self._identity()).result()
+        self._check_interrupted()
+        self._orphaned.find(services.controller.image, services.logs)
+        complaint = self._orphaned.complaint()
+        if complaint is not None:
+            logger.warning("%s", complaint)
+        self._tree.serve(
+            self._coordination_work, on_failure=self._on_fatal, on_problem=self.on_problem
+        )
         self._leadership.run_later = self._run_later
+        self._leadership.on_space = services.controller.report_log_directories
+        self._leadership.on_flush_awaited = self._background.flush_soon
         self._background.on_tick = self._leadership.retry
         self._background.start()
         self._wheel.every(
             min(settings.offsets_retention_check_interval_ms, LONG_MS), services.groups.expire
         )
+        self._reserve.restore()
+        self._wheel.every(RESERVE_CHECK_MS, self._reserve.restore)
+        self._own_descriptors = open_descriptors() - self._descriptors.open_count
+        if self._shares.limit < DESCRIPTORS_ADVISED:
+            logger.warning(
+                "this process may open %d files only: %d for logs, %d connections",
+                self._shares.limit,
+                self._shares.files,
+                self._connections_max(),
+            )
         for listener in self.listeners:
-            self.server.listen(listener)
+            try:
+                self.server.listen(listener)
+            except OSError as error:
+                raise StartError(f"cannot listen on {listener.address}: {error}") from error
+
+    def _release_reserve(self) -> bool:
+        if not self._reserve.release_step():
+            return False
+        logger.warning("%s is full: coordination uses its reserve", self._reserve.folder)
+        return True
+
+    def _check_interrupted(self) -> None:
+        if self._should_stop():
+            raise StartInterrupted
+
+    def _connections_max(self) -> int:
+        """For how many connections there are descriptors; less while clients hold many files."""
+        held_count = max(0, self._descriptors.open_count - self._shares.files)
+        return max(1, self._shares.connections(self._own_descriptors) - held_count)
 
     @property
     def compaction(self) -> Compaction:
@@ -252,8 +364,10 @@ class Node:
 
     def _run_later(self, work: Callable[[], None]) -> None:
         def run() -> None:
+            began_ns = monotonic_ns()
             work()
             self.services.purgatory.run_notified()
+            self._loop_watch.ran(began_ns, work)
 
         self._loop.call_soon(run)
 
@@ -266,12 +380,7 @@ class Node:
                     "served so far"
                 )
             try:
-                bound = bind(
-                    listener.name,
-                    listener.host,
-                    listener.port,
-                    settings.socket_listen_backlog_size,
-                )
+                bound = bind(listener.name, listener.host, listener.port)
             except OSError as error:
                 raise StartError(f"cannot listen on {listener}: {error}") from error
             self.listeners.append(bound)
@@ -298,8 +407,12 @@ class Node:
         overrides = services.controller.image.topic_config(topic)
         return topic_log_config(services.settings, None, overrides)
 
-    def _auto_create(self, topic: str) -> None:
-        self.services.controller.auto_create_topic(internal_wish(topic, self.services.settings))
+    def _auto_create(self, topic: str, requester: str) -> Pending[TopicResult]:
+        services = self.services
+        alive = len(services.controller.image.live_brokers())
+        return services.controller.auto_create_topic(
+            first_use_topic(topic, services.settings, broker_count=alive), requested_by=requester
+        )
 
     def on_config_changed(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
         """Overrides changed in the coordination service: take effect while running."""
@@ -347,21 +460,46 @@ class Node:
             raise StartError(self._fatal)
 
     async def stop(self) -> None:
-        """Stop; what was answered is on disk afterwards, and the next start need not check it."""
+        """Stop; what was answered is on disk afterwards, and the next start need not check it.
+
+        Also after a start that did not get to its end.
+        """
         self._background.stop()
         self.server.close()
+        for listener in self.listeners:
+            listener.socket.close()
         self._wheel.close()
         await self._background.finish()
         await self._supervisor.close()
         services = self.services
-        services.controller.shutdown()
-        self._tree.close()
-        high_watermarks = {
-            (partition.topic, partition.index): partition.high_watermark
-            for partition in services.partitions.all()
-        }
-        services.logs.shutdown(high_watermarks, now_ms=self._clock.now_ms())
+        try:
+            services.controller.shutdown()
+            while self._coordination_work.is_running:
+                await self._coordination_work.finish()
+            self._tree.close()
+        except (CoordinationError, OSError) as error:
+            logger.warning("the end of coordination is not stored: %s", error)
+        services.logs.shutdown(now_ms=self._clock.now_ms())
         self._executor.shutdown(wait=False, cancel_futures=True)
+        self._coordination_executor.shutdown(wait=False)
+
+
+def check_first_directory(files: FileSystem, log_dirs: Sequence[str]) -> None:
+    """Refuse a start without the coordination files of a later directory: it would know no topic.
+
+    raises  StartError
+    """
+    first = log_dirs[0]
+    holders = []
+    for folder in log_dirs:
+        with contextlib.suppress(OSError):
+            if any(find_files(files, folder)):
+                holders.append(folder)
+    if holders and first not in holders:
+        raise StartError(
+            f"the coordination files are in {holders[0]}, not in the first of log.dirs, {first}: "
+            f"put it first"
+        )
 
 
 def consumer_settings(settings: BrokerSettings) -> ConsumerSettings:
@@ -376,88 +514,3 @@ def consumer_settings(settings: BrokerSettings) -> ConsumerSettings:
         assignors=assignor_names(settings.group_consumer_assignors),
         migration=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
     )
-
-
-def internal_wish(topic: str, settings: BrokerSettings) -> CreateTopic:
-    """What a topic is made as when it is made because somebody asked for it.
-
-    Internal topics bring their own settings (Kafka: AutoTopicCreationManager.creatableTopic).
-    """
-    if topic not in INTERNAL_TOPICS:
-        return CreateTopic(topic)
-    if topic == OFFSETS_TOPIC:
-        return CreateTopic(
-            topic,
-            partitions=settings.offsets_topic_num_partitions,
-            replication_factor=1,
-            config={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(settings.offsets_topic_segment_bytes),
-            },
-        )
-    return CreateTopic(
-        topic,
-        partitions=settings.transaction_state_log_num_partitions,
-        replication_factor=1,
-        config={
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "min.insync.replicas": "1",
-            "segment.bytes": str(settings.transaction_state_log_segment_bytes),
-            "unclean.leader.election.enable": "false",
-        },
-    )
-
-
-def ready_line(node: Node) -> str:
-    """What a person reads when the broker is ready."""
-    settings = node.services.settings
-    listener = node.listeners[0]
-    host = settings.listeners[0].host or "127.0.0.1"
-    address = f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
-    return (
-        f"odradek is ready on {address} -- try: "
-        f"echo hello | kcat -P -b {address} -t greetings && kcat -C -b {address} -t greetings -e"
-    )
-
-
-def run(settings: BrokerSettings) -> None:
-    """Start a broker, print one line, serve until SIGTERM or SIGINT.
-
-    raises  StartError
-    """
-    for warning in settings.warnings:
-        logger.warning("%s", warning)
-    if settings.zookeeper_connect is not None:
-        logger.warning(
-            "zookeeper.connect=%s has no effect: coordination is embedded in this broker, for one "
-            "machine, development and tests",
-            settings.zookeeper_connect,
-        )
-    loop = uvloop.new_event_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        node = Node(loop, settings)
-        node.start()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, node.request_stop)
-        # What exists by now stays; walking over it again and again would only cost time.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
-        sys.stdout.write(ready_line(node) + "\n")
-        sys.stdout.flush()
-        loop.run_until_complete(node.run_until_stopped())
-    except (
-        CoordinationError,
-        DirectoryInUse,
-        DuplicateLog,
-        MetaPropertiesError,
-        NoDirectoryLeft,
-        OSError,
-        SnapshotDamaged,
-    ) as error:
-        raise StartError(str(error) or type(error).__name__) from error
-    finally:
-        loop.close()

@@ -1,12 +1,13 @@
-"""Producer ids, handed out from blocks that the controller allocates.
+"""Producer ids, given out from blocks that the controller allocates.
 
 The next block is asked for when nine tenths of the current one are used; while none is there,
-producers are told to try again.
+producers wait for it.  A block is stored durably before an id of it is given out.
 Source: Kafka's RPCProducerIdManager and ZkProducerIdManager.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -32,7 +33,12 @@ class ProducerIds:
         self._current = Block(0, 0)
         self._used = 0
         self._next: Block | None = None
-        self._is_asking = False
+        self._asked: Pending[None] | None = None
+
+    @property
+    def asked(self) -> Pending[None] | None:
+        """Done when the allocation under way has ended, and `take` may be called again."""
+        return self._asked
 
     def take(self) -> int:
         """An id that no producer had before.
@@ -50,16 +56,14 @@ class ProducerIds:
         return producer_id
 
     def _ask(self) -> None:
-        if self._is_asking or self._next is not None:
-            return
-        self._is_asking = True
-        self._allocate().on_done(self._on_allocated)
+        if self._asked is None and self._next is None:
+            self._asked = Pending()
+            self._allocate().on_done(self._on_allocated)
 
     def _on_allocated(self, allocated: Pending[tuple[int, int]]) -> None:
-        self._is_asking = False
-        try:
-            start, length = allocated.result()
-        except (CoordinationError, BrokerError):
-            # The next producer that asks makes the next try.
-            return
-        self._next = Block(start, length)
+        asked, self._asked = self._asked, None
+        assert asked is not None, "an allocation was asked for"
+        # After a failure the next producer that asks makes the next try.
+        with contextlib.suppress(CoordinationError, BrokerError):
+            self._next = Block(*allocated.result())
+        asked.resolve(None)

@@ -13,12 +13,16 @@ from struct import unpack
 from typing import Final
 from uuid import UUID
 
+from controller.admin import TopicResult
+from controller.coordination.pending import Pending
 from controller.image import Image, TopicImage
-from protocol.errors import ErrorCode
+from protocol.errors import BrokerError, ErrorCode
 
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_LEADER: Final = -1
+UNDER_WAY_MAX: Final = 1_000
+"""Topics that are being created on first use at a time; for more, clients ask again."""
 HASHES_KEPT: Final = 4_096
 KEPT_LENGTH_MAX: Final = 128
 """Characters; what is kept takes 2 MiB at most."""
@@ -58,6 +62,8 @@ class PartitionView:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    """On brokers that are away or on failed log directories, as the controller says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +76,17 @@ class TopicView:
     partitions: tuple[PartitionView, ...]
 
 
+CreateOnFirstUse = Callable[[str, str], Pending[TopicResult]]
+"""(topic, the client for the log): writes the topic, with the broker's defaults."""
+
+
 class Topics:
-    """Lookups in the newest picture.
+    """Lookups in the newest image, and the creation of topics on first use."""
 
-    auto_create  starts the making of a topic, and says what to answer meanwhile
-    """
-
-    def __init__(self, picture: Callable[[], Image], auto_create: Callable[[str], None]) -> None:
+    def __init__(self, picture: Callable[[], Image], create: CreateOnFirstUse) -> None:
         self._picture = picture
-        self._auto_create = auto_create
+        self._create = create
+        self._under_way: dict[str, Pending[TopicResult]] = {}
 
     def picture(self) -> Image:
         """The newest picture itself, for those that ask for much of it."""
@@ -126,10 +134,24 @@ class Topics:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def auto_create(self, name: str) -> ErrorCode:
-        """Begin to make a topic because somebody asked for it; the error to answer meanwhile."""
-        self._auto_create(name)
-        return ErrorCode.LEADER_NOT_AVAILABLE
+    def auto_create(self, name: str, requester: str) -> Pending[TopicResult]:
+        """Begin to create a topic on first use, or join a creation that is under way.
+
+        Done when the topic is stored; its view comes with the controller's next UpdateMetadata.
+        Source: Kafka's AutoTopicCreationManager (inflightTopics).
+        """
+        known = self._under_way.get(name)
+        if known is not None:
+            return known
+        if len(self._under_way) >= UNDER_WAY_MAX:
+            return Pending.failed(BrokerError(ErrorCode.LEADER_NOT_AVAILABLE))
+
+        def forget(_: Pending[TopicResult]) -> None:
+            del self._under_way[name]
+
+        creation = self._under_way[name] = self._create(name, requester)
+        creation.on_done(forget)
+        return creation
 
 
 def _view(topic: TopicImage) -> TopicView:
@@ -144,6 +166,7 @@ def _view(topic: TopicImage) -> TopicView:
                 leader_epoch=-1 if state is None else state.leader_epoch,
                 replicas=partition.replicas,
                 isr=() if state is None else state.isr,
+                offline_replicas=partition.offline_replicas,
             )
         )
     return TopicView(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from controller import znodes
 from controller.cluster_reading import (
@@ -18,6 +19,7 @@ from controller.cluster_reading import (
     read_states,
     read_topics,
 )
+from controller.config_znodes import decode_log_directory_event
 from controller.control import (
     ControlBatch,
     ControlRequest,
@@ -30,11 +32,13 @@ from controller.coordination.session import Session, SetData
 from controller.decide.deletion import Replica
 from controller.decide.elections import Strategy, needs_leader
 from controller.decide.isr import AlterIsr, check_sender, decide_alter_isr
-from controller.fenced import FencedWrites
+from controller.fenced import FencedWrites, read_all
 from controller.image import BrokerImage, Image, PartitionImage, PartitionState, TopicPartition
 from controller.leadership import ControllerSettings, Doors, PartitionStates
 from controller.topic_deletion import TopicDeletion
 from protocol.errors import BrokerError, ErrorCode
+
+LEADER_EPOCH_MAX: Final = 2**31 - 1
 
 
 class ActiveController:
@@ -75,7 +79,9 @@ class ActiveController:
         """
         await self._set_up_features()
         for folder in (znodes.LOG_DIRECTORY_EVENTS, znodes.ISR_CHANGES):
-            names = await self._session.children(folder)
+            names = await self._session.children(
+                folder, watch=folder == znodes.LOG_DIRECTORY_EVENTS
+            )
             await self._fence.remove(*(f"{folder}/{name}" for name in names))
         complain = self._doors.complain
         brokers = await read_brokers(self._session, complain)
@@ -177,6 +183,29 @@ class ActiveController:
         await self._deletion.read()
         await self._deletion.resume()
 
+    async def on_log_directory_events(self) -> None:
+        """Log directories of brokers have failed, or replicas have found space on the disk.
+
+        The brokers get LeaderAndIsr for all their replicas; those that they refuse are offline.
+        """
+        names = await self._session.children(znodes.LOG_DIRECTORY_EVENTS, watch=True)
+        paths = [f"{znodes.LOG_DIRECTORY_EVENTS}/{name}" for name in names]
+        brokers: dict[int, None] = {}
+        for path, found in zip(paths, await read_all(self._session, paths), strict=True):
+            if found is not None:
+                try:
+                    brokers[decode_log_directory_event(found[0])] = None
+                except znodes.BadZnode as error:
+                    self._doors.complain(f"{path}: {error}")
+        batch = ControlBatch()
+        for topic, index in self.image.partitions_on(brokers) if brokers else ():
+            partition = self._partition((topic, index))
+            if partition.state is not None and topic not in self._deletions:
+                here = [one for one in partition.replicas if one in brokers]
+                batch.add_leader_and_isr(here, topic, partition, is_new=False)
+        self._states.send(batch)
+        await self._fence.remove(*paths)
+
     async def on_response(
         self, broker_id: int, request: ControlRequest, response: ControlResponse
     ) -> None:
@@ -201,6 +230,8 @@ class ActiveController:
             case LeaderAndIsr(partitions=partitions) if response.error is ErrorCode.NONE:
                 told = [(one.topic, one.partition) for one in partitions]
                 await self._on_leadership_taken(broker_id, told, response.partition_errors)
+                if response.log_epochs:
+                    await self._raise_epochs(response.log_epochs)
             case _:
                 pass
 
@@ -404,13 +435,14 @@ class ActiveController:
         partitions: Sequence[TopicPartition],
         errors: Mapping[TopicPartition, ErrorCode],
     ) -> None:
-        """Replicas on failed log directories are offline until the broker says otherwise."""
+        """Replicas on failed log directories are offline until the broker has taken them up."""
         before = dict.fromkeys(self.image.offline_directories.get(broker_id, ()))
         after = dict(before)
         for key in partitions:
-            if errors.get(key) is ErrorCode.KAFKA_STORAGE_ERROR:
+            error = errors.get(key, ErrorCode.NONE)
+            if error is ErrorCode.KAFKA_STORAGE_ERROR:
                 after[key] = None
-            else:
+            elif error is ErrorCode.NONE:
                 after.pop(key, None)
         if after == before:
             return
@@ -421,6 +453,38 @@ class ActiveController:
         lost = [key for key in after if key not in before]
         if lost:
             await self._replicas_failed(_replicas(lost, broker_id))
+        back = [key for key in before if key not in after]
+        if back:
+            batch = ControlBatch()
+            batch.add_metadata(back)
+            self._states.send(batch)
+            await self._elect_leaderless()
+
+    async def _raise_epochs(self, log_epochs: Mapping[TopicPartition, int]) -> None:
+        """Lead partitions in an epoch above those of their logs.
+
+        A log that another cluster wrote, or whose states were lost, knows later epochs than the
+        states that were made for it here.
+        """
+
+        def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
+            state = partition.state
+            epoch = min(log_epochs[topic, partition.partition] + 1, LEADER_EPOCH_MAX)
+            if state is None or state.leader_epoch >= epoch:
+                return state
+            self._doors.complain(
+                f"{topic}-{partition.partition} has a log of leader epoch {epoch - 1}, its state "
+                f"says {state.leader_epoch}: it is led in epoch {epoch}"
+            )
+            return replace(state, leader_epoch=epoch, controller_epoch=self.image.controller_epoch)
+
+        written = await self._states.change(list(log_epochs), decide)
+        batch = ControlBatch()
+        for topic, index in written:
+            partition = self._partition((topic, index))
+            online = [one for one in partition.replicas if self.image.is_online(one, topic, index)]
+            batch.add_leader_and_isr(online, topic, partition, is_new=False)
+        self._states.send(batch)
 
 
 def _replicas(partitions: Iterable[TopicPartition], broker_id: int) -> list[Replica]:

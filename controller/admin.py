@@ -8,6 +8,7 @@ Source: Kafka's ZkAdminManager, AdminZkClient.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -35,6 +36,10 @@ from protocol.errors import BrokerError, ErrorCode
 from runtime.rng import Rng
 
 ATTEMPTS_MAX = 10
+CONFIG_SHOWN_MAX = 500
+"""Characters of a topic's config in a log line."""
+
+logger = logging.getLogger("odradek.controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +72,17 @@ class Admin:
         settings: ControllerSettings,
         rng: Rng,
         image: Callable[[], Image],
+        *,
+        check_new_topic: Callable[[str], None],
     ) -> None:
-        """image  this broker's own picture: its living brokers get the new replicas"""
+        """image            this broker's own image: its live brokers get the new replicas
+        check_new_topic  raises BrokerError when this broker cannot hold a new topic of that name
+        """
         self._session = session
         self._settings = settings
         self._rng = rng
         self._image = image
+        self._check_new_topic = check_new_topic
 
     def new_topic_id(self) -> UUID:
         """A random id whose text does not begin with '-'."""
@@ -80,7 +90,9 @@ class Admin:
             pass
         return topic_id
 
-    async def create_topic(self, wish: CreateTopic, *, validate_only: bool) -> TopicResult:
+    async def create_topic(
+        self, wish: CreateTopic, *, validate_only: bool, requested_by: str
+    ) -> TopicResult:
         """Decide and write one topic."""
         bound = 1 << 30
         draw = TopicDraw(
@@ -94,28 +106,38 @@ class Admin:
             known = await self._known_topics(wish.name)
             brokers = self._image().live_brokers()
             topic = decide_create_topic(brokers, known, wish, draw)
+            self._check_new_topic(wish.name)
             if not validate_only:
                 await self._write_topic(topic)
+                _log_created(topic, requested_by)
         except BrokerError as refusal:
             return TopicResult.refused(wish.name, refusal)
         topic_id = znodes.NO_TOPIC_ID if validate_only else topic.topic_id
         return TopicResult(wish.name, topic_id=topic_id, replicas=topic.replicas)
 
     async def create_partitions(
-        self, wish: CreatePartitions, *, validate_only: bool
+        self, wish: CreatePartitions, *, validate_only: bool, requested_by: str
     ) -> TopicResult:
         """Decide and write one topic's new partitions."""
         try:
             for _ in range(ATTEMPTS_MAX):
                 placed = await self._add_partitions(wish, validate_only=validate_only)
                 if placed is not None:
+                    if not validate_only:
+                        logger.info(
+                            "topic %s has %d partitions now, %d of them new, by %s",
+                            wish.topic,
+                            wish.count,
+                            len(placed),
+                            requested_by,
+                        )
                     return TopicResult(wish.topic, replicas=placed)
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic kept changing")
         except BrokerError as refusal:
             return TopicResult.refused(wish.topic, refusal)
 
-    async def delete_topic(self, topic: str) -> TopicResult:
-        """Write the wish that a topic be deleted; a second one is as good as the first."""
+    async def delete_topic(self, topic: str, *, requested_by: str) -> TopicResult:
+        """Mark a topic for deletion; to mark it again changes nothing."""
         if not self._settings.is_deletion_enabled:
             return TopicResult(
                 topic, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
@@ -125,6 +147,7 @@ class Admin:
             return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         with contextlib.suppress(NodeExists):
             await self._session.create(znodes.delete_topic_path(topic), None)
+            logger.info("topic %s is marked for deletion, by %s", topic, requested_by)
         return TopicResult(topic)
 
     async def _known_topics(self, name: str) -> KnownTopics:
@@ -190,6 +213,19 @@ class Admin:
 
 def _is_path_part(name: str) -> bool:
     return bool(name) and "/" not in name and name not in (".", "..")
+
+
+def _log_created(topic: TopicToCreate, requested_by: str) -> None:
+    config = ", ".join(f"{key}={topic.config[key]}" for key in sorted(topic.config))
+    logger.info(
+        "topic %s was created: id %s, %d partitions, replication factor %d, %s, by %s",
+        topic.name,
+        znodes.encode_topic_id(topic.topic_id),
+        len(topic.replicas),
+        len(topic.replicas[0]),
+        config[:CONFIG_SHOWN_MAX] if config else "default config",
+        requested_by,
+    )
 
 
 def _already_exists(name: str) -> BrokerError:

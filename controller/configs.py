@@ -1,12 +1,16 @@
-"""Dynamic configs in `/config`: reading all of them, writing one, hearing of changes.
+"""Dynamic configs in `/config`: reading all of them, writing one, following changes.
 
 Every broker reads everything once at its start and then follows `/config/changes`, whose entries
-only name what to read again.  A notification that was missed or purged is harmless therefore.
+only name what to read again.  Notifications are read once, in the order of their numbers; they are
+removed after 15 minutes, which every broker has used to read them.
 Source: Kafka's ZkConfigManager, ZkNodeChangeNotificationListener, AdminZkClient.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -24,6 +28,7 @@ from controller.coordination.errors import (
     NodeExists,
     NoNode,
 )
+from controller.coordination.pending import settled
 from controller.coordination.session import (
     ANY_VERSION,
     Check,
@@ -38,11 +43,18 @@ from protocol.errors import BrokerError, ErrorCode
 
 ATTEMPTS_MAX: Final = 10
 NOTIFICATION_AGE_MAX_MS: Final = 15 * 60 * 1000
+PURGED_MAX: Final = 1_000
+"""Notifications that are removed at a time."""
+SHOWN_MAX: Final = 500
+"""Characters of the settings in a log line."""
+PURGE_INTERVAL_MS: Final = 60 * 1000
+"""How often the age of the oldest notification is asked for."""
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
 USERS: Final = "users"
 ENTITY_TYPES: Final = (TOPICS, "clients", USERS, BROKERS, "ips")
+_CHANGE_NAME: Final = znodes.CONFIG_CHANGE_PREFIX.rpartition("/")[2]
 _REMOVED_WHEN_EMPTY: Final = ("clients", USERS, "ips")
 
 OnConfig = Callable[[str, str, Mapping[str, str]], None]
@@ -52,17 +64,21 @@ The config is the whole of the overrides; empty when there are none (any more).
 """
 
 
+logger = logging.getLogger("odradek.configs")
+
+
 class ConfigChanges:
-    """What this broker has heard of."""
+    """What this broker has read."""
 
     def __init__(self, session: Session, on_config: OnConfig, complain: Complain) -> None:
         self._session = session
         self._on_config = on_config
         self._complain = complain
         self._last_number = -1
+        self._purge_due_ms = 0
 
     async def load(self) -> None:
-        """Read every entity and tell each that has overrides; watches for changes.
+        """Read every entity and report each that has overrides; watches for changes.
 
         Changes that are named now are read with the rest.
         """
@@ -76,23 +92,23 @@ class ConfigChanges:
             self._last_number = max(self._last_number, self._number(name))
 
     async def on_changes(self, now_ms: int) -> None:
-        """There are notifications: read again what the new ones name, remove the old ones."""
+        """There are notifications: read what the new ones name; remove the old ones.
+
+        cost  that of the new notifications, and of the list of all names
+        """
         names = await self._session.children(znodes.CONFIG_CHANGES, watch=True)
-        numbered = sorted((self._number(name), name) for name in names)
-        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for _, name in numbered]
-        aged: list[str] = []
-        last_number = self._last_number
+        # Numbers have ten digits each: sorted names are sorted numbers.
+        last = f"{_CHANGE_NAME}{self._last_number:010d}" if self._last_number >= 0 else ""
+        new = [
+            name
+            for name in names[bisect_right(names, last) :]
+            if self._number(name) > self._last_number
+        ]
+        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in new]
         changed: dict[str, dict[str, None]] = {}
-        for (number, _), path, found in zip(
-            numbered, paths, await read_all(self._session, paths), strict=True
-        ):
+        for path, found in zip(paths, await read_all(self._session, paths), strict=True):
             if found is None:
                 continue
-            if now_ms - found[1].ctime_ms > NOTIFICATION_AGE_MAX_MS:
-                aged.append(path)
-            if number <= self._last_number:
-                continue
-            last_number = number
             try:
                 entity_type, entity = decode_config_change(found[0])
             except znodes.BadZnode as error:
@@ -102,12 +118,30 @@ class ConfigChanges:
         for entity_type in changed:
             await self._read(entity_type, list(changed[entity_type]))
         # Only now: when a read fails, the same notifications are looked at again.
-        self._last_number = last_number
-        for path in aged:
-            try:
-                await self._session.delete(path)
-            except NoNode:
-                continue
+        if new:
+            self._last_number = max(map(self._number, new))
+        if now_ms >= self._purge_due_ms:
+            self._purge_due_ms = now_ms + PURGE_INTERVAL_MS
+            await self._purge(names, now_ms)
+
+    async def _purge(self, names: list[str], now_ms: int) -> None:
+        """Remove what is older than 15 minutes, oldest first; looks at one that stays.
+
+        Source: Kafka's ZkNodeChangeNotificationListener.purgeObsoleteNotifications.
+        """
+        aged: list[str] = []
+        for name in names:
+            path = f"{znodes.CONFIG_CHANGES}/{name}"
+            stat = await self._session.exists(path)
+            if stat is not None and now_ms - stat.ctime_ms <= NOTIFICATION_AGE_MAX_MS:
+                break
+            aged.append(path)
+            if len(aged) == PURGED_MAX:
+                self._purge_due_ms = now_ms
+                break
+        for removal in await settled([self._session.delete(path) for path in aged]):
+            with contextlib.suppress(NoNode):
+                removal.result()
 
     async def _with_clients(self, users: list[str]) -> list[str]:
         entities = list(users)
@@ -154,11 +188,16 @@ async def read_topic_configs(
 
 
 async def write_config(
-    session: Session, entity_type: str, entity: str, config: Mapping[str, str]
+    session: Session,
+    entity_type: str,
+    entity: str,
+    config: Mapping[str, str],
+    *,
+    requested_by: str,
 ) -> None:
     """Replace an entity's overrides and notify all brokers; the last writer wins.
 
-    entity  sanitized, as it stands in the path
+    entity  sanitized, as in its path
     raises  BrokerError UNKNOWN_SERVER_ERROR when there is no controller, or a KRaft one took over
     """
     try:
@@ -179,6 +218,15 @@ async def write_config(
     for _ in range(ATTEMPTS_MAX):
         try:
             await session.multi([check, write, notify])
+            # Values of topics are no secrets; those of brokers and users may be.
+            shown = (f"{key}={config[key]}" if entity_type == TOPICS else key for key in config)
+            logger.info(
+                "settings of %s %s are stored: %s, by %s",
+                entity_type,
+                entity,
+                ", ".join(shown)[:SHOWN_MAX] or "none",
+                requested_by,
+            )
             return
         except MultiFailed as failed:
             if failed.index == 0:

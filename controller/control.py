@@ -109,10 +109,12 @@ ControlRequest = LeaderAndIsr | UpdateMetadata | StopReplica
 
 @dataclass(frozen=True, slots=True)
 class ControlResponse:
-    """A broker's answer; partitions without an error may be left out."""
+    """A broker's response; partitions without an error may be left out."""
 
     error: ErrorCode = ErrorCode.NONE
     partition_errors: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    log_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Latest leader epochs of logs that were to be led in a lower one, which was refused."""
 
 
 class ControlBatch:

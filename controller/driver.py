@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from controller import znodes
 from controller.active import ActiveController
 from controller.admin import Admin, TopicResult, allocate_producer_ids
+from controller.config_znodes import encode_log_directory_event
 from controller.configs import ConfigChanges, write_config
 from controller.control import ControlRequest, ControlResponse
 from controller.coordination.errors import CoordinationError
@@ -35,12 +36,14 @@ from controller.fenced import ControllerMoved
 from controller.image import BrokerImage, Endpoint, Image, PartitionState, TopicPartition
 from controller.inbox import BrokerDoor, Inbox, Listener
 from controller.leadership import ControllerSettings, Doors
-from controller.registration import ensure_roots, find_cluster_id, register
+from controller.registration import ensure_roots, find_cluster_id, new_cluster_id, register
 from protocol.errors import BrokerError, ErrorCode
 from runtime.clock import Clock
 from runtime.rng import Rng
 
 T = TypeVar("T")
+
+UNKNOWN_REQUESTER = "this broker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,11 @@ class Controller:
         listener: Listener,
         clock: Clock,
         rng: Rng,
+        check_new_topic: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """connect  opens the coordination session; its events go to the callback given"""
+        """connect          opens the coordination session; its events go to the callback given
+        check_new_topic  raises BrokerError when this broker cannot hold a new topic of that name
+        """
         self.broker_id = -1
         self.controller_id = -1
         """As /controller says; -1 while there is none.  `image.controller_id` is whom we obey."""
@@ -80,13 +86,16 @@ class Controller:
         self._inbox = Inbox(door, listener)
         self._active: ActiveController | None = None
         self._is_behind = False
+        self._has_directory_event = False
         self._is_closed = False
         self._has_session = True
         self._is_registered = True
         self._earlier_sessions: tuple[int, ...] = ()
         self._session = connect(self._on_event)
         self._configs = ConfigChanges(self._session, self._inbox.on_config, self._complain)
-        self._admin = Admin(self._session, settings, rng, lambda: self.image)
+        self._admin = Admin(
+            self._session, settings, rng, lambda: self.image, check_new_topic=check_new_topic
+        )
 
     @property
     def image(self) -> Image:
@@ -103,15 +112,17 @@ class Controller:
         """Whether this broker is the controller."""
         return self._active is not None
 
-    def prepare(self) -> Pending[str]:
+    def prepare(self, stored_cluster_id: str | None = None) -> Pending[str]:
         """Roots, cluster id, configs; gives the cluster id.
 
-        fails  CoordinationError
+        stored_cluster_id  of the log directories; a cluster without an id takes it
+        fails              CoordinationError
         """
 
         async def run() -> str:
             await ensure_roots(self._session)
-            cluster_id = await find_cluster_id(self._session, self._rng.uuid())
+            proposal = stored_cluster_id or new_cluster_id(self._rng.uuid())
+            cluster_id = await find_cluster_id(self._session, proposal)
             self._inbox.image = replace(self.image, cluster_id=cluster_id)
             await self._configs.load()
             await self._inbox.note_configs(self._session)
@@ -134,11 +145,16 @@ class Controller:
         return self._procedures.submit(run)
 
     def create_topics(
-        self, wishes: Sequence[CreateTopic], *, validate_only: bool = False
+        self,
+        wishes: Sequence[CreateTopic],
+        *,
+        validate_only: bool = False,
+        requested_by: str = UNKNOWN_REQUESTER,
     ) -> Pending[list[TopicResult]]:
-        """Create topics by a client's wish; NOT_CONTROLLER for each elsewhere.
+        """Create topics that a client asks for; NOT_CONTROLLER for each elsewhere.
 
-        A topic named twice is refused twice.  Results are in the order of the wishes.
+        A topic named twice is refused twice.  Results are in the order of the request.
+        requested_by  for the log, here and below
         """
 
         async def run() -> list[TopicResult]:
@@ -151,18 +167,29 @@ class Controller:
                     results.append(_duplicate(wish.name))
                 else:
                     results.append(
-                        await self._admin.create_topic(wish, validate_only=validate_only)
+                        await self._admin.create_topic(
+                            wish, validate_only=validate_only, requested_by=requested_by
+                        )
                     )
             return results
 
         return self._procedures.submit(run)
 
-    def auto_create_topic(self, wish: CreateTopic) -> Pending[TopicResult]:
+    def auto_create_topic(
+        self, wish: CreateTopic, *, requested_by: str = UNKNOWN_REQUESTER
+    ) -> Pending[TopicResult]:
         """Create a topic on first use; any broker may."""
-        return self._procedures.submit(lambda: self._admin.create_topic(wish, validate_only=False))
+        first_use = f"first use by {requested_by}"
+        return self._procedures.submit(
+            lambda: self._admin.create_topic(wish, validate_only=False, requested_by=first_use)
+        )
 
     def create_partitions(
-        self, wishes: Sequence[CreatePartitions], *, validate_only: bool = False
+        self,
+        wishes: Sequence[CreatePartitions],
+        *,
+        validate_only: bool = False,
+        requested_by: str = UNKNOWN_REQUESTER,
     ) -> Pending[list[TopicResult]]:
         """Give topics more partitions; NOT_CONTROLLER for each elsewhere."""
 
@@ -176,24 +203,35 @@ class Controller:
                     results.append(_duplicate(wish.topic))
                 else:
                     results.append(
-                        await self._admin.create_partitions(wish, validate_only=validate_only)
+                        await self._admin.create_partitions(
+                            wish, validate_only=validate_only, requested_by=requested_by
+                        )
                     )
             return results
 
         return self._procedures.submit(run)
 
-    def delete_topics(self, topics: Sequence[str]) -> Pending[list[TopicResult]]:
+    def delete_topics(
+        self, topics: Sequence[str], *, requested_by: str = UNKNOWN_REQUESTER
+    ) -> Pending[list[TopicResult]]:
         """Have topics deleted; NOT_CONTROLLER for each elsewhere."""
 
         async def run() -> list[TopicResult]:
             if not self.is_active:
                 return [TopicResult(name, ErrorCode.NOT_CONTROLLER) for name in topics]
-            return [await self._admin.delete_topic(name) for name in topics]
+            return [
+                await self._admin.delete_topic(name, requested_by=requested_by) for name in topics
+            ]
 
         return self._procedures.submit(run)
 
     def alter_config(
-        self, entity_type: str, entity: str, config: Mapping[str, str]
+        self,
+        entity_type: str,
+        entity: str,
+        config: Mapping[str, str],
+        *,
+        requested_by: str = UNKNOWN_REQUESTER,
     ) -> Pending[None]:
         """Replace an entity's overrides; every broker is told by `on_config_changed`.
 
@@ -201,7 +239,9 @@ class Controller:
         fails   BrokerError UNKNOWN_SERVER_ERROR without a controller; CoordinationError
         """
         return self._procedures.submit(
-            lambda: write_config(self._session, entity_type, entity, config)
+            lambda: write_config(
+                self._session, entity_type, entity, config, requested_by=requested_by
+            )
         )
 
     def allocate_producer_ids(self) -> Pending[tuple[int, int]]:
@@ -244,6 +284,18 @@ class Controller:
         """A controller's word to this broker, from wherever it came; answered in order."""
 
         self._inbox.receive(self._session, request, respond)
+
+    def report_log_directories(self) -> None:
+        """A log directory of this broker has failed, or has space again: the controller finds out
+        which replicas are online."""
+        self._has_directory_event = True
+        self._submit_event(self._report_log_directories)
+
+    async def _report_log_directories(self) -> None:
+        if self._has_directory_event and self._identity is not None:
+            event = encode_log_directory_event(self.broker_id)
+            await self._session.create(znodes.LOG_DIRECTORY_EVENT_PREFIX, event, sequential=True)
+            self._has_directory_event = False
 
     def tick(self) -> None:
         """Try again what the coordination service refused; call it about once a second."""
@@ -331,6 +383,7 @@ class Controller:
             await self._on_controller_changed()
         if self._active is not None:
             await self._active.load()
+        await self._report_log_directories()
 
     async def _on_expired(self) -> None:
         """The session is gone, and with it the registration and the office."""
@@ -367,6 +420,8 @@ class Controller:
             self._submit_active(lambda active: active.on_brokers_changed())
         elif path == znodes.BROKER_TOPICS:
             self._submit_active(lambda active: active.on_topics_changed())
+        elif path == znodes.LOG_DIRECTORY_EVENTS:
+            self._submit_active(lambda active: active.on_log_directory_events())
         elif path == znodes.DELETE_TOPICS:
             self._submit_active(lambda active: active.on_deletions_changed())
         elif path.startswith(znodes.BROKER_IDS + "/"):

@@ -36,19 +36,23 @@ async def ensure_roots(session: Session) -> None:
         await ensure_path(session, path)
 
 
-async def find_cluster_id(session: Session, proposal: UUID) -> str:
+def new_cluster_id(random: UUID) -> str:
+    """22 characters, as Kafka makes them."""
+    return base64.urlsafe_b64encode(random.bytes).decode().rstrip("=")
+
+
+async def find_cluster_id(session: Session, proposal: str) -> str:
     """The cluster's id; the proposal becomes it when there is none.
 
     raises  CoordinationError; BadZnode
     """
-    text = base64.urlsafe_b64encode(proposal.bytes).decode().rstrip("=")
     await ensure_path(session, "/cluster")
     try:
-        await session.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(text))
+        await session.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(proposal))
     except NodeExists:
         data, _ = await session.get(znodes.CLUSTER_ID)
         return znodes.decode_cluster_id(data)
-    return text
+    return proposal
 
 
 async def next_broker_id(session: Session, *, reserved_max: int) -> int:

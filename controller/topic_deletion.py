@@ -6,6 +6,7 @@ Source: Kafka's TopicDeletionManager.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from controller import znodes
@@ -15,6 +16,8 @@ from controller.coordination.session import SetData
 from controller.decide.deletion import DeleteReplicas, RemoveTopic, Replica, replicas_of
 from controller.leadership import PartitionStates
 from protocol.errors import ErrorCode
+
+logger = logging.getLogger("odradek.controller")
 
 
 class TopicDeletion:
@@ -93,4 +96,12 @@ class TopicDeletion:
             znodes.config_path("topics", topic), znodes.delete_topic_path(topic)
         )
         self._deletions.forget(topic)
+        known = self._states.image.topics.get(topic)
+        if known is not None:
+            logger.info(
+                "topic %s was deleted: id %s, %d partitions",
+                topic,
+                znodes.encode_topic_id(known.topic_id),
+                len(known.partitions),
+            )
         self._states.image = self._states.image.with_topics(gone=[topic])

@@ -1,7 +1,7 @@
 """The `odradek` command: one subcommand a file, imported when it is asked for.
 
-Exit codes: 0 done; 1 not done, or the words make no sense; 130 ended by Ctrl-C.  A subcommand may
-have its own besides.
+Exit codes: 0 done; 1 failed; 2 a command line that cannot be read; 130 ended by Ctrl-C.  A
+subcommand may have others.
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
+from odradek.options import WRONG_USAGE
+from odradek.tool import VERSION as KAFKA_VERSION
+
 SUBCOMMANDS: Final = {
     "console-consumer": ("odradek.console_consumer", "print records of a topic"),
     "console-producer": ("odradek.console_producer", "send lines to a topic"),
     "consumer-groups": (
         "odradek.consumer_groups",
         "list, describe, reset and delete consumer groups",
+    ),
+    "recover-metadata": (
+        "odradek.recover_metadata",
+        "rebuild the metadata of a stopped broker from the folders of its topics",
     ),
     "start": ("odradek.start", "start a broker in the foreground"),
     "topics": ("odradek.topics", "create, list, describe, alter and delete topics"),
@@ -31,8 +38,15 @@ def usage() -> str:
     """What is printed when no subcommand is named."""
     lines = ["usage: odradek COMMAND [ARGUMENT...]", ""]
     lines += [f"  {name:18} {meaning}" for name, (_, meaning) in SUBCOMMANDS.items()]
-    lines += ["", "odradek COMMAND --help tells more of one."]
+    lines += ["", "odradek COMMAND --help describes one command; odradek --version prints ours."]
     return "\n".join(lines)
+
+
+def version_line() -> str:
+    """Version of this package, and of the Kafka whose protocol and tools it equals."""
+    from importlib.metadata import version
+
+    return f"odradek {version('odradek')} (Apache Kafka {KAFKA_VERSION})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,14 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words:
         print(usage(), file=sys.stderr)
-        return 1
+        return WRONG_USAGE
     if words[0] in ("-h", "--help", "help"):
         print(usage())
+        return 0
+    if words[0] in ("-V", "--version", "version"):
+        print(version_line())
         return 0
     row = SUBCOMMANDS.get(words[0])
     if row is None:
         print(f"odradek: there is no command {words[0]!r}\n\n{usage()}", file=sys.stderr)
-        return 1
+        return WRONG_USAGE
     run: Callable[[Sequence[str]], int] = import_module(row[0]).main
     try:
         return run(words[1:])

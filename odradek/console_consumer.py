@@ -45,7 +45,7 @@ from odradek.console_properties import (
     unknown_properties,
 )
 from odradek.console_subscription import Subscription
-from odradek.options import Options, OptionsError
+from odradek.options import WRONG_USAGE, Options, OptionsError
 from odradek.tool import VERSION
 
 POLL_S: Final = 0.1
@@ -72,14 +72,14 @@ def main(arguments: Sequence[str]) -> int:
         formatter = find_formatter(name, formatter_properties(options))
     except UnknownFormatterError as error:
         print(f"{error}\n{help_text()}", file=sys.stderr)
-        return 1
+        return WRONG_USAGE
     except OptionsError as error:
         print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return 1
+        return error.exit_code
     except ConsoleError as error:
         # Nobody catches it in Kafka's tool.
         print(f'Exception in thread "main" {error}', file=sys.stderr)
-        return 1
+        return error.exit_code
     try:
         return _run(options, properties, formatter)
     except LibraryMissingError as error:

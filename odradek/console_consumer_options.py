@@ -13,7 +13,7 @@ from odradek import options as command_line
 from odradek.console_errors import ConsoleError
 from odradek.console_formatters import DEFAULT_FORMATTER
 from odradek.console_properties import load_properties, parse_pairs
-from odradek.options import INT64_MAX, Flag, Options, OptionsError
+from odradek.options import INT64_MAX, Flag, HelpRequested, Options, OptionsError
 
 WHAT_IT_DOES: Final = (
     "This tool helps to read data from Kafka topics and outputs it to standard output."
@@ -70,10 +70,10 @@ def parse_options(arguments: Sequence[str]) -> Options:
         options = command_line.scan(FLAGS, arguments)
     except OptionsError as error:
         raise OptionsError(str(error), shows_help=True) from error
-    if not arguments or options.has("help"):
+    if not arguments:
         raise OptionsError(WHAT_IT_DOES, shows_help=True)
-    if options.has("version"):
-        return options
+    if options.has("help"):
+        raise HelpRequested(WHAT_IT_DOES)
     return options
 
 
@@ -99,7 +99,7 @@ def option_error(error: OptionsError) -> ConsoleError:
         if is_repeated
         else "OptionArgumentConversionException"
     )
-    return ConsoleError(f"joptsimple.{kind}", str(error))
+    return ConsoleError(f"joptsimple.{kind}", str(error), exit_code=error.exit_code)
 
 
 def _check_source(options: Options) -> None:

@@ -49,9 +49,10 @@ _OUT_OF_RANGE: Final = "org.apache.kafka.clients.consumer.OffsetOutOfRangeExcept
 class ConsoleError(Exception):
     """The tool cannot go on; the text is the line that Kafka's tool would begin its stack with."""
 
-    def __init__(self, kind: str, text: str) -> None:
+    def __init__(self, kind: str, text: str, *, exit_code: int = 1) -> None:
         """kind  the Java class, which scripts may look for"""
         super().__init__(f"{kind}: {text}" if text else kind)
+        self.exit_code = exit_code
 
 
 def log(level: str, text: str, logger: str) -> None:

@@ -61,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         return _run(options)
     except OptionsError as error:
         print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+        return error.exit_code
     except (ConsoleError, LibraryMissingError) as error:
         print(error, file=sys.stderr)
     return 1

@@ -10,7 +10,7 @@ from typing import Final
 
 from odradek import options as command_line
 from odradek.console_properties import load_properties, parse_pairs
-from odradek.options import INT32_MAX, INT64_MAX, Flag, Options, OptionsError
+from odradek.options import INT32_MAX, INT64_MAX, Flag, HelpRequested, Options, OptionsError
 
 WHAT_IT_DOES: Final = "This tool helps to read data from standard input and publish it to Kafka."
 LINE_READER: Final = "kafka.tools.ConsoleProducer$LineMessageReader"
@@ -85,7 +85,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     except OptionsError as error:
         raise OptionsError(str(error), shows_help=True) from error
     if options.has("help"):
-        raise OptionsError(WHAT_IT_DOES, shows_help=True)
+        raise HelpRequested(WHAT_IT_DOES)
     if options.has("version"):
         return options
     if not options.has("bootstrap-server") and not options.has("broker-list"):

@@ -58,6 +58,7 @@ def _run(arguments: Sequence[str]) -> int:
         if error.shows_help:
             return _refuse(error)
         print_error(f"Executing consumer group command failed due to {error}")
+        return error.exit_code
     except (ToolError, ClientError) as error:
         print_error(f"Executing consumer group command failed due to {error}")
     return 0
@@ -65,7 +66,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _refuse(error: OptionsError) -> int:
     print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-    return 1
+    return error.exit_code
 
 
 def open_client(options: Options) -> Client:

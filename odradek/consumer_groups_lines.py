@@ -141,7 +141,10 @@ def groups_table(groups: Sequence[ListedGroup], *, has_type: bool, has_state: bo
 
 
 def plans_table(plans: Mapping[str, Plan]) -> str:
-    """What is or would be reset; an empty line first, then one long line."""
+    """What is or would be reset; an empty line first.
+
+    Differs from Kafka: its 3.9 prints the header and all rows as one line without an end.
+    """
     if not plans:
         return ""
     rows: list[tuple[str, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")]
@@ -150,11 +153,13 @@ def plans_table(plans: Mapping[str, Plan]) -> str:
         for group, plan in plans.items()
         for partition, offset in plan.items()
     ]
-    return "\n" + "".join(_line(row, (30, 30, 10, 15)) for row in rows)
+    return "".join(f"\n{_line(row, (30, 30, 10, 15))}" for row in rows) + "\n"
 
 
 def deletions_table(rows: Iterable[tuple[TopicPartition, str]]) -> str:
-    """What became of the offsets of each partition; an empty line first, then one long line.
+    """What became of the offsets of each partition; an empty line first.
+
+    Differs from Kafka: its 3.9 prints the header and all rows as one line without an end.
 
     rows  index -1 for a topic whose partitions are not known
     """
@@ -167,4 +172,4 @@ def deletions_table(rows: Iterable[tuple[TopicPartition, str]]) -> str:
         )
         for partition, status in rows
     ]
-    return "\n" + "".join(_line(line, (30, 15, 15)) for line in lines)
+    return "".join(f"\n{_line(line, (30, 15, 15))}" for line in lines) + "\n"

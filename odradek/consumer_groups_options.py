@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from odradek import options as command_line
-from odradek.options import Flag, Options, OptionsError
+from odradek.options import Flag, HelpRequested, Options, OptionsError
 
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 TIMEOUT_MS: Final = 5_000
@@ -139,8 +139,10 @@ def parse_options(arguments: Sequence[str]) -> Options:
     options = command_line.scan(FLAGS, arguments)
     if not options.has("help") and not options.has("version"):
         _check_available(options)
-    if not arguments or options.has("help"):
-        raise OptionsError(WHAT_IT_DOES, shows_help=True)
+    if not arguments:
+        raise usage(WHAT_IT_DOES)
+    if options.has("help"):
+        raise HelpRequested(WHAT_IT_DOES)
     if options.has("version"):
         return options
     if not options.has("bootstrap-server"):

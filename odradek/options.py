@@ -24,12 +24,33 @@ HELP_WIDTH: Final = 100
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 
 
+WRONG_USAGE: Final = 2
+"""Exit code for a command line that cannot be read.
+
+Differs from Kafka: its tools exit with 1, as they do when an action fails.
+"""
+
+
 class OptionsError(Exception):
-    """The command line does not make sense; `shows_help`: the options are to be listed with it."""
+    """The command line does not make sense.
+
+    shows_help  the options are to be listed after the message
+    """
+
+    exit_code = WRONG_USAGE
 
     def __init__(self, message: str, *, shows_help: bool = False) -> None:
         super().__init__(message)
         self.shows_help = shows_help
+
+
+class HelpRequested(OptionsError):
+    """The command line asks for help.  Kafka's tools print it on stderr and exit with 1."""
+
+    exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, shows_help=True)
 
 
 class Flag(NamedTuple):

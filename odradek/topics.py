@@ -60,7 +60,7 @@ def _run(arguments: Sequence[str]) -> int:
         client = open_client(options)
     except OptionsError as error:
         print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return 1
+        return error.exit_code
     except ClientError as error:
         print(error, file=sys.stderr)
         return 1
@@ -68,7 +68,7 @@ def _run(arguments: Sequence[str]) -> int:
         act(client, options)
     except (TopicsError, ClientError, OptionsError) as error:
         print(f"Error while executing topic command : {error}")
-        return 1
+        return error.exit_code if isinstance(error, OptionsError) else 1
     finally:
         client.close()
     return 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek import options as command_line
-from odradek.options import Flag, Options, OptionsError
+from odradek.options import Flag, HelpRequested, Options, OptionsError
 
 ACTIONS: Final = ("list", "describe", "create", "alter", "delete")
 REPORTS: Final = (
@@ -113,7 +113,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     if not arguments:
         raise OptionsError("Create, delete, describe, or change a topic.", shows_help=True)
     if options.has("help"):
-        raise OptionsError(WHAT_IT_DOES, shows_help=True)
+        raise HelpRequested(WHAT_IT_DOES)
     if options.has("version"):
         return options
     actions = [action for action in ACTIONS if options.has(action)]

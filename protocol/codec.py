@@ -26,6 +26,7 @@ from protocol.schema import (
     BYTES,
     RECORDS,
     STRING,
+    STRING_BYTES_MAX,
     UUID,
     ArrayOf,
     Field,
@@ -37,6 +38,7 @@ from protocol.schema import (
 )
 
 UVARINT_BYTES_MAX = 5
+TAGS_MAX = 1_000
 
 
 def decode(cls: type, version: int, buffer: memoryview, position: int = 0) -> tuple[Any, int]:
@@ -121,7 +123,10 @@ class Reader:
         if self.is_flexible:
             tagged = {each.tag: each for each in schema.tagged_fields(self.version)}
             values |= {each.name: default_value(each) for each in tagged.values()}
-            for _ in range(self.uvarint()):
+            count = self.uvarint()
+            if count > TAGS_MAX:
+                raise DecodeError(f"a tagged section of {count} fields")
+            for _ in range(count):
                 tag, size = self.uvarint(), self.uvarint()
                 end = self.position + size
                 content = self.take(size)
@@ -171,6 +176,8 @@ class Reader:
         length = self.length("h" if type_ is STRING else "i", is_flexible=is_flexible)
         if length < 0:
             return None
+        if type_ is STRING and length > STRING_BYTES_MAX:
+            raise DecodeError(f"a string of {length} bytes")
         content = self.take(length)
         if type_ is RECORDS:
             return content

@@ -7,12 +7,13 @@ made here, from declarations alone, never from data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, TypeVar
 
 from protocol.decoder_source import DecoderSource
 from protocol.encoder_source import EncoderSource
+from protocol.gathered import Gathered
 from protocol.schema import Required, fresh_maker, schema_of
 
 Message = TypeVar("Message")
@@ -43,6 +44,47 @@ def parts_encoder(cls: type[Message], version: int) -> Callable[[Message], list[
     return cached_parts_encoder(cls, version)
 
 
+def step_decoder(
+    cls: type[Message], version: int
+) -> Callable[[memoryview, int, int], Generator[None, None, tuple[Message, int]]]:
+    """As `decoder`, for messages of which decoding takes milliseconds: (buffer, position, elements)
+    -> a generator that yields between elements and returns (value, end position).
+
+    The buffer must stay as it is until the end.  More elements of arrays, all together, than the
+    third argument raise DecodeError.
+    """
+    return cached_step_decoder(cls, version)
+
+
+def step_encoder(
+    cls: type[Message], version: int
+) -> Callable[[Message, Gathered], Generator[None, None, None]]:
+    """As `parts_encoder`, for messages of which encoding takes milliseconds: (value, gathered) -> a
+    generator that yields between elements; afterwards `gathered` has the parts."""
+    return cached_step_encoder(cls, version)
+
+
+def compile_step_decoder(
+    cls: type, version: int
+) -> Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]:
+    """A new decoding generator."""
+    check_version(cls, version)
+    writer = DecoderSource(cls, version, in_steps=True)
+    source = writer.source()
+    if "yield" not in source:
+        source += "\n    yield"
+    return compile_function("decode", source, writer.namespace)
+
+
+def compile_step_encoder(
+    cls: type, version: int
+) -> Callable[[Any, Gathered], Generator[None, None, None]]:
+    """A new encoding generator."""
+    check_version(cls, version)
+    writer = EncoderSource(cls, version, in_steps=True)
+    return compile_function("encode", writer.source(), writer.namespace)
+
+
 def compile_decoder(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
     """A new decoding function."""
     check_version(cls, version)
@@ -69,6 +111,12 @@ cached_decoder = cache(compile_decoder)
 cached_encoder: Callable[[type, int], Callable[[Any], bytes]] = cache(compile_encoder)
 cached_parts_encoder: Callable[[type, int], Callable[[Any], list[Any]]]
 cached_parts_encoder = cache(compile_parts_encoder)
+cached_step_decoder: Callable[
+    [type, int], Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
+]
+cached_step_decoder = cache(compile_step_decoder)
+cached_step_encoder: Callable[[type, int], Callable[[Any, Gathered], Generator[None, None, None]]]
+cached_step_encoder = cache(compile_step_encoder)
 
 
 def check_version(cls: type, version: int) -> None:

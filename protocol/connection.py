@@ -24,6 +24,19 @@ copy."""
 _SIZE: Final = Struct(">i")
 
 
+_HTTP_METHODS: Final = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PRI "))
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+
+
+def _wrong_size(size: int, head: bytes) -> str:
+    """What a frame with an impossible size is, for the log: often another protocol."""
+    if head in _HTTP_METHODS:
+        return "this is HTTP; the listener speaks Kafka's protocol"
+    if head.startswith(_TLS_HANDSHAKE):
+        return "this is a TLS handshake; the listener speaks plaintext"
+    return f"a frame of {size} bytes"
+
+
 class BufferPool:
     """Memory for large frames, reused because fresh pages cost three times the copy itself.
 
@@ -130,7 +143,7 @@ class FrameReader:
         while end - position >= 4:
             (size,) = _SIZE.unpack_from(scratch, position)
             if not 0 <= size <= self._frame_bytes_max:
-                raise DecodeError(f"a frame of {size} bytes")
+                raise DecodeError(_wrong_size(size, bytes(scratch[position : position + 4])))
             start = position + 4
             if start + size > end:
                 if size > SMALL_FRAME_BYTES:
@@ -180,10 +193,12 @@ class Slot:
 class AnswerQueue:
     """Answers leave in the order of their requests, whatever order they become known in."""
 
-    __slots__ = ("_slots",)
+    __slots__ = ("_slots", "held_bytes")
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
+        self.held_bytes = 0
+        """Of answers that are known and wait for earlier ones."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -197,14 +212,18 @@ class AnswerQueue:
     def fill(self, slot: Slot, parts: list[Any]) -> list[Any]:
         """Put an answer in its place; returns the parts that may leave now, in order."""
         slot.parts = parts
+        self.held_bytes += sum(map(len, parts))
         slots = self._slots
         leaving: list[Any] = []
-        while slots and slots[0].parts is not None:
-            leaving.extend(slots.popleft().parts or ())
+        while slots and (left := slots[0].parts) is not None:
+            self.held_bytes -= sum(map(len, left))
+            leaving.extend(left)
+            slots.popleft()
         return leaving
 
     def clear(self) -> list[Any]:
         """Drop everything (the connection is gone); returns the parts that were held back."""
         held = [part for slot in self._slots for part in slot.parts or ()]
         self._slots.clear()
+        self.held_bytes = 0
         return held

@@ -10,7 +10,11 @@ reference codec takes 60):
 - Arrays of fixed-size structures go through `iter_unpack`.
 - There is no call per field, and no copy: RECORDS are slices of the buffer.
 
-Every length is checked against the bytes left before anything is allocated for it.
+Every length is checked against the bytes left before anything is allocated for it, and that of a
+string against Kafka's bound.
+
+A function *in steps* is a generator: it yields after each element of an array, so that its caller
+can do other work in between, and counts the elements of all arrays.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from protocol.schema import (
     BYTES,
     RECORDS,
     STRING,
+    STRING_BYTES_MAX,
     UUID,
     ArrayOf,
     Field,
@@ -36,7 +41,7 @@ from protocol.schema import (
     fresh_maker,
     schema_of,
 )
-from protocol.uvarint import rest_of_uvarint, skip_tags, uvarint_at
+from protocol.uvarint import check_tag_count, rest_of_uvarint, skip_tags, uvarint_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,8 +95,9 @@ class DecoderSource:
     the source begins and ends with an empty run.
     """
 
-    def __init__(self, cls: type, version: int) -> None:
+    def __init__(self, cls: type, version: int, *, in_steps: bool = False) -> None:
         self.cls = cls
+        self.in_steps = in_steps
         self.version = version
         self.is_flexible = version in schema_of(cls).flexible
         self.lines: list[str] = []
@@ -101,6 +107,7 @@ class DecoderSource:
         self.names = 0
         self.namespace: dict[str, Any] = {
             "DecodeError": DecodeError,
+            "check_tag_count": check_tag_count,
             "new": object.__new__,
             "rest_of_uvarint": rest_of_uvarint,
             "uvarint_at": uvarint_at,
@@ -111,13 +118,16 @@ class DecoderSource:
         }
 
     def source(self) -> str:
-        """A function `decode`, whose globals are `namespace`."""
+        """A function `decode`, whose globals are `namespace`.
+
+        In steps it takes the number of elements that it may read as a third argument.
+        """
         name = f"{self.cls.__name__} version {self.version}"
         self.structure(self.cls, "value")
         self.flush()
         return "\n".join(
             [
-                "def decode(b, p):",
+                f"def decode(b, p{', left' if self.in_steps else ''}):",
                 "    end = len(b)",
                 "    try:",
                 *self.lines,
@@ -247,14 +257,21 @@ class DecoderSource:
         else:
             self.content(type_, target, is_flexible=is_flexible, is_nullable=is_nullable, what=what)
 
-    def length(self, code: str, *, is_flexible: bool) -> str:
-        """Read a length; a flexible one is a name whose value is one more than the length."""
+    def length(self, code: str, *, is_flexible: bool, longest: int | None = None) -> str:
+        """Read a length; a flexible one is a name whose value is one more than the length.
+
+        longest  what a flexible one may be; another is bounded by its code
+        """
         length = self.name("n")
         self.run.append(("B" if is_flexible else code, length))
         self.flush()
         if is_flexible:
             self.line(f"if {length} > 127:")
             self.line(f"    {length}, p = rest_of_uvarint(b, p, {length})")
+            if longest is not None:
+                self.line(f"    if {length} > {longest + 1}:")
+                what = f"a string of more than {longest} bytes"
+                self.line(f"        raise DecodeError('{self.cls.__name__}: {what}')")
         return length
 
     def content(
@@ -267,7 +284,12 @@ class DecoderSource:
         what: str,
     ) -> None:
         """Read a string, bytes or records."""
-        length = self.length("h" if type_ is STRING else "i", is_flexible=is_flexible)
+        is_string = type_ is STRING
+        length = self.length(
+            "h" if is_string else "i",
+            is_flexible=is_flexible,
+            longest=STRING_BYTES_MAX if is_string else None,
+        )
         slice_ = {STRING: "str(b[p:q], 'utf-8')", BYTES: "bytes(b[p:q])", RECORDS: "b[p:q]"}[type_]
         last = f"p + {length} - 1" if is_flexible else f"p + {length}"
         if not is_nullable:
@@ -341,6 +363,9 @@ class DecoderSource:
         least = size_min(element, self.version, is_flexible=is_flexible)
         assert least > 0, f"an element of {what} may take no bytes at all"
         self.fail_if(f"{count} < 0 or {count} * {least} > end - p", f"count of {what}")
+        if self.in_steps:
+            self.line(f"left -= {count}")
+            self.fail_if("left < 0", f"too many elements up to {what}")
         if isinstance(element, Primitive) and element.code and element is not UUID:
             self.numbers(element, target, count)
             return
@@ -357,7 +382,13 @@ class DecoderSource:
                 self.value(element, item, is_flexible=is_flexible, is_nullable=False, what=what)
             self.flush()
             self.line(f"{items}.append({item})")
+            self.step()
         self.line(f"{target} = {items}")
+
+    def step(self) -> None:
+        """Let the caller do other work."""
+        if self.in_steps:
+            self.line("yield")
 
     def numbers(self, element: Primitive, target: str, count: str) -> None:
         """Read an array of numbers at once."""
@@ -396,6 +427,7 @@ class DecoderSource:
                 text = f"make_uuid({value})" if each.type is UUID else value
                 self.line(f"{item}.{each.name} = {text}")
             self.line(f"{items}.append({item})")
+            self.step()
         self.line("p = q")
         self.line(f"{target} = {items}")
 
@@ -414,6 +446,7 @@ class DecoderSource:
         with self.block(f"if {count}:"):
             self.line(f"if {count} > 127:")
             self.line(f"    {count}, p = rest_of_uvarint(b, p, {count})")
+            self.line(f"    check_tag_count({count})")
             with self.block(f"for _ in range({count}):"):
                 self.line(f"{tag}, p = uvarint_at(b, p)")
                 self.line(f"{size}, p = uvarint_at(b, p)")

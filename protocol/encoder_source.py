@@ -6,6 +6,9 @@ and joins them once.
 
 A value that does not fit its field (a number out of range, None where null is not allowed) is our
 own error and raises what Python raises for it.
+
+A function *in steps* is a generator: it yields after some elements of an array, so that its caller
+can do other work in between, and leaves what it has written to a `Gathered`.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 COUNTED_MAX: Final = 16
 """Replicas of a partition, brokers of a small cluster: longer arrays of numbers are rare."""
 
+STEP_CHUNKS: Final = 64
+"""Chunks that are joined at a time in steps: some ten elements."""
+
 PADDING: Final = "x"
 """A zero byte without a value: the count of an empty tagged section."""
 
@@ -54,8 +60,11 @@ class EncoderSource:
     content of a tagged field is collected, whose size must be known first.
     """
 
-    def __init__(self, cls: type, version: int, *, in_parts: bool) -> None:
+    def __init__(
+        self, cls: type, version: int, *, in_parts: bool = False, in_steps: bool = False
+    ) -> None:
         self.cls = cls
+        self.in_steps = in_steps
         self.version = version
         self.in_parts = in_parts
         self.is_flexible = version in schema_of(cls).flexible
@@ -74,6 +83,10 @@ class EncoderSource:
         """A function `encode`, whose globals are `namespace`."""
         self.structure(self.cls, "value")
         self.flush()
+        if self.in_steps:
+            last = ["    gather(out)", "    yield"]
+            head = ["def encode(value, gathered):", "    gather = gathered.add", "    out = []"]
+            return "\n".join([*head, *self.lines, *last])
         start, end = ["    out = []"], ["    return b''.join(out)"]
         if self.in_parts:
             start += ["    parts = []"]
@@ -192,7 +205,7 @@ class EncoderSource:
 
     def append_content(self, type_: Primitive, content: str) -> None:
         """Add bytes, or begin a new part around a slice of a file."""
-        if type_ is not RECORDS or not self.in_parts:
+        if type_ is not RECORDS or not (self.in_parts or self.in_steps):
             assert type_ in (STRING, BYTES, RECORDS)
             self.line(f"{self.out}.append({content})")
             return
@@ -200,6 +213,10 @@ class EncoderSource:
         with self.block(f"if isinstance({content}, bytes_like):"):
             self.line(f"out.append({content})")
         with self.block("else:"):
+            if self.in_steps:
+                self.line("gather(out)")
+                self.line(f"gathered.add_slice({content})")
+                return
             self.line("parts.append(b''.join(out))")
             self.line(f"parts.append({content})")
             self.line("out.clear()")
@@ -242,6 +259,11 @@ class EncoderSource:
                 self.structure(element, item)
             else:
                 self.value(element, item, is_flexible=is_flexible, is_nullable=False)
+            self.flush()
+            if self.in_steps and self.out == "out":
+                self.line(f"if len(out) > {STEP_CHUNKS}:")
+                self.line("    gather(out)")
+                self.line("    yield")
 
     def numbers(self, code: str, items: str) -> None:
         """Write an array of numbers at once."""

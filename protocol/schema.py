@@ -36,6 +36,9 @@ ZERO_UUID: Final = Uuid(int=0)
 
 VERSION_MAX: Final = 32767
 
+STRING_BYTES_MAX: Final = 0x7FFF
+"""Of a string in every encoding.  Source: MessageDataGenerator ("had invalid length")."""
+
 
 class VersionRange(NamedTuple):
     """Both ends belong to the range; an empty one has `first > last`."""

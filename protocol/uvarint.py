@@ -11,6 +11,9 @@ from typing import Final
 from protocol.decode_error import DecodeError
 
 SHIFT_MAX: Final = 28
+TAGS_MAX: Final = 1_000
+"""Tagged fields of one structure.  Differs from Kafka, which skips any number of unknown ones; its
+own messages have fewer than ten."""
 
 
 def encode_uvarint(value: int) -> bytes:
@@ -50,10 +53,17 @@ def uvarint_at(buffer: memoryview, position: int) -> tuple[int, int]:
     return rest_of_uvarint(buffer, position + 1, byte)
 
 
+def check_tag_count(count: int) -> None:
+    """Raises DecodeError for more tagged fields than any message has."""
+    if count > TAGS_MAX:
+        raise DecodeError(f"a tagged section of {count} fields")
+
+
 def skip_tags(buffer: memoryview, position: int, count: int) -> int:
     """The end of a tagged section whose count begins with the byte `count` before `position`."""
     if count > 0x7F:
         count, position = rest_of_uvarint(buffer, position, count)
+    check_tag_count(count)
     end = len(buffer)
     for _ in range(count):
         _, position = uvarint_at(buffer, position)

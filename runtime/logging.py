@@ -12,7 +12,10 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from typing import Final, TextIO
+
+from runtime.repeated_lines import RepeatedLines
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATS: Final = ("plain", "json")
@@ -23,6 +26,9 @@ STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     "taskName",
 }
 """What every record has; the rest was given as `extra`."""
+
+CAUSED_BY_CLIENTS: Final = ("odradek.server", "odradek.groups")
+"""Loggers whose lines are caused by what clients send; the first argument of each says who."""
 
 RESERVED_KEYS: Final = ("time", "level", "logger", "message", "exception")
 
@@ -111,19 +117,30 @@ def set_up_logging(
         root.removeHandler(handler)
     root.addHandler(build_handler(log_format, sys.stderr if stream is None else stream))
     root.setLevel(level)
+    limit_repeated_lines()
 
 
-def set_up_logging_from_file(path: str) -> None:
-    """Set up logging as a JSON file in the form of `logging.config.dictConfig` says.
+def limit_repeated_lines() -> None:
+    """Bound the lines that clients can cause, each kind for itself."""
+    for name in CAUSED_BY_CLIENTS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(known, RepeatedLines) for known in logger.filters):
+            logger.addFilter(RepeatedLines())
 
-    `runtime.logging.PlainFormatter` and `.JsonFormatter` may be named in it.
-    raises  OSError, ValueError, whose text names what is wrong
+
+def format_line(
+    log_format: str, message: str, fields: Mapping[str, object], *, level: int = logging.INFO
+) -> str:
+    """A line for a terminal in the form of the log: `message` itself when plain, JSON else.
+
+    log_format  one of `FORMATS`
+    fields      further keys of the JSON object
     """
-    # Imported here: it brings a server and threads along, which a start without a file saves.
-    from logging.config import dictConfig
-
-    with open(path, encoding="utf-8") as file:
-        dictConfig(json.load(file))
+    if log_format == "plain":
+        return message
+    record = logging.LogRecord("odradek", level, "", 0, message, None, None)
+    vars(record).update(fields)
+    return JsonFormatter().format(record)
 
 
 KAFKA_LEVELS: Final = {

@@ -25,6 +25,7 @@ from runtime.memory_nodes import Directory, FileNode, Journal
 from runtime.rng import Rng
 
 UNLIMITED_BYTES = 1 << 62
+UNLIMITED_DESCRIPTORS = 1 << 30
 _MODIFIED_START_MS = 1_000_000_000_000
 
 
@@ -116,15 +117,19 @@ class MemoryFileSystem:
         folders: Sequence[str] = (),
         now_ms: Callable[[], int] | None = None,
         capacity_bytes: int = UNLIMITED_BYTES,
+        descriptors_max: int = UNLIMITED_DESCRIPTORS,
     ) -> None:
         """A root with nothing but `folders`.
 
         folders         are durable, as an installation has made them long ago; one that is made
                         later is lost in a crash unless its parent was synced
         now_ms          for the times of change; None: a millisecond later at each one
-        capacity_bytes  of all content; a write beyond it is cut short and fails with ENOSPC
+        capacity_bytes   of all content; a write beyond it is cut short and fails with ENOSPC
+        descriptors_max  open files and locks; what needs one more, for a moment too, fails with
+                         EMFILE
         """
         self.capacity_bytes = capacity_bytes
+        self.descriptors_max = descriptors_max
         self.operations = 0
         """Opens, reads, writes, syncs, changes and lists of folders so far; stats are free."""
         self.now_ms = self._next_ms if now_ms is None else now_ms
@@ -144,12 +149,16 @@ class MemoryFileSystem:
 
         Open files and locks are gone; using such a file raises EBADF.
         """
+        self.kill()
+        self._journal.crash(rng)
+        self._root.crash(rng)
+
+    def kill(self) -> None:
+        """The process ends: its open files and locks are gone, what it has written is not."""
         for file in list(self._open_files):
             file.close()
         self._locked.clear()
         self._failures.clear()
-        self._journal.crash(rng)
-        self._root.crash(rng)
 
     def fail_operation(self, n: int, error: OSError) -> None:
         """Let the n-th operation from now raise `error`; 1 is the next one."""
@@ -173,6 +182,14 @@ class MemoryFileSystem:
         """Raise ENOSPC when `more_bytes` do not fit."""
         if more_bytes > 0 and more_bytes > self._free_bytes():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def descriptor_count(self) -> int:
+        """Open files and locks."""
+        return len(self._open_files) + len(self._locked)
+
+    def _check_descriptors(self, path: str) -> None:
+        if self.descriptor_count() >= self.descriptors_max:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
     def write(self, node: FileNode, position: int, data: bytes, path: str) -> None:
         """Write into an open file."""
@@ -198,6 +215,7 @@ class MemoryFileSystem:
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and appending."""
+        self._check_descriptors(path)
         self.count_operation(path)
         node = self._find_file(path, create=create)
         file = MemoryFile(self, path, node)
@@ -227,6 +245,7 @@ class MemoryFileSystem:
 
     def list(self, path: str) -> list[str]:
         """Sorted names."""
+        self._check_descriptors(path)
         self.count_operation(path)
         return sorted(self._find_directory(path).entries)
 
@@ -268,6 +287,7 @@ class MemoryFileSystem:
 
     def remove_tree(self, path: str) -> None:
         """Remove the folder and what is in it; a failure leaves the names from the middle on."""
+        self._check_descriptors(path)
         directory = self._find_directory(path)
         try:
             self.count_operation(path)
@@ -281,11 +301,13 @@ class MemoryFileSystem:
 
     def sync_directory(self, path: str) -> None:
         """Make the entries of the folder durable."""
+        self._check_descriptors(path)
         self.count_operation(path)
         self._journal.sync(self._find_directory(path))
 
     def lock(self, path: str) -> FileLock:
         """An exclusive lock, not waiting."""
+        self._check_descriptors(path)
         self.count_operation(path)
         node = self._find_file(path, create=True)
         if node in self._locked:
@@ -295,6 +317,7 @@ class MemoryFileSystem:
 
     def read(self, path: str) -> bytes:
         """The whole file."""
+        self._check_descriptors(path)
         self.count_operation(path)
         return bytes(self._find_file(path).content)
 

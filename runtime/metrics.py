@@ -9,6 +9,14 @@ from dataclasses import dataclass
 class BrokerMetrics:
     """What one broker counts.  Bytes are wire bytes; all figures only grow, gauges aside."""
 
+    loop_lag_ms: int = 0
+    """Gauge: how late the last timers fired; looked at every 250 ms at least."""
+    loop_lag_max_ms: int = 0
+    """Gauge: the greatest of them since the start."""
+    loop_callback_max_ms: int = 0
+    """Gauge: the longest callback of the event loop since the start."""
+    loop_slow_callbacks: int = 0
+    """Callbacks that kept the event loop for more than 100 ms."""
     request_errors: int = 0
     """Requests that ended in an exception of ours."""
     bytes_in: int = 0
@@ -17,6 +25,8 @@ class BrokerMetrics:
     """Bytes of record batches appended by Produce."""
     connections_opened: int = 0
     connections_closed: int = 0
+    connections_refused: int = 0
+    """Closed as soon as they were accepted: a quota, or no descriptors."""
     malformed_frames: int = 0
     """Connections closed because a frame could not be read."""
     delayed_requests: int = 0

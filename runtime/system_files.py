@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -97,16 +98,30 @@ class SystemFile:
             os.close(fd)
 
 
-class SystemFileLock:
-    """flock on a descriptor of its own."""
+_locked_inodes: dict[tuple[int, int], None] = {}
+"""(device, inode) of the files that this process has locked: closing any other descriptor of one of
+them would drop its record lock, so none is opened."""
 
-    def __init__(self, fd: int) -> None:
+
+class SystemFileLock:
+    """A record lock and a flock on a descriptor of its own, open for as long as it is held.
+
+    The JVM locks with fcntl(F_SETLK), which on Linux knows nothing of flock: only the record lock
+    keeps an Apache Kafka broker out, and is kept out by one.  A record lock is dropped when any
+    descriptor of the file is closed in the process; the flock is not.  A child that is forked gets
+    no record lock, and one that runs another program no descriptor.
+    """
+
+    def __init__(self, fd: int, inode: tuple[int, int]) -> None:
         self._fd = fd
+        self._inode = inode
+        _locked_inodes[inode] = None
 
     def release(self) -> None:
         """Unlock by closing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
+            del _locked_inodes[self._inode]
             os.close(fd)
 
 
@@ -167,14 +182,24 @@ class SystemFileSystem:
             os.close(fd)
 
     def lock(self, path: str) -> FileLock:
-        """flock, not waiting."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        """Record lock and flock, not waiting."""
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                if _inode(os.stat(path)) in _locked_inodes:
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Apache Kafka removes its file when it stops: ours must be the one at the path.
+                with contextlib.suppress(FileNotFoundError):
+                    inode = _inode(os.fstat(fd))
+                    if inode == _inode(os.stat(path)):
+                        return SystemFileLock(fd, inode)
+            except BaseException:
+                os.close(fd)
+                raise
             os.close(fd)
-            raise
-        return SystemFileLock(fd)
 
     def read(self, path: str) -> bytes:
         """The whole file."""
@@ -200,3 +225,7 @@ class SystemFileSystem:
         """(total, usable) bytes by statvfs."""
         figures = os.statvfs(path)
         return figures.f_frsize * figures.f_blocks, figures.f_frsize * figures.f_bavail
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import wraps
+from time import monotonic_ns
 
 from runtime.clock import Clock
+from runtime.loop_watch import LoopWatch
 from runtime.timers import Timer, TimingWheel
 
 logger = logging.getLogger("odradek.timers")
@@ -15,8 +18,16 @@ logger = logging.getLogger("odradek.timers")
 class WheelDriver:
     """A wheel that advances itself.  `add` has the wheel's signature, so it can stand in for it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, wheel: TimingWheel) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        wheel: TimingWheel,
+        watch: LoopWatch | None = None,
+    ) -> None:
+        """watch  counts how long timers' callbacks take, and how late they are"""
         self._loop = loop
+        self._watch = watch
         self._clock = clock
         self._wheel = wheel
         self._handle: asyncio.TimerHandle | None = None
@@ -39,6 +50,7 @@ class WheelDriver:
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
         """Call again and again, the next time `interval_ms` after the last one returned."""
 
+        @wraps(callback)
         def run() -> None:
             try:
                 callback()
@@ -57,16 +69,24 @@ class WheelDriver:
     def _turn(self) -> None:
         self._handle = None
         self._is_turning = True
-        for callback in self._wheel.advance(self._clock.monotonic_ms()):
+        now_ms = self._clock.monotonic_ms()
+        if self._watch is not None:
+            self._watch.late(max(0, now_ms - self._wake_ms))
+        for callback in (*self._wheel.advance(now_ms), self._after_turn):
+            began_ns = monotonic_ns()
             try:
                 callback()
             except Exception:
                 logger.exception("a timer's callback failed")
-        self.after_turn()
+            if self._watch is not None:
+                self._watch.ran(began_ns, callback)
         self._is_turning = False
         opening_ms = self._wheel.next_opening_ms()
         if opening_ms is not None and not self._wakes_before(opening_ms):
             self._schedule(opening_ms)
+
+    def _after_turn(self) -> None:
+        self.after_turn()
 
     def _wakes_before(self, deadline_ms: int) -> bool:
         return self._handle is not None and self._wake_ms <= deadline_ms

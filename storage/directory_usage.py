@@ -5,13 +5,15 @@ Source: Kafka's ReplicaManager.describeLogDirs, getLogEndOffsetLag.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Final
 
 from runtime.files import FileSystem
 from storage.log import Log
-from storage.log_directory import LogDirectory
 from storage.manager import LogManager
+
+LOGS_PER_STEP: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +44,17 @@ class DirectoryUsage:
 def usage_of(
     manager: LogManager,
     files: FileSystem,
-    high_watermark_of: Callable[[Log], int],
     *,
     is_wanted: Callable[[Log], bool],
-) -> list[DirectoryUsage]:
-    """Every directory, in the order of log.dirs.
+) -> Generator[None, None, list[DirectoryUsage]]:
+    """Every directory, in the order of log.dirs; yields after some logs, for work in between.
 
-    is_wanted  which logs to tell of
+    is_wanted  which logs are described
     raises     NoDirectoryLeft: asking for the free space has shown that the last one failed
     cost       one statvfs per directory
     """
     usage: list[DirectoryUsage] = []
-    for directory in manager.directories.values():
+    for directory in tuple(manager.directories.values()):
         try:
             total_bytes, usable_bytes = files.space(directory.path)
         except OSError as error:
@@ -61,40 +62,24 @@ def usage_of(
         if not directory.is_online:
             usage.append(DirectoryUsage(directory.path, False, -1, -1, ()))
             continue
-        logs = (
-            *_logs(directory, manager, high_watermark_of, is_wanted),
-            *_future_logs(directory, manager, is_wanted),
+        described: list[LogUsage] = []
+        for number, log in enumerate((*directory.logs.values(), *directory.future_logs.values())):
+            if number % LOGS_PER_STEP == 0:
+                yield
+            if is_wanted(log):
+                is_future = directory.future_logs.get((log.topic, log.partition)) is log
+                lag = _lag(log, manager, is_future=is_future)
+                described.append(
+                    LogUsage(log.topic, log.partition, log.size_bytes(), lag, is_future)
+                )
+        usage.append(
+            DirectoryUsage(directory.path, True, total_bytes, usable_bytes, tuple(described))
         )
-        usage.append(DirectoryUsage(directory.path, True, total_bytes, usable_bytes, logs))
     return usage
 
 
-def _logs(
-    directory: LogDirectory,
-    manager: LogManager,
-    high_watermark_of: Callable[[Log], int],
-    is_wanted: Callable[[Log], bool],
-) -> list[LogUsage]:
-    return [
-        LogUsage(
-            log.topic,
-            log.partition,
-            log.size_bytes(),
-            max(high_watermark_of(log) - log.end_offset, 0),
-            False,
-        )
-        for log in directory.logs.values()
-        if is_wanted(log)
-    ]
-
-
-def _future_logs(
-    directory: LogDirectory, manager: LogManager, is_wanted: Callable[[Log], bool]
-) -> list[LogUsage]:
-    usage: list[LogUsage] = []
-    for log in directory.future_logs.values():
-        if is_wanted(log):
-            current = manager.get(log.topic, log.partition)
-            lag = -1 if current is None else current.end_offset - log.end_offset
-            usage.append(LogUsage(log.topic, log.partition, log.size_bytes(), lag, True))
-    return usage
+def _lag(log: Log, manager: LogManager, *, is_future: bool) -> int:
+    if not is_future:
+        return max(log.high_watermark - log.end_offset, 0)
+    current = manager.get(log.topic, log.partition)
+    return -1 if current is None else current.end_offset - log.end_offset

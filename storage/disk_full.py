@@ -1,4 +1,4 @@
-"""Telling a full disk from a broken one."""
+"""Telling a disk that is full, or a process that may open no more files, from a broken disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 from typing import Final
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def is_full(error: OSError) -> bool:
@@ -14,3 +15,16 @@ def is_full(error: OSError) -> bool:
     Not to be asked of a failed fsync: what it was to make durable is lost whatever the reason.
     """
     return error.errno in _FULL
+
+
+def is_out_of_descriptors(error: OSError) -> bool:
+    """Whether a file could not be opened because the process or the host has no descriptors left.
+
+    It says nothing of the disk, and comes from opening only: no write or fsync was tried.
+    """
+    return error.errno in _NO_DESCRIPTORS
+
+
+def is_temporary(error: OSError) -> bool:
+    """Whether the disk works and the same may succeed later; as `is_full`, not after an fsync."""
+    return is_full(error) or is_out_of_descriptors(error)

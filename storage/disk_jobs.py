@@ -2,8 +2,8 @@
 
 A job is a value: `run` touches the disk and nothing else, so it may run in any thread while the
 logs are in use.  Its outcome comes back to `storage/upkeep` as `on_finished(job)` or
-`on_failed(job, error)`.  A job that failed is never run again: after a failed fsync the kernel has
-forgotten the pages, and a second one would claim success (KAFKA-10778).
+`on_failed(job, error)`.  A job that failed in an fsync is never run again: the kernel has forgotten
+the pages, and a second one would claim success (KAFKA-10778).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from runtime.files import FileSystem
 from storage.checkpoint import TopicPartition
+from storage.index_rebuild import IndexRebuild
 from storage.log import Log
 from storage.log_flush import LogFlush
 
@@ -87,4 +88,4 @@ class RemoveFiles:
 
 
 Removal = RemoveFolder | RemoveFiles
-DiskJob = WriteCheckpoint | FlushLog | Removal
+DiskJob = WriteCheckpoint | FlushLog | Removal | IndexRebuild

@@ -12,6 +12,9 @@ from storage.log_config import LogConfig
 from storage.plan import RELATIVE_OFFSET_MAX
 from storage.segment import Segment
 
+# Differs from Kafka: index.interval.bytes counts up to here, since a lookup walks over as much.
+INDEX_INTERVAL_MAX_BYTES: Final = 32 << 10
+"""537 batches of the least size."""
 NEVER: Final = -(1 << 62)
 """A limit that no batch keeps: the rules have to be asked."""
 
@@ -32,10 +35,10 @@ class Limits:
     index_interval_bytes: int
 
     def update(self, segment: Segment, config: LogConfig, *, is_offline: bool) -> None:
-        """Compute them anew."""
+        """Compute them again."""
         self.offset = segment.base_offset + RELATIVE_OFFSET_MAX
-        self.age_ms = segment.first_timestamp_ms + config.segment_ms - segment.jitter_ms
-        self.index_interval_bytes = config.index_interval_bytes
+        self.age_ms = segment.first_timestamp_ms + config.segment_age_max_ms - segment.jitter_ms
+        self.index_interval_bytes = min(config.index_interval_bytes, INDEX_INTERVAL_MAX_BYTES)
         self.entries_left = segment.index_entries_left(config) if segment.is_ready else 0
         self.size_bytes = config.segment_bytes
         # The first batch sets the age; without a timestamp the clock counts.

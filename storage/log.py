@@ -1,8 +1,8 @@
 """The log of one partition: segments in a folder, appended to at the end, read anywhere.
 
-Knows the order of its segments, its start and its end; knows nothing of high watermarks, leaders or
-requests.  One thread uses it, the event loop's; only `LogFlush.run` and the removal of files set
-aside belong in another one.  The parts:
+Knows the order of its segments, its start, its end and its high watermark (which belongs to the
+replica, in every role); knows nothing of leaders or requests.  One thread uses it, the event
+loop's; only `LogFlush.run` and the removal of files set aside belong in another one.  The parts:
 
     log_single      one plain batch, the way of most
     log_gather      several plain batches at once
@@ -13,9 +13,9 @@ aside belong in another one.  The parts:
     log_flush       what to sync, and the end of a clean stop
     log_opening     making one, from what `recovery` finds in a folder
 
-Invariants (`check`): segments ascend and do not overlap; start <= end; index entries rise and point
-at batches; no batch crosses a segment; leader epochs never fall.  State changes only after the
-write that it stands for has succeeded.
+Invariants (`check`): segments ascend and do not overlap; start <= high watermark <= end; index
+entries rise and point at batches; no batch crosses a segment; leader epochs never fall.  State
+changes only after the write that it stands for has succeeded.
 
 Source: Kafka's UnifiedLog, LocalLog.
 """
@@ -37,8 +37,10 @@ from storage import (
     log_single,
     log_truncate,
 )
+from storage.awaited_flush import AwaitedFlush
 from storage.compaction.job import CleanedGroup
 from storage.descriptors import Descriptors
+from storage.effort import UNLIMITED, Effort
 from storage.epoch_file import write_epochs
 from storage.leader_epochs import LeaderEpochs
 from storage.limits import Limits
@@ -75,11 +77,13 @@ class Log:
         "active",
         "are_epochs_unsynced",
         "are_epochs_unwritten",
+        "awaited_flush",
         "base_offsets",
         "cut_count",
         "directory",
         "end_offset",
         "flush_begun_at",
+        "high_watermark",
         "is_offline",
         "is_past_unsynced",
         "last_flush_ms",
@@ -100,6 +104,8 @@ class Log:
     """First offset that may be read; it may lie inside a segment or a batch."""
     end_offset: int
     """Exclusive: the offset of the next record."""
+    high_watermark: int
+    """Exclusive: what is below it is replicated.  It falls only when the end is cut."""
     recovery_point: int
     """Exclusive: what lies below it is on disk, with its indexes."""
     segments: list[Segment]
@@ -136,13 +142,15 @@ class Log:
         self.active = loaded.segments[-1]
         self.log_start_offset = loaded.log_start_offset
         self.end_offset = loaded.end_offset
+        self.high_watermark = loaded.log_start_offset
+        self.awaited_flush = AwaitedFlush()
         self.recovery_point = loaded.recovery_point
         self.flush_begun_at = (loaded.recovery_point, self.active.base_offset)
         self.last_flush_ms = now_ms
         self.is_past_unsynced = loaded.was_checked
         self.cut_count = 0
         self.leader_epochs: LeaderEpochs = loaded.leader_epochs
-        self.are_epochs_unwritten = False
+        self.are_epochs_unwritten = loaded.are_epochs_unwritten
         self.are_epochs_unsynced = loaded.are_epochs_unsynced
         self.producer_states: ProducerStates = loaded.producer_states
         self.snapshots: SnapshotFiles = loaded.snapshots
@@ -180,6 +188,31 @@ class Log:
     def first_unstable_offset(self) -> int | None:
         """First offset of a transaction that is open, or whose marker is not replicated yet."""
         return self.producer_states.first_unstable_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Exclusive end of what read_committed consumers may read; at most the high watermark."""
+        states = self.producer_states
+        return states.last_stable_offset(self.high_watermark, self.log_start_offset)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Note that everything below `offset` is replicated; it never falls by this.
+
+        offset  what the in-sync replicas have, or what a follower's leader says; beyond the end of
+                the log it counts as the end
+        source  Kafka's UnifiedLog.maybeIncrementHighWatermark, maybeUpdateHighWatermark
+        """
+        # Differs from Kafka: a follower whose new leader knows a lower one keeps its own.
+        if offset > self.end_offset:
+            offset = self.end_offset
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.producer_states.on_high_watermark(offset)
+
+    def note_end_cut(self) -> None:
+        """After the end was cut off, and perhaps the start with it."""
+        self.high_watermark = max(min(self.high_watermark, self.end_offset), self.log_start_offset)
+        self.awaited_flush.cut(self.end_offset)
 
     def append(
         self, batches: Sequence[RecordBatch], *, leader_epoch: int, now_ms: int
@@ -287,7 +320,7 @@ class Log:
         raises        BrokerError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE (the segment is damaged);
                       OSError
         cost          1.3 us among the newest batches; else an index lookup and a scan of about
-                      index.interval.bytes, 10 us
+                      index.interval.bytes, 20 us
         """
         if up_to_offset < self.end_offset or start_offset < self.tail.floor:
             return log_read.read(self, start_offset, max_bytes, up_to_offset, at_least_one)
@@ -322,24 +355,27 @@ class Log:
         return log_read.bytes_between(self, start_offset, end_offset, max_bytes)
 
     def offset_for_timestamp(
-        self, timestamp_ms: int, *, up_to_offset: int
-    ) -> tuple[int, int, int] | None:
+        self, timestamp_ms: int, *, up_to_offset: int, effort: Effort = UNLIMITED
+    ) -> log_read.Position | None:
         """(offset, timestamp in ms, leader epoch) of the first record that is no older.
 
+        effort   `Effort()` on an event loop; what takes longer is `storage/time_lookup`'s
         returns  None when there is none below `up_to_offset`
-        raises   OSError; BrokerError CORRUPT_MESSAGE, INVALID_RECORD
+        raises   OSError; BrokerError CORRUPT_MESSAGE, INVALID_RECORD, TooLong, IndexUnready
         source   KIP-79
         """
-        return log_read.offset_for_timestamp(self, timestamp_ms, up_to_offset)
+        return log_read.offset_for_timestamp(self, timestamp_ms, up_to_offset, effort)
 
-    def max_timestamp(self, *, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
+    def max_timestamp(
+        self, *, up_to_offset: int | None = None, effort: Effort = UNLIMITED
+    ) -> log_read.Position | None:
         """(offset, timestamp in ms, leader epoch) of the first record with the greatest timestamp.
 
-        returns  None when no record has one, or it lies at or behind `up_to_offset`
-        raises   as `offset_for_timestamp`
-        source   KIP-734
+        returns         None when no record has one, or it is at or after `up_to_offset`
+        effort, raises  as `offset_for_timestamp`
+        source          KIP-734
         """
-        return log_read.max_timestamp(self, up_to_offset)
+        return log_read.max_timestamp(self, up_to_offset, effort)
 
     def aborted_transactions(self, start_offset: int, up_to_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of aborted transactions that overlap [start, up to).
@@ -365,35 +401,38 @@ class Log:
         log_truncate.advance_log_start(self, offset)
 
     def delete_old_segments(
-        self, *, now_ms: int, high_watermark: int
+        self, *, now_ms: int, count_max: int = 1 << 32
     ) -> list[log_truncate.RemovedFiles]:
-        """Take out the segments that retention does not need, and rename their files.
+        """Take out segments below the high watermark that retention does not need.
 
-        returns  what to remove, and when
-        raises   OSError; the segments renamed so far are gone then
+        count_max  segments at most; further ones are due at the next call
+        returns    their files, which were renamed, and when to remove these
+        raises     OSError; the segments renamed so far are gone then.  IndexUnready, CorruptBatch
+        cost       40 us a segment
         """
-        return log_truncate.delete_old_segments(self, now_ms, high_watermark)
+        return log_truncate.delete_old_segments(self, now_ms, self.high_watermark, count_max)
 
-    def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
-        """Drop every batch that ends at or behind `offset`; False when there is none.
+    def truncate_to(self, offset: int, *, now_ms: int = 0) -> log_truncate.Truncation | None:
+        """Drop every batch that ends at or after `offset`; None when there is none.
 
         The caller writes the recovery points to disk before it appends again: they may have gone
         back.
 
-        raises  OSError; the log is offline then
+        raises  OSError, CorruptBatch; the log is offline then.  IndexUnready: nothing was dropped
+        cost    30 us a segment; where producers' batches are cut, a replay from their snapshot on
         """
         return log_truncate.truncate_to(self, offset, now_ms)
 
     def truncate_fully_and_start_at(
         self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
-    ) -> None:
+    ) -> log_truncate.Truncation:
         """Drop everything; the log goes on at `offset`.
 
         log_start_offset  where reading may begin when that lies inside the first batch to come;
                           `offset` without one
         raises            OSError; the log is offline then
         """
-        log_truncate.truncate_fully(self, offset, log_start_offset, now_ms)
+        return log_truncate.truncate_fully(self, offset, log_start_offset, now_ms)
 
     def replace_segments(
         self, groups: Sequence[CleanedGroup], *, cut_count: int, now_ms: int
@@ -405,8 +444,7 @@ class Log:
         groups     of one cleaning, oldest first; all at once, or call after call without a gap
         cut_count  of the cleaning's job
         returns    what to remove, and when; None, with nothing changed, when the log is offline or
-                   has other segments now: then the `.cleaned` files and the rest of the cleaning
-                   are worth nothing
+                   has other segments now: then the rest of the cleaning is worth nothing
         raises     OSError; the log is offline then
         cost       10 us a rename, up to 8 and 4 more for each old segment
         """
@@ -415,18 +453,12 @@ class Log:
     # Flushing and closing.
 
     def unflushed_messages(self) -> int:
-        """Records behind what the last flush took in."""
+        """Records after what the last flush included."""
         return self.end_offset - self.flush_begun_at[0]
 
     def is_flush_due(self, *, now_ms: int) -> bool:
         """By flush.messages, by flush.ms, or because a segment was closed since the last one."""
-        unflushed = self.unflushed_messages()
-        config = self._config
-        return (
-            unflushed >= config.flush_messages
-            or (unflushed > 0 and now_ms - self.last_flush_ms >= config.flush_ms)
-            or self.active.base_offset > self.flush_begun_at[1]
-        )
+        return log_flush.is_due(self, now_ms)
 
     def prepare_flush(self, *, now_ms: int | None = None) -> LogFlush:
         """What to sync so that everything appended so far is on disk.
@@ -439,8 +471,9 @@ class Log:
 
     def mark_flushed(self, end_offset: int) -> None:
         """A flush has succeeded; `end_offset` is what it said."""
-        known = min(end_offset, self.flush_begun_at[0])
-        self.recovery_point = max(self.recovery_point, known)
+        flushed_to = self.flush_begun_at[0]
+        self.recovery_point = max(self.recovery_point, min(end_offset, flushed_to))
+        self.awaited_flush.flushed(flushed_to)
 
     def close(self, now_ms: int) -> None:
         """Write what the next start needs and let all files go: a clean shutdown.

@@ -21,6 +21,8 @@ from protocol.records.batch import (
     whole_batch_size,
 )
 from storage.batch_scan import CorruptBatch
+from storage.events import StorageEvent
+from storage.index_file import IndexUnready
 from storage.plan import NextBatch, RollReason, SegmentStats, roll_reason
 from storage.producer_state import (
     Duplicate,
@@ -137,7 +139,7 @@ class _Gather:
             try:
                 roll(self._log, self._log.end_offset, self._now_ms)
             except OSError as error:
-                raise storage_error(error) from error
+                raise storage_error(self._log, error) from error
             self._next_offset = self._log.end_offset
 
     def _roll_reason(self, batch: RecordBatch) -> RollReason | None:
@@ -145,7 +147,7 @@ class _Gather:
         try:
             ensure_ready(log)
         except OSError as error:
-            raise storage_error(error) from error
+            raise storage_error(log, error) from error
         return why_roll(
             log,
             batch,
@@ -233,7 +235,7 @@ def append_as_follower(log: Log, records: memoryview, now_ms: int) -> int:
                 if _must_roll(log, batch, now_ms):
                     roll(log, batch.base_offset, now_ms)
         except OSError as error:
-            raise storage_error(error) from error
+            raise storage_error(log, error) from error
         waiting.append(batch)
         waiting_bytes += batch.size
         position += batch.size
@@ -290,7 +292,11 @@ def ensure_ready(log: Log) -> None:
         return
     try:
         segment.get_ready(log.jitter_ms(segment.base_offset))
+    except IndexUnready as error:
+        # Producers do not try again after its code.
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, error.message) from error
     except CorruptBatch as error:
+        log.shared.report(StorageEvent(segment.handle.path, f"no append: {error}"))
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{segment.handle.path}: {error}") from error
     log.update_limits()
 
@@ -302,7 +308,7 @@ def commit(log: Log, segment: Segment, batch: RecordBatch, base_offset: int) -> 
     last_offset = base_offset + batch.last_offset_delta
     segment.size = position + size
     segment.note_batch(
-        position, size, last_offset, batch.max_timestamp_ms, log.config.index_interval_bytes
+        position, size, last_offset, batch.max_timestamp_ms, log.limits.index_interval_bytes
     )
     tail = log.tail
     tail.positions.append(position)
@@ -332,16 +338,19 @@ def undo_write(log: Log, error: OSError) -> BrokerError:
     The log goes offline when that fails too: what its file holds is unknown then.
     """
     segment = log.active
+    if segment.handle.file is None:
+        return storage_error(log, error)  # It could not be opened: nothing was written.
     try:
         segment.handle.use().truncate(segment.size)
     except OSError:
         log.is_offline = True
         log.update_limits()
-    return storage_error(error)
+    return storage_error(log, error)
 
 
-def storage_error(error: OSError) -> BrokerError:
-    """What a client is told when the disk refuses."""
+def storage_error(log: Log, error: OSError) -> BrokerError:
+    """The error of an append that the disk refuses; reported, so that an operator learns of it."""
+    log.shared.report(StorageEvent(log.directory, f"no batch was appended: {error}"))
     return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
 

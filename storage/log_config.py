@@ -62,6 +62,16 @@ class LogConfig:
     remote_storage_enable: bool = False
 
     @property
+    def segment_age_max_ms(self) -> int:
+        """Age at which a segment is closed: a compacted log must be cleanable in time.
+
+        Source: Kafka's LogConfig.maxSegmentMs, KIP-354.
+        """
+        if self.cleanup_compact and self.max_compaction_lag_ms > 0:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
     def offset_index_entries_max(self) -> int:
         """Entries that an offset index may hold before its segment is closed."""
         return self.segment_index_bytes // 8

@@ -16,7 +16,6 @@ Source: Kafka's LogManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
@@ -26,12 +25,14 @@ from storage.checkpoint import (
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
     TopicPartition,
     encode_offsets,
     read_offsets,
 )
 from storage.clean_shutdown import take_clean_shutdown_mark
 from storage.disk_jobs import WriteCheckpoint
+from storage.events import Report, StorageEvent
 from storage.log import Log
 from storage.meta_properties import MetaProperties, read_meta_properties
 
@@ -43,6 +44,13 @@ _WRITTEN_HERE: Final = (
     HIGH_WATERMARK_FILE,
     CLEANER_OFFSET_FILE,
 )
+
+_WITHOUT: Final = {
+    RECOVERY_POINT_FILE: "all batches are checked after an unclean stop",
+    LOG_START_OFFSET_FILE: "logs start at their first segments, deleted records may be back",
+    HIGH_WATERMARK_FILE: "high watermarks start at the starts of the logs",
+    CLEANER_OFFSET_FILE: "compacted logs are cleaned from their starts",
+}
 
 
 class DirectoryInUse(Exception):
@@ -72,6 +80,7 @@ class LogDirectory:
         "path",
         "recovery_points",
         "topic_ids",
+        "was_clean_shutdown",
     )
 
     path: str
@@ -81,14 +90,16 @@ class LogDirectory:
     meta: MetaProperties | None
     """What meta.properties says."""
     is_loaded: bool
-    """Whether every log in it was opened; only then may a shutdown be called clean."""
+    """Whether every log in it was opened."""
+    was_clean_shutdown: bool
+    """Whether the mark of a clean shutdown was there, before it was taken away."""
     logs: dict[TopicPartition, Log]
     future_logs: dict[TopicPartition, Log]
     """Copies on their way from another directory of this broker."""
     topic_ids: dict[str, UUID]
     """Per partition folder that has a partition.metadata."""
     high_watermarks: dict[TopicPartition, int]
-    """Last known ones: of the checkpoint at start, then as handed over."""
+    """Of the checkpoint at start; every log takes its own over when it is opened."""
     recovery_points: dict[TopicPartition, int]
     """Of the checkpoint at start."""
     log_start_offsets: dict[TopicPartition, int]
@@ -104,6 +115,7 @@ class LogDirectory:
         self.failure = None
         self.meta = None
         self.is_loaded = False
+        self.was_clean_shutdown = False
         self.logs = {}
         self.future_logs = {}
         self.topic_ids = {}
@@ -156,20 +168,36 @@ class LogDirectory:
             raise DirectoryInUse(f"{self.path} is in use by another broker process") from None
         self.meta = read_meta_properties(self._files, self.path)
 
-    def read_checkpoints(self) -> bool:
+    def read_checkpoints(self, report: Report) -> bool:
         """Take the clean-shutdown mark away, then read the offsets.
 
+        A checkpoint that cannot be read is reported and holds nothing: without recovery points all
+        batches are checked after an unclean stop, without log starts a log starts at its first
+        segment, without high watermarks at its start, without cleaner offsets cleaning starts over.
+
         returns  whether the last shutdown was clean
-        raises   CorruptCheckpoint, OSError: the directory cannot be used
+        raises   OSError: the directory cannot be used
         """
-        was_clean_shutdown = take_clean_shutdown_mark(self._files, self.path)
-        self.recovery_points = read_offsets(self._files, self.file(RECOVERY_POINT_FILE))
-        self.log_start_offsets = read_offsets(self._files, self.file(LOG_START_OFFSET_FILE))
-        self.high_watermarks = read_offsets(self._files, self.file(HIGH_WATERMARK_FILE))
-        self.cleaner_offsets = read_offsets(self._files, self.file(CLEANER_OFFSET_FILE))
+        self.was_clean_shutdown = take_clean_shutdown_mark(self._files, self.path)
+        self.recovery_points = self._read(RECOVERY_POINT_FILE, report)
+        self.log_start_offsets = self._read(LOG_START_OFFSET_FILE, report)
+        self.high_watermarks = self._read(HIGH_WATERMARK_FILE, report)
         # Most brokers compact nothing: they need no file that says so.
-        self._written[CLEANER_OFFSET_FILE] = encode_offsets(self.cleaner_offsets)
-        return was_clean_shutdown
+        self._written[CLEANER_OFFSET_FILE] = encode_offsets({})
+        self.cleaner_offsets = self._read(CLEANER_OFFSET_FILE, report)
+        return self.was_clean_shutdown
+
+    def _read(self, name: str, report: Report) -> dict[TopicPartition, int]:
+        path = self.file(name)
+        try:
+            offsets = read_offsets(self._files, path)
+        except CorruptCheckpoint as error:
+            report(StorageEvent(path, f"{_WITHOUT[name]}, since it cannot be read: {error}"))
+            self._written.pop(name, None)
+            return {}
+        if name in self._written:
+            self._written[name] = encode_offsets(offsets)
+        return offsets
 
     def on_loaded(self) -> None:
         """Every log is open; lines of the checkpoints that no log belongs to are void."""
@@ -207,19 +235,11 @@ class LogDirectory:
         """The cleaner offsets, unless they are on disk."""
         return self._checkpoint(CLEANER_OFFSET_FILE)
 
-    def checkpoint_high_watermarks(
-        self, current: Mapping[TopicPartition, int]
-    ) -> list[WriteCheckpoint]:
-        """The high watermarks, unless they are on disk.
+    def checkpoint_high_watermarks(self) -> list[WriteCheckpoint]:
+        """The high watermarks of all logs, unless they are on disk.
 
-        current  of the partitions that the broker runs by now; a log that it has not taken up yet
-                 keeps its former one, or a crash during the start would set it to 0 (KAFKA-1647)
+        A log that no replica has taken up yet has its former one (KAFKA-1647).
         """
-        former = self.high_watermarks
-        self.high_watermarks = {
-            key: current.get(key, former.get(key, log.log_start_offset))
-            for key, log in self.logs.items()
-        }
         return self._checkpoint(HIGH_WATERMARK_FILE)
 
     def checkpoints_naming(self, key: TopicPartition) -> list[WriteCheckpoint]:
@@ -229,7 +249,7 @@ class LogDirectory:
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         if name == HIGH_WATERMARK_FILE:
-            return self.high_watermarks
+            return {(log.topic, log.partition): log.high_watermark for log in self.all_logs()}
         if name == CLEANER_OFFSET_FILE:
             return self.cleaner_offsets
         if name == RECOVERY_POINT_FILE:
@@ -261,10 +281,16 @@ class LogDirectory:
         return [job]
 
     def on_not_written(self, job: WriteCheckpoint) -> None:
-        """There was no room for a checkpoint; the former one is still there."""
-        name = next(name for name, waiting in self._in_flight.items() if waiting is job)
+        """A checkpoint could not be written for now; the former one is still there."""
+        name = job.name
+        assert self._in_flight.get(name) is job, "one write per file at a time"
         del self._in_flight[name]
         self._wanted_again.pop(name, None)
+        # They may not have been synced, and the next one must not be written before they are.
+        if name == RECOVERY_POINT_FILE:
+            self._unsynced_folders |= dict.fromkeys(job.folders)
+        elif name == CLEANER_OFFSET_FILE:
+            self._cleaned_folders |= dict.fromkeys(job.folders)
 
     def on_written(self, job: WriteCheckpoint) -> list[WriteCheckpoint]:
         """A checkpoint is on disk.
@@ -285,10 +311,15 @@ class LogDirectory:
     def write_now(self, jobs: list[WriteCheckpoint]) -> None:
         """Write checkpoints within this call.
 
-        raises  OSError: the directory has to go offline
+        raises  OSError: the directory has to go offline, unless that is a temporary one
         """
-        for job in jobs:
-            job.run(self._files)
+        for number, job in enumerate(jobs):
+            try:
+                job.run(self._files)
+            except OSError:
+                for unwritten in jobs[number:]:
+                    self.on_not_written(unwritten)
+                raise
             again = self.on_written(job)
             assert not again, "nothing asks for a checkpoint while it is written within a call"
 
@@ -317,7 +348,11 @@ class LogDirectory:
     def note_renamed_segments(self, log: Log) -> None:
         """Retention or compaction has taken segments out of a log; the recovery point may have
         moved."""
-        self._unsynced_folders[log.directory] = None
+        self.note_unsynced(log.directory)
+
+    def note_unsynced(self, folder: str) -> None:
+        """Renames in a folder are to be synced before recovery points are written next."""
+        self._unsynced_folders[folder] = None
 
     def forget(self, key: TopicPartition) -> None:
         """A partition is gone from here; the checkpoints name it until they are rewritten."""

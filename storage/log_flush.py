@@ -61,6 +61,17 @@ class LogFlush:
         return replace(self, paths=self.paths + more, is_folder_changed=True)
 
 
+def is_due(log: Log, now_ms: int) -> bool:
+    """`Log.is_flush_due`."""
+    unflushed = log.unflushed_messages()
+    config = log.config
+    return (
+        unflushed >= config.flush_messages
+        or (unflushed > 0 and now_ms - log.last_flush_ms >= config.flush_ms)
+        or log.active.base_offset > log.flush_begun_at[1]
+    )
+
+
 def prepare(log: Log, now_ms: int | None) -> LogFlush:
     """`Log.prepare_flush`."""
     if log.are_epochs_unwritten:
@@ -74,6 +85,12 @@ def prepare(log: Log, now_ms: int | None) -> LogFlush:
     if now_ms is not None:
         log.last_flush_ms = now_ms
     return flush
+
+
+def put_off(log: Log) -> None:
+    """A flush found no descriptor for a file; no fsync has failed, so the next syncs it all."""
+    log.are_epochs_unsynced = log.is_past_unsynced = True
+    log.flush_begun_at = (min(log.recovery_point, log.flush_begun_at[0]), -1)
 
 
 def finish(log: Log, now_ms: int) -> None:

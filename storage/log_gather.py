@@ -70,7 +70,7 @@ def _is_next(log: Log, batch: RecordBatch, offset: int, entries: dict[int, Produ
 def _commit(log: Log, batches: Sequence[RecordBatch]) -> list[Appended | BrokerError]:
     """Take the batches, which were written, into the log's state."""
     segment, tail, states = log.active, log.tail, log.producer_states
-    interval_bytes = log.config.index_interval_bytes
+    interval_bytes = log.limits.index_interval_bytes
     positions, last_offsets = tail.positions, tail.last_offsets
     offset = log.end_offset
     results: list[Appended | BrokerError] = []

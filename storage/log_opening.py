@@ -7,6 +7,7 @@ from storage.descriptors import Descriptors
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.recovery import load
+from storage.torn_segments import CheckedAmount
 
 
 def open_log(  # noqa: PLR0913 - what a log is made of
@@ -21,11 +22,13 @@ def open_log(  # noqa: PLR0913 - what a log is made of
     was_clean_shutdown: bool,
     now_ms: int,
     descriptors: Descriptors,
+    amount: CheckedAmount | None = None,
 ) -> Log:
     """Load the log in `directory`, which exists; an empty one becomes a new log.
 
     log_start_offset, recovery_point  of the checkpoints, 0 without one
-    was_clean_shutdown                False: what lies at or behind the recovery point is checked
+    was_clean_shutdown                False: what is at or after the recovery point is checked
+    amount                            grows by what was checked
     raises  OSError, of which torn_segments.UnsupportedFormat
     cost    0.2 ms for one small segment after a clean stop; 0.1 s per GB that has to be checked
     """
@@ -38,5 +41,6 @@ def open_log(  # noqa: PLR0913 - what a log is made of
         recovery_point=recovery_point,
         was_clean_shutdown=was_clean_shutdown,
         now_ms=now_ms,
+        amount=amount,
     )
     return Log(descriptors, directory, topic, partition, config, loaded, now_ms)

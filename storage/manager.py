@@ -22,29 +22,33 @@ from uuid import UUID
 
 from protocol.errors import BrokerError, ErrorCode
 from runtime.files import FileSystem
-from storage.checkpoint import CorruptCheckpoint, TopicPartition
+from storage.checkpoint import TopicPartition
 from storage.clean_shutdown import write_clean_shutdown_mark
 from storage.descriptors import Descriptors
-from storage.disk_full import is_full
+from storage.disk_full import is_out_of_descriptors, is_temporary
 from storage.disk_jobs import Removal, RemoveFolder, WriteCheckpoint
+from storage.events import StorageEvent
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
-from storage.log_loading import LoadedDirectory, load_directory
+from storage.log_loading import LoadedDirectory, Loading, load_directory
 from storage.log_opening import open_log
 from storage.meta_properties import (
+    META_PROPERTIES_FILE,
     MetaProperties,
     check_meta_properties,
     write_meta_properties,
 )
-from storage.names import DELETE_FOLDER, folder_name, suffixed_folder_name
-from storage.partition_metadata import CorruptPartitionMetadata, write_topic_id
-
-_Unusable = (OSError, CorruptCheckpoint, CorruptPartitionMetadata)
+from storage.names import DELETE_FOLDER, folder_name, parse_folder_name, suffixed_folder_name
+from storage.partition_metadata import write_topic_id
 
 
 class NoDirectoryLeft(Exception):
     """Every directory of log.dirs has failed; the broker cannot go on."""
+
+
+class DirectoryFull(BrokerError):
+    """There is no room for a new log (KAFKA_STORAGE_ERROR); the directory stays online."""
 
 
 class DuplicateLog(Exception):
@@ -88,7 +92,8 @@ class LogManager:
         """
         assert paths, "log.dirs is not empty"
         self.files = files
-        self._descriptors = descriptors
+        self.descriptors = descriptors
+        """The open files of all logs."""
         self._file_delete_delay_ms = file_delete_delay_ms
         self.directories = {path: LogDirectory(files, path) for path in paths}
         """Online and offline ones, in the order of log.dirs."""
@@ -97,6 +102,8 @@ class LogManager:
         self.removals: list[tuple[int, Removal]] = []
         """What may be removed from a time on (ms): folders of deleted partitions, old segments."""
         self._failures: list[DirectoryFailure] = []
+        self._half_made: dict[TopicPartition, LogDirectory] = {}
+        """Folders of logs that could not be made, and not be removed either."""
 
     # Start.
 
@@ -126,6 +133,7 @@ class LogManager:
         check_meta_properties(self._identities(), broker_id=broker_id, cluster_id=cluster_id)
         for directory in self.online():
             former = directory.meta
+            self._report_nameless(directory)
             directory_id = former.directory_id if former is not None else None
             mine = MetaProperties(broker_id, cluster_id, directory_id)
             if former == mine:
@@ -137,21 +145,45 @@ class LogManager:
             else:
                 directory.meta = mine
 
-    def load(self, config_of: Callable[[str], LogConfig], *, now_ms: int) -> list[LoadedDirectory]:
+    def _report_nameless(self, directory: LogDirectory) -> None:
+        """A directory with logs that does not say whose they are; Kafka takes it without a word."""
+        meta = directory.meta
+        if meta is not None and (meta.broker_id is not None or meta.cluster_id is not None):
+            return
+        with contextlib.suppress(OSError):
+            if meta is None and not any(map(parse_folder_name, self.files.list(directory.path))):
+                return
+        what = "is missing" if meta is None else "names neither a broker nor a cluster"
+        path = directory.file(META_PROPERTIES_FILE)
+        self.descriptors.report(StorageEvent(path, f"{what}; written again for this broker"))
+
+    def load(
+        self,
+        config_of: Callable[[str], LogConfig],
+        *,
+        now_ms: int,
+        monotonic_ms: Callable[[], int] = lambda: 0,
+        check_interrupted: Callable[[], None] = lambda: None,
+    ) -> list[LoadedDirectory]:
         """Open every log.
 
-        config_of  configuration of a topic, also of topics that are not known to the cluster
-        returns    what was found, per directory that is online afterwards
-        raises     DuplicateLog, NoDirectoryLeft
-        cost       0.1 ms a small log after a clean shutdown, 0.4 ms after an unclean one
+        config_of          configuration of a topic, also of one that the cluster does not know
+        monotonic_ms       for the report of what an unclean stop has cost
+        check_interrupted  called before each log; what it raises ends the load
+        returns            what was found, per directory that is online afterwards
+        raises             DuplicateLog, NoDirectoryLeft; `shutdown` is to be called then as well
+        cost               0.1 ms a small log after a clean shutdown, 0.4 ms after an unclean one
         """
-        report: list[LoadedDirectory] = []
+        loading = Loading(self.descriptors, config_of, now_ms, monotonic_ms, check_interrupted)
+        loaded: list[LoadedDirectory] = []
         for directory in self.online():
             try:
-                found = load_directory(
-                    self.files, directory, self._descriptors, config_of, now_ms=now_ms
-                )
-            except _Unusable as error:
+                found = load_directory(directory, loading)
+            except OSError as error:
+                if directory.was_clean_shutdown:
+                    # Nothing was appended: what the mark says of the logs is as true as before.
+                    with contextlib.suppress(OSError):
+                        write_clean_shutdown_mark(self.files, directory.path)
                 self.take_offline(directory, error)
                 continue
             self._adopt(directory)
@@ -159,8 +191,8 @@ class LogManager:
             self.removals += (
                 (due_ms, RemoveFolder(directory.path, path)) for path in found.deleted
             )
-            report.append(found)
-        return report
+            loaded.append(found)
+        return loaded
 
     def _adopt(self, directory: LogDirectory) -> None:
         for mine, theirs in (
@@ -185,6 +217,11 @@ class LogManager:
         """The copy of a partition that is on its way to another directory."""
         return self._future_logs.get((topic, partition))
 
+    def has(self, log: Log) -> bool:
+        """Whether a log is still one of those here: not deleted, its directory online."""
+        key = (log.topic, log.partition)
+        return self._logs.get(key) is log or self._future_logs.get(key) is log
+
     def all(self) -> list[Log]:
         """Every log, copies on their way included."""
         return [*self._logs.values(), *self._future_logs.values()]
@@ -197,15 +234,6 @@ class LogManager:
         """What partition.metadata says, None when the partition has none or is not here."""
         log = self._logs.get((topic, partition))
         return None if log is None else self.directory_of(log).topic_ids.get(log.directory)
-
-    def high_watermark(self, topic: str, partition: int) -> int:
-        """The one that was checkpointed last, within the log; where a replica starts from.
-
-        The partition is here, or KeyError.
-        """
-        log = self._logs[topic, partition]
-        known = self.directory_of(log).high_watermarks.get((topic, partition), 0)
-        return min(max(known, log.log_start_offset), log.end_offset)
 
     @property
     def offline_directories(self) -> tuple[str, ...]:
@@ -234,7 +262,8 @@ class LogManager:
         topic_id  None as long as the cluster has no topic ids
         is_new    the controller says that this replica never existed; otherwise it may lie in an
                   offline directory, and an empty one must not take its place
-        raises    BrokerError: KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID; NoDirectoryLeft
+        raises    BrokerError: KAFKA_STORAGE_ERROR (of which DirectoryFull), INCONSISTENT_TOPIC_ID;
+                  NoDirectoryLeft
         """
         key = (topic, partition)
         log = self._logs.get(key)
@@ -256,6 +285,7 @@ class LogManager:
             except OSError as error:
                 self._refuse_when_full(directory, error)
                 self.take_offline(directory, error)
+        self._remove_half_made(key)
         for directory in sorted(self.online(), key=LogDirectory.partition_count):
             try:
                 self.files.make_directory(directory.file(folder_name(*key)))
@@ -263,17 +293,30 @@ class LogManager:
                 self._refuse_when_full(directory, error)
                 self.take_offline(directory, error)
                 continue
-            return self._create_in(directory, key, config, topic_id, now_ms)
+            log = self._create_in(directory, key, config, topic_id, now_ms)
+            if not is_new:
+                # Kafka creates it without a warning.
+                paths = ", ".join(self.directories)
+                self.descriptors.report(
+                    StorageEvent(
+                        log.directory,
+                        f"created empty: the replica is not new, and has no folder in {paths}; "
+                        f"its records are lost unless a disk was not mounted",
+                    )
+                )
+            return log
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "no directory of log.dirs is online")
 
     def _refuse_when_full(self, directory: LogDirectory, error: OSError) -> None:
-        """A full disk is no failed one: what is there works on, and space may come back.
+        """A full disk is no failed one: what is there works on, and space may come back.  The same
+        holds for descriptors.
 
-        raises  BrokerError KAFKA_STORAGE_ERROR
+        raises  DirectoryFull
         """
-        if is_full(error):
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is full: {error}"
+        if is_temporary(error):
+            why = "cannot be written now" if is_out_of_descriptors(error) else "is full"
+            raise DirectoryFull(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} {why}: {error}"
             ) from error
 
     def _create_in(
@@ -297,13 +340,14 @@ class LogManager:
                 recovery_point=0,
                 was_clean_shutdown=False,
                 now_ms=now_ms,
-                descriptors=self._descriptors,
+                descriptors=self.descriptors,
             )
             self.files.sync_directory(directory.path)
         except OSError as error:
             # The partition may be made elsewhere now, and two folders of it stop the next start.
-            with contextlib.suppress(OSError):
-                self.files.remove_tree(folder)
+            self._half_made[key] = directory
+            with contextlib.suppress(BrokerError):
+                self._remove_half_made(key)
             self._refuse_when_full(directory, error)
             self.take_offline(directory, error)
             raise _storage_error(directory) from error
@@ -311,6 +355,20 @@ class LogManager:
             directory.topic_ids[folder] = topic_id
         directory.logs[key] = self._logs[key] = log
         return log
+
+    def _remove_half_made(self, key: TopicPartition) -> None:
+        directory = self._half_made.get(key)
+        if directory is None:
+            return
+        folder = directory.file(folder_name(*key))
+        try:
+            if self.files.exists(folder):
+                self.files.remove_tree(folder)
+        except OSError as error:
+            if directory.is_online:
+                self._refuse_when_full(directory, error)
+                self.take_offline(directory, error)
+        del self._half_made[key]
 
     def _assign_topic_id(self, log: Log, topic_id: UUID) -> None:
         directory = self.directory_of(log)
@@ -324,6 +382,7 @@ class LogManager:
             try:
                 write_topic_id(self.files, log.directory, topic_id)
             except OSError as error:
+                self._refuse_when_full(directory, error)
                 self.take_offline(directory, error)
                 raise _storage_error(directory) from error
             directory.topic_ids[log.directory] = topic_id
@@ -351,9 +410,11 @@ class LogManager:
                 try:
                     self.files.sync_directory(directory.path)
                 except OSError as error:
-                    self.take_offline(directory, error)
-                else:
-                    checkpoints += directory.checkpoints()
+                    if not is_out_of_descriptors(error):
+                        self.take_offline(directory, error)
+                        continue
+                    directory.note_unsynced(directory.path)
+                checkpoints += directory.checkpoints()
         return Deletion(checkpoints, tuple(missing))
 
     def _set_aside(self, directory: LogDirectory, log: Log, unique: str, now_ms: int) -> None:
@@ -415,20 +476,20 @@ class LogManager:
 
     # End.
 
-    def shutdown(self, high_watermarks: Mapping[TopicPartition, int], *, now_ms: int) -> None:
+    def shutdown(self, *, now_ms: int) -> None:
         """Flush and close every log, write the checkpoints, then the marks of a clean shutdown.
 
-        No job may be under way.  A directory where something fails, or whose logs had not all been
-        opened, gets no mark: its logs are checked at the next start (KAFKA-15375).  In the latter
-        case its checkpoints stay as they are, for they name logs that were not opened.
+        No job may be under way.  A directory where something fails gets no mark: its logs are
+        checked at the next start.  One whose logs were not all opened gets its mark back if it had
+        one (KAFKA-15375), and its checkpoints stay as they are, for they name logs that were not
+        opened.
 
-        high_watermarks  of the partitions that the broker runs
-        cost             about five fsyncs per log
+        cost  about five fsyncs per log
         """
         try:
             for directory in self.online():
                 try:
-                    self._close(directory, high_watermarks, now_ms)
+                    self._close(directory, now_ms)
                 except OSError as error:
                     self.take_offline(directory, error)
         except NoDirectoryLeft:
@@ -436,14 +497,14 @@ class LogManager:
         finally:
             self._release()
 
-    def _close(
-        self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int], now_ms: int
-    ) -> None:
+    def _close(self, directory: LogDirectory, now_ms: int) -> None:
         for log in directory.all_logs():
             log.close(now_ms)
         if not directory.is_loaded:
+            if directory.was_clean_shutdown:
+                write_clean_shutdown_mark(self.files, directory.path)
             return
-        directory.write_now(directory.checkpoint_high_watermarks(high_watermarks))
+        directory.write_now(directory.checkpoint_high_watermarks())
         directory.write_now(directory.checkpoints())
         write_clean_shutdown_mark(self.files, directory.path)
 

@@ -5,7 +5,7 @@ Source: Kafka's LogSegment.shouldRoll, UnifiedLog.deleteOldSegments; KIP-107.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -76,7 +76,7 @@ def roll_reason(
         age_ms = batch.max_timestamp_ms - stats.first_timestamp_ms
     else:
         age_ms = now_ms - stats.created_ms
-    if age_ms > config.segment_ms - stats.jitter_ms:
+    if age_ms > config.segment_age_max_ms - stats.jitter_ms:
         return RollReason.AGE
     return RollReason.INDEX_FULL if stats.is_index_full else None
 
@@ -106,8 +106,12 @@ class OldSegment(NamedTuple):
     is_active: bool
 
 
-def plan_log_start_deletion(segments: Sequence[OldSegment], log_start_offset: int) -> int:
-    """How many segments, from the oldest on, lie wholly before the start of the log."""
+# The three plans look at segments one after the other and at none after the first that stays: what
+# a segment's times are may have to be read from a file.
+
+
+def plan_log_start_deletion(segments: Iterable[OldSegment], log_start_offset: int) -> int:
+    """How many segments, from the oldest on, are wholly before the start of the log."""
     count = 0
     for segment in segments:
         if segment.is_active or segment.end_offset > log_start_offset:
@@ -117,10 +121,13 @@ def plan_log_start_deletion(segments: Sequence[OldSegment], log_start_offset: in
 
 
 def plan_size_deletion(
-    segments: Sequence[OldSegment], config: LogConfig, high_watermark: int
+    segments: Iterable[OldSegment], config: LogConfig, high_watermark: int, size_bytes: int
 ) -> int:
-    """How many segments, from the oldest on, are not needed to keep retention.bytes."""
-    excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
+    """How many segments, from the oldest on, are not needed to keep retention.bytes.
+
+    size_bytes  of all segments
+    """
+    excess = size_bytes - config.retention_bytes
     if config.retention_bytes < 0 or excess < 0:
         return 0
     count = 0
@@ -133,7 +140,7 @@ def plan_size_deletion(
 
 
 def plan_age_deletion(
-    segments: Sequence[OldSegment], config: LogConfig, high_watermark: int, now_ms: int
+    segments: Iterable[OldSegment], config: LogConfig, high_watermark: int, now_ms: int
 ) -> int:
     """How many segments, from the oldest on, hold nothing younger than retention.ms."""
     if config.retention_ms < 0:
@@ -148,7 +155,7 @@ def plan_age_deletion(
 
 
 def _may_go(segment: OldSegment, high_watermark: int) -> bool:
-    """Nothing at or behind the high watermark goes, and no empty segment in use."""
+    """Nothing at or after the high watermark goes, and no empty segment in use."""
     return segment.end_offset <= high_watermark and not (
         segment.is_active and segment.size_bytes == 0
     )

@@ -365,10 +365,20 @@ class ProducerStates:
         returns  True when batches that are gone were in the state: it is empty then, and the caller
                  loads the newest snapshot at or below `end_offset` and replays what follows it
         """
-        if end_offset >= self.last_map_offset:
+        if end_offset >= self.last_map_offset or self._is_settled_below(end_offset):
+            self.last_map_offset = end_offset
             return False
         self.reset(end_offset)
         return True
+
+    def _is_settled_below(self, end_offset: int) -> bool:
+        """Whether nothing at or after an offset is part of the state; markers leave no offset."""
+        return not self._unreplicated and all(
+            entry.last_offset < end_offset
+            and entry.coordinator_epoch < 0
+            and entry.current_txn_first_offset < 0
+            for entry in self.entries.values()
+        )
 
     def reset(self, start_offset: int) -> None:
         """Forget everything; the log is empty and starts at `start_offset`."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from protocol.records.batch import RecordBatch
 from storage.batch_scan import iterate_batches
+from storage.index_file import IndexUnready
 from storage.producer_state import ProducerStates
 from storage.segment import Segment
 from storage.txn_index import AbortedTransaction
@@ -43,10 +44,15 @@ def replay(segments: Sequence[Segment], states: ProducerStates, end_offset: int)
             break
         if not is_last and segments[number + 1].base_offset <= start_offset:
             continue
-        first = segment.find(start_offset)
-        if first is None:
-            continue
-        for _, batch in iterate_batches(segment.handle.use(), first.position, segment.size):
+        try:
+            first = segment.find(start_offset)
+        except IndexUnready:
+            position = 0
+        else:
+            if first is None:
+                continue
+            position = first.position
+        for _, batch in iterate_batches(segment.handle.use(), position, segment.size):
             if batch.last_offset >= end_offset:
                 break
             if batch.base_offset >= start_offset:

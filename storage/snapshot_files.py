@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from runtime.files import FileSystem
 from storage import names
+from storage.events import Report, StorageEvent, ignore
 from storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
 from storage.producer_state import ProducerStates
 
@@ -17,14 +18,21 @@ from storage.producer_state import ProducerStates
 class SnapshotFiles:
     """The snapshots of one log, known by their offsets."""
 
-    __slots__ = ("_directory", "_files", "offsets")
+    __slots__ = ("_directory", "_files", "_report", "offsets")
 
     offsets: list[int]
     """Ascending; the state below each of them is in a file."""
 
-    def __init__(self, files: FileSystem, directory: str, offsets: Sequence[int]) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        offsets: Sequence[int],
+        report: Report = ignore,
+    ) -> None:
         self._files = files
         self._directory = directory
+        self._report = report
         self.offsets = sorted(offsets)
 
     def path(self, offset: int) -> str:
@@ -36,7 +44,7 @@ class SnapshotFiles:
     ) -> bool:
         """Set `states` to the newest readable snapshot at or below `end_offset`.
 
-        Unreadable ones on the way are removed.
+        Unreadable ones on the way are removed and reported.
 
         returns  False when there is none; `states` is as before then
         raises   OSError
@@ -45,7 +53,10 @@ class SnapshotFiles:
             offset = self.offsets[count - 1]
             try:
                 entries = decode_snapshot(self._files.read(self.path(offset)))
-            except (CorruptSnapshot, FileNotFoundError):
+            except (CorruptSnapshot, FileNotFoundError) as error:
+                self._report(
+                    StorageEvent(self.path(offset), f"removed, the one before it is used: {error}")
+                )
                 self.remove(offset)
                 continue
             states.load(entries, offset, now_ms=now_ms, expiration_ms=expiration_ms)

@@ -13,14 +13,17 @@ from collections.abc import Iterable, Mapping
 
 from storage.batch_scan import CorruptBatch
 from storage.checkpoint import TopicPartition
+from storage.disk_jobs import RemoveFiles
 from storage.log_directory import LogDirectory
+from storage.log_truncate import Truncation
 from storage.manager import LogManager
 
 
 def truncate(manager: LogManager, offsets: Mapping[TopicPartition, int], *, now_ms: int) -> None:
     """Drop what lies at or behind an offset, in several logs; those that are not here are left.
 
-    raises  NoDirectoryLeft; logs whose disk fails go offline
+    raises  NoDirectoryLeft; logs whose disk fails go offline.  BrokerError IndexUnready: a log was
+            not cut, nor those after it; call again when its indexes are rebuilt
     cost    one fsync per log that lost a segment, and one per directory where a recovery point
             or a cleaner offset went back
     """
@@ -30,10 +33,11 @@ def truncate(manager: LogManager, offsets: Mapping[TopicPartition, int], *, now_
         if log is None:
             continue
         directory = manager.directory_of(log)
-        former, segment_count = log.recovery_point, len(log.segments)
+        former = log.recovery_point
         try:
-            log.truncate_to(offset, now_ms=now_ms)
-            if len(log.segments) != segment_count:
+            truncation = log.truncate_to(offset, now_ms=now_ms)
+            if truncation is not None and truncation.paths:
+                _remove_later(manager, directory, truncation, now_ms)
                 manager.files.sync_directory(log.directory)
         except (OSError, CorruptBatch) as error:
             manager.take_offline(directory, error)
@@ -61,12 +65,22 @@ def truncate_fully(
         return
     directory = manager.directory_of(log)
     try:
-        log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset, now_ms=now_ms)
+        truncation = log.truncate_fully_and_start_at(
+            offset, log_start_offset=log_start_offset, now_ms=now_ms
+        )
+        _remove_later(manager, directory, truncation, now_ms)
         directory.note_truncated(log)
         manager.files.sync_directory(log.directory)
     except OSError as error:
         manager.take_offline(directory, error)
     _checkpoint(manager, [directory])
+
+
+def _remove_later(
+    manager: LogManager, directory: LogDirectory, truncation: Truncation, now_ms: int
+) -> None:
+    """Removing large files takes long: `Upkeep.remove` gives them to a thread."""
+    manager.removals.append((now_ms, RemoveFiles(directory.path, truncation.paths)))
 
 
 def _checkpoint(manager: LogManager, directories: Iterable[LogDirectory]) -> None:

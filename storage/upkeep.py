@@ -16,25 +16,37 @@ Source: Kafka's LogManager.cleanupLogs, flushDirtyLogs, checkpointLogRecoveryOff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from storage.batch_scan import CorruptBatch
-from storage.checkpoint import TopicPartition
-from storage.disk_full import is_full
-from storage.disk_jobs import DiskJob, FlushLog, Removal, RemoveFiles, WriteCheckpoint
+from storage.disk_full import is_out_of_descriptors, is_temporary
+from storage.disk_jobs import (
+    DiskJob,
+    FlushLog,
+    Removal,
+    RemoveFiles,
+    RemoveFolder,
+    WriteCheckpoint,
+)
+from storage.index_file import IndexUnready
+from storage.index_rebuild import IndexRebuild
 from storage.log import Log
+from storage.log_flush import put_off
 from storage.log_truncate import RemovedFiles
 from storage.manager import LogManager
 
+SEGMENTS_PER_STEP: Final = 32
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class RetentionRound:
     """What retention did."""
 
-    deletion_count: int
+    deletion_count: int = 0
     """How often segments were set aside, each time one or more of a log."""
-    damaged: tuple[str, ...]
+    damaged: tuple[str, ...] = ()
     """Logs that were left alone, because a segment is damaged; for the operator."""
 
 
@@ -49,35 +61,52 @@ class Upkeep:
     # Retention.
 
     def delete_old_segments(
+        self, *, now_ms: int, logs: Sequence[Log] | None = None
+    ) -> RetentionRound:
+        """`retention_steps`, all at once."""
+        done = RetentionRound()
+        for _ in self.retention_steps(done, now_ms=now_ms, logs=logs):
+            pass
+        return done
+
+    def retention_steps(
         self,
-        high_watermark_of: Callable[[Log], int],
+        done: RetentionRound,
         *,
         now_ms: int,
         logs: Sequence[Log] | None = None,
-    ) -> RetentionRound:
+        is_free: Callable[[Log], bool] = lambda log: True,
+    ) -> Iterator[None]:
         """Set aside the segments that retention does not keep; `remove` gives them when due.
 
-        high_watermark_of  nothing above it is deleted; of a log that no replica has taken up yet
-                           `LogManager.high_watermark`
-        logs               those to look at, all of them when None
+        done     what was done so far
+        logs     those to look at, all of them when None
+        is_free  asked before each step whether segments of the log may be deleted
+        cost     1 ms a step; anything may happen to the logs between two of them
         """
         manager = self._manager
-        count = 0
-        damaged: list[str] = []
-        for log in self._healthy_logs(logs):
-            try:
-                removed = log.delete_old_segments(
-                    now_ms=now_ms, high_watermark=high_watermark_of(log)
-                )
-            except OSError as error:
-                manager.take_offline(manager.directory_of(log), error)
-                continue
-            except CorruptBatch as error:
-                damaged.append(f"{log.directory}: {error}")
-                continue
-            self.set_aside(log, removed)
-            count += len(removed)
-        return RetentionRound(count, tuple(damaged))
+        for log in manager.all() if logs is None else logs:
+            while manager.has(log) and is_free(log):
+                self._check_health(log)
+                try:
+                    removed = log.delete_old_segments(now_ms=now_ms, count_max=SEGMENTS_PER_STEP)
+                except OSError as error:
+                    # What it would free was not worth the directory; the next round sees it again.
+                    if not is_temporary(error):
+                        manager.take_offline(manager.directory_of(log), error)
+                    break
+                except CorruptBatch as error:
+                    done.damaged += (f"{log.directory}: {error}",)
+                    break
+                except IndexUnready:
+                    # They are being rebuilt; the next round goes on here.
+                    break
+                self.set_aside(log, removed)
+                done.deletion_count += len(removed)
+                if not removed:
+                    break
+                yield
+            yield
 
     def set_aside(self, log: Log, removed: Sequence[RemovedFiles]) -> None:
         """Segments were taken out of a log; their files go when it is time."""
@@ -132,17 +161,12 @@ class Upkeep:
         """Recovery points and log starts, as far as they changed since they were written."""
         return [job for directory in self._manager.online() for job in directory.checkpoints()]
 
-    def checkpoint_high_watermarks(
-        self, high_watermarks: Mapping[TopicPartition, int]
-    ) -> list[WriteCheckpoint]:
-        """The high watermarks, as far as they changed since they were written.
-
-        high_watermarks  of the partitions that the broker runs; the others keep their former ones
-        """
+    def checkpoint_high_watermarks(self) -> list[WriteCheckpoint]:
+        """The high watermarks, as far as they changed since they were written."""
         return [
             job
             for directory in self._manager.online()
-            for job in directory.checkpoint_high_watermarks(high_watermarks)
+            for job in directory.checkpoint_high_watermarks()
         ]
 
     # Producers.
@@ -154,23 +178,28 @@ class Upkeep:
             for log in self._manager.all()
         )
 
-    def _healthy_logs(self, logs: Sequence[Log] | None = None) -> Iterator[Log]:
+    def _healthy_logs(self) -> Iterator[Log]:
         """The logs in use; one that a failing disk has made useless takes its directory along."""
-        manager = self._manager
-        for log in manager.all() if logs is None else logs:
-            directory = manager.directory_of(log)
-            if directory.is_online and log.is_offline:
-                manager.take_offline(directory, OSError(f"{log.directory} has failed"))
+        for log in self._manager.all():
+            self._check_health(log)
             if not log.is_offline:
                 yield log
 
+    def _check_health(self, log: Log) -> None:
+        """Take the directory of a failed log offline; raises NoDirectoryLeft."""
+        directory = self._manager.directory_of(log)
+        if directory.is_online and log.is_offline:
+            self._manager.take_offline(directory, OSError(f"{log.directory} has failed"))
+
     # What became of the jobs.
 
-    def on_finished(self, job: DiskJob) -> list[WriteCheckpoint]:
+    def on_finished(self, job: DiskJob) -> Sequence[DiskJob]:
         """A job is done.
 
         returns  what has to be done next because of it
         """
+        if isinstance(job, IndexRebuild):
+            return self._on_rebuilt(job)
         if isinstance(job, FlushLog):
             del self._flushing[job.log]
             # A cut meanwhile may have been followed by appends at offsets that the flush has seen
@@ -183,12 +212,35 @@ class Upkeep:
                 return directory.on_written(job)
         return []
 
+    def _on_rebuilt(self, job: IndexRebuild) -> Sequence[DiskJob]:
+        try:
+            if not job.finish(self._manager.files):
+                return [job]
+        except OSError as error:
+            self.on_failed(job, error)
+        return []
+
     def on_failed(self, job: DiskJob, error: OSError) -> None:
-        """A job has failed: its directory goes offline, nothing is tried again."""
+        """A job has failed: its directory goes offline, nothing is tried again.
+
+        Only what was not begun is put off to the next round: a checkpoint for which there was no
+        room (the former file is as it was), and all that found no descriptor to open a file with.
+        """
+        manager = self._manager
+        directory = manager.directories[job.directory]
         if isinstance(job, FlushLog):
             del self._flushing[job.log]
-        elif isinstance(job, WriteCheckpoint) and is_full(error):
-            # The former file is as it was; the next round writes it.
-            self._manager.directories[job.directory].on_not_written(job)
+        if isinstance(job, IndexRebuild):
+            job.give_up()
+        if isinstance(job, IndexRebuild) and is_temporary(error):
+            # The next lookup has it tried again.
             return
-        self._manager.take_offline(self._manager.directories[job.directory], error)
+        if isinstance(job, WriteCheckpoint) and is_temporary(error):
+            if directory.is_online:
+                directory.on_not_written(job)
+        elif not is_out_of_descriptors(error):
+            manager.take_offline(directory, error)
+        elif isinstance(job, FlushLog):
+            put_off(job.log)
+        elif isinstance(job, RemoveFolder | RemoveFiles) and directory.is_online:
+            manager.removals.append((0, job))

@@ -25,6 +25,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from time import monotonic_ns
 from typing import Final
 
 from broker.compaction.facts import (
@@ -45,8 +46,9 @@ from storage.compaction.candidates import Candidate, choose, is_checkpoint_void,
 from storage.compaction.job import CleaningJob, CleaningResult
 from storage.compaction.leftovers import remove_leftovers
 from storage.compaction.wire import STARVED, CleaningFailure
-from storage.disk_full import is_full
+from storage.disk_full import is_temporary
 from storage.disk_jobs import DiskJob
+from storage.index_file import IndexUnready
 from storage.log import Log
 from storage.manager import NoDirectoryLeft
 from storage.upkeep import Upkeep
@@ -60,8 +62,6 @@ SLICE_MS: Final = 2
 
 _PASSES: Final = (
     errno.ENOENT,
-    errno.EMFILE,
-    errno.ENFILE,
     errno.ENOMEM,
     errno.EAGAIN,
     errno.EINTR,
@@ -265,8 +265,10 @@ class Compaction:
         if not has_dirty_segment(log, checkpoint_offset):
             return None
         try:
-            facts = facts_of(log, checkpoint_offset, self._last_stable_offset(log), self._times)
+            facts = facts_of(log, checkpoint_offset, log.last_stable_offset, self._times)
             return judge(facts, now_ms=self._services.clock.now_ms())
+        except IndexUnready:
+            return None
         except CorruptBatch as error:
             self._give_up(log, str(error))
         except OSError as error:
@@ -297,13 +299,6 @@ class Compaction:
         directory.note_cleaned(log, log.log_start_offset)
         self._run_jobs(list(directory.checkpoint_cleaner_offsets()))
         return log.log_start_offset
-
-    def _last_stable_offset(self, log: Log) -> int:
-        partition = self._services.partitions.get(log.topic, log.partition)
-        if partition is not None and partition.log is log:
-            return partition.last_stable_offset
-        high_watermark = self._services.logs.high_watermark(log.topic, log.partition)
-        return log.producer_states.last_stable_offset(high_watermark)
 
     # Cleaning.
 
@@ -383,7 +378,9 @@ class Compaction:
             # What was put into place before stays: the records that it has lost lie behind it.
             if self._is_stopped or not self._is_compacted(log):
                 return False
+            began_ns = monotonic_ns()
             removed = log.replace_segments([group], cut_count=job.cut_count, now_ms=clock.now_ms())
+            self._services.loop_watch.ran(began_ns, "putting cleaned segments into place")
             if removed is None:
                 return False
             self._upkeep.set_aside(log, removed)
@@ -438,7 +435,7 @@ class Compaction:
         """The disk or the system has refused."""
         error = OSError(error_number or 0, reason)
         # Differs from Kafka: a full disk does not take the directory offline.
-        if error_number is None or error_number in _PASSES or is_full(error):
+        if error_number is None or error_number in _PASSES or is_temporary(error):
             self._try_again(log, reason)
             return
         manager = self._services.logs

@@ -2,14 +2,14 @@
 
 Pure.  Records are applied in the order of the log, so the last one of a key counts; offsets of a
 transaction wait for its marker.  Records of kinds that only newer coordinators know are passed over
-and counted.
+and counted; those that cannot be read are passed over and named.
 
 Source: Kafka's GroupMetadataManager.loadGroupsAndOffsets, GroupMetadataRecordSerde.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from broker.group.consumer.replay import replay
 from broker.group.limits import Memory, Now
 from broker.group.records import GROUP_KEY, OFFSET_KEY
 from broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
+from broker.group.unreadable import PLACES_KEPT, LostOffset, Unreadable
 from protocol.compiler import decoder
 from protocol.decode_error import DecodeError
 from protocol.records.record import Record
@@ -43,13 +44,34 @@ OpenOffsets = dict[tuple[str, TopicPartition], CommittedOffset | None]
 class Loading:
     """The groups of a partition while its log is read."""
 
-    __slots__ = ("_decoders", "_keys", "_memory", "_open", "groups", "unknown_records")
+    __slots__ = (
+        "_decoders",
+        "_keys",
+        "_lost",
+        "_memory",
+        "_open",
+        "groups",
+        "misplaced",
+        "unknown_records",
+        "unreadable",
+        "unreadable_count",
+        "wait_ms",
+    )
 
     def __init__(self, memory: Memory | None = None) -> None:
         self.groups: dict[str, Group] = {}
         self._memory = memory or Memory()
         self.unknown_records = 0
-        """Records that were passed over."""
+        """Records of unknown kinds."""
+        self.wait_ms = 0
+        """How long the next step should wait: the log cannot be read now."""
+        self.unreadable: list[Unreadable] = []
+        """What was passed over, in the order of the log: the first `PLACES_KEPT`."""
+        self.unreadable_count = 0
+        self.misplaced = 0
+        """Batches whose base offset was put right."""
+        self._lost: dict[tuple[str, TopicPartition], int] = {}
+        """Committed offsets whose last record cannot be read -> its offset in the log."""
         self._open: dict[int, OpenOffsets] = {}
         self._decoders: dict[tuple[type, int], Decoder] = {}
         self._keys: dict[bytes, tuple[str, TopicPartition]] = {}
@@ -74,6 +96,47 @@ class Loading:
             self._apply_consumer(kind, record.key, record.value)
         else:
             self.unknown_records += 1
+
+    def pass_over(
+        self, first_offset: int, next_offset: int, reason: str, records: Iterable[Record] = ()
+    ) -> None:
+        """Records that cannot be read.
+
+        next_offset  exclusive
+        records      what is left of them, whose keys may name committed offsets
+        """
+        self.unreadable_count += 1
+        named = []
+        for record in records:
+            found = self._named_by(record)
+            if found is not None:
+                self._lost[found] = record.offset
+                group_id, (topic, partition) = found
+                named.append(f"{group_id}: {topic}-{partition}")
+        if len(self.unreadable) < PLACES_KEPT:
+            self.unreadable.append(Unreadable(first_offset, next_offset, reason, tuple(named)))
+
+    def _named_by(self, record: Record) -> tuple[str, TopicPartition] | None:
+        """The committed offset that a record stores, unless it deletes it."""
+        key = record.key
+        if key is None or len(key) < VERSION.size or record.value is None:
+            return None
+        (kind,) = VERSION.unpack_from(key)
+        if kind not in (OLD_OFFSET_KEY, OFFSET_KEY):
+            return None
+        try:
+            return self._read_key(key, kind)
+        except DecodeError:
+            return None
+
+    def lost_offsets(self) -> list[LostOffset]:
+        """The committed offsets that are not known any more; `finish` comes first."""
+        lost = []
+        for (group_id, place), log_offset in self._lost.items():
+            group = self.groups.get(group_id)
+            has_older = group is not None and place in group.offsets
+            lost.append(LostOffset(group_id, *place, log_offset, has_older))
+        return lost
 
     def _read(self, kind: type, version: int, data: bytes) -> Any:
         decode = self._decoders.get((kind, version))
@@ -135,6 +198,8 @@ class Loading:
         )
 
     def _put(self, group_id: str, place: TopicPartition, committed: CommittedOffset | None) -> None:
+        if self._lost:
+            self._lost.pop((group_id, place), None)
         if committed is None:
             group = self.groups.get(group_id)
             if group is not None:
@@ -154,16 +219,17 @@ class Loading:
     # Groups.
 
     def _apply_group(self, group_id: str, data: bytes | None) -> None:
+        value: GroupMetadataValue | None = None
+        if data is not None:
+            value, _ = self._read_value(GroupMetadataValue, GROUP_VALUE_NEWEST, data)
         known = self.groups.pop(group_id, None)
         group = Group(group_id, self._memory)
         if known is not None:
             known.forget()
             group.offsets = known.offsets
-            if data is None:
+            if value is None:
                 group.consumer = known.consumer
-        if data is not None:
-            value: GroupMetadataValue
-            value, _ = self._read_value(GroupMetadataValue, GROUP_VALUE_NEWEST, data)
+        if value is not None:
             restore(group, value)
         self.groups[group_id] = group
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from broker.group.admission import has_memory
 from broker.group.events import (
     Join,
     JoinAnswer,
@@ -47,7 +48,7 @@ from broker.group.rebalance import (
     try_complete_join,
 )
 from broker.group.records import group_value
-from broker.group.state import Group, GroupState, Member, protocols_bytes
+from broker.group.state import Group, GroupState, Member
 from protocol.errors import ErrorCode
 
 NEW_MEMBER_WAIT_MS: Final = 300_000
@@ -83,7 +84,7 @@ def check_member(group: Group, member_id: str, instance_id: str | None) -> Error
 def join(group: Group, event: Join, limits: Limits, now: Now) -> Effects:
     """A JoinGroup; it is answered at once or when the rebalance is over."""
     effects: Effects = []
-    if not _has_room(group, event.member_id, limits) or not _has_memory(group, event, limits):
+    if not _has_room(group, event.member_id, limits) or not has_memory(group, event, limits):
         remove(group, event.member_id, effects)
         refuse_join(event, ErrorCode.GROUP_MAX_SIZE_REACHED, effects, member_id="")
     elif group.state is GroupState.DEAD:
@@ -122,15 +123,6 @@ def _has_room(group: Group, member_id: str, limits: Limits) -> bool:
     return True
 
 
-def _has_memory(group: Group, event: Join, limits: Limits) -> bool:
-    """Differs from Kafka: what clients send to be kept is bounded over all groups."""
-    more_bytes = protocols_bytes(event.protocols)
-    known = group.members.get(event.member_id)
-    if known is not None:
-        more_bytes -= protocols_bytes(known.protocols)
-    return more_bytes <= 0 or group.memory.used_bytes + more_bytes <= limits.members_bytes_max
-
-
 def _join_anew(group: Group, event: Join, limits: Limits, now: Now, effects: Effects) -> None:
     if event.instance_id is not None:
         known = group.static_members.get(event.instance_id)
@@ -160,6 +152,7 @@ def _enter(
         protocols=event.protocols,
     )
     member.is_new = True
+    member.has_synced = False
     if group.state is GroupState.PREPARING and group.generation == 0:
         group.is_new_member_added = True
     if not group.members:
@@ -246,6 +239,9 @@ def sync(group: Group, event: Sync, now: Now) -> Effects:
         return [Synced(event.ticket, SyncAnswer(error))]
     effects: Effects = []
     member = group.members[event.member_id]
+    if not member.has_synced:
+        member.has_synced = True
+        group.memory.joined(member)
     group.pending_syncs.pop(event.member_id, None)
     if group.state is GroupState.STABLE:
         effects.append(Synced(event.ticket, _synced(group, member)))

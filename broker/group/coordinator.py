@@ -86,6 +86,8 @@ class GroupCoordinator:
         if shard is None:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
         shard.check_ready()
+        if group_id in shard.refused:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if shard.deleted:
             shard.catch_up(group_id)
         return shard

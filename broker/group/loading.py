@@ -1,54 +1,252 @@
-"""Reads the log of a `__consumer_offsets` partition, in steps short enough for the event loop."""
+"""Reads the log of a `__consumer_offsets` partition, in steps short enough for the event loop.
+
+The segments are read from their beginning, without their indexes.  What cannot be read is passed
+over, and no more than that:
+
+    a record whose layout is not known, in a sound batch   that record
+    a batch whose header or checksum does not fit          up to the next batch whose checksum does
+
+A base offset, which no checksum covers, is put right where it does not follow the batch before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from struct import Struct
 from typing import Final
 
 from broker.group.apply import Loading
-from protocol.records.batch import RecordBatch, iterate_batches
+from protocol.decode_error import DecodeError
+from protocol.errors import BrokerError, ErrorCode
+from protocol.records.batch import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    RecordBatch,
+    has_valid_crc,
+)
 from protocol.records.control import parse_end_marker
-from protocol.records.record import decode_records
+from protocol.records.legacy import parse_entry
+from protocol.records.record import Record, decode_records
+from storage.disk_full import is_out_of_descriptors
 from storage.log import Log
+from storage.segment import Segment
+from storage.slices import FileSlice
 
-READ_BYTES: Final = 256 * 1024
+READ_BYTES: Final = 128 * 1024
+LEGACY_BYTES_MAX: Final = 1 << 20
+"""Of a message set, to tell it from damage."""
 STEP_RECORDS: Final = 100
 """Half a millisecond of work."""
+RETRY_MS: Final = 500
+MAGIC: Final = 2
+_MAGIC_BYTE: Final = bytes([MAGIC])
+_START: Final = Struct(">qi")
+"""Base offset and length."""
 
 
-def load_steps(log: Log, loading: Loading, end_offset: int) -> Iterator[None]:
-    """Apply the records below `end_offset`, giving way again and again.
+def load_steps(log: Log, loading: Loading) -> Iterator[None]:
+    """Apply the records that the log holds now, yielding again and again.
 
-    raises  OSError; BrokerError (a damaged batch), DecodeError (a record of another layout)
+    While no descriptor is left it asks for time and tries again.
+
+    raises  OSError; BrokerError UNSUPPORTED_FOR_MESSAGE_FORMAT for message sets of magic 0 and 1
     """
-    offset = log.log_start_offset
+    offset, end_offset = log.log_start_offset, log.end_offset
     while offset < end_offset:
-        slice_ = log.read(offset, READ_BYTES, up_to_offset=end_offset)
-        if slice_ is None:
-            return
+        offset = max(offset, log.log_start_offset)
+        segment = _segment_of(log, offset)
         try:
-            data = slice_.read()
+            segment.handle.use()
+        except OSError as error:
+            if not is_out_of_descriptors(error):
+                raise
+            loading.wait_ms = RETRY_MS
+            yield
+            loading.wait_ms = 0
+            continue
+        held = FileSlice(segment.handle, 0, segment.size)
+        try:
+            offset = yield from _load_segment(log, segment, loading, offset)
         finally:
-            slice_.release()
-        next_offset = offset
-        for batch in iterate_batches(memoryview(data), allow_partial=True):
-            yield from _apply_batch(batch, loading, offset)
-            next_offset = batch.next_offset
-        if next_offset <= offset:
+            held.release()
+
+
+def _segment_of(log: Log, offset: int) -> Segment:
+    return log.segments[log.segment_number(offset)]
+
+
+def _end_offset(log: Log, segment: Segment) -> int:
+    """Where the next segment begins, or the log ends."""
+    following = log.segment_number(segment.base_offset) + 1
+    return log.base_offsets[following] if following < len(log.base_offsets) else log.end_offset
+
+
+def _load_segment(
+    log: Log, segment: Segment, loading: Loading, offset: int
+) -> Generator[None, None, int]:
+    """Apply what a segment holds from `offset` on; returns where to go on, which is within the
+    segment if the cleaner has replaced it meanwhile."""
+    reader = _SegmentReader(segment)
+    end_offset = _end_offset(log, segment)
+    is_seeking = offset > segment.base_offset
+    position = 0
+    while position < segment.size and _segment_of(log, segment.base_offset) is segment:
+        batch = reader.batch_at(position)
+        if batch is None:
+            found = yield from reader.find_batch(position + 1, end_offset)
+            resumed = end_offset if found is None else max(offset, found[1].base_offset)
+            if resumed > offset or not is_seeking:
+                reason, records = reader.damage_at(position)
+                loading.pass_over(offset, max(resumed, offset + 1), reason, records)
+                offset = resumed
+            position = segment.size if found is None else found[0]
+            continue
+        position += batch.size
+        if is_seeking and batch.next_offset <= offset:
+            yield
+            continue
+        if not is_seeking:
+            following = reader.batch_at(position)
+            loading.misplaced += _put_in_order(batch, following, offset, end_offset)
+        is_seeking = False
+        yield from _apply_batch(batch, loading, offset)
+        offset = batch.next_offset
+    return max(offset, end_offset) if position >= segment.size else offset
+
+
+def _put_in_order(
+    batch: RecordBatch, following: RecordBatch | None, offset: int, end_offset: int
+) -> bool:
+    """Give a batch that cannot be where it says the first offset that it can have.
+
+    following   of two batches that overlap, this one is right if the other leaves a gap
+    offset      at which the batch before it ends
+    end_offset  at which its segment ends
+    returns     whether it was changed
+    """
+    does_overlap = (
+        following is not None
+        and offset <= following.base_offset < batch.next_offset
+        and batch.base_offset != offset
+    )
+    if offset <= batch.base_offset and batch.next_offset <= end_offset and not does_overlap:
+        return False
+    batch.base_offset = max(min(offset, end_offset - 1 - batch.last_offset_delta), 0)
+    return True
+
+
+class _SegmentReader:
+    """The batches of a segment by their positions."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._data = b""
+        self._start = 0
+        """Position of `_data` in the file."""
+        self._known: tuple[int, RecordBatch | None] = (-1, None)
+        """What `batch_at` returned last: each batch is also looked at as the one that follows."""
+
+    def _bytes(self, position: int, size: int) -> memoryview:
+        """Fewer than `size` at the end of the file."""
+        at = position - self._start
+        if at < 0 or at + size > len(self._data):
+            left = self._segment.size - position
+            file = self._segment.handle.use()
+            self._data = file.read_at(position, max(min(max(size, READ_BYTES), left), 0))
+            self._start, at = position, 0
+        return memoryview(self._data)[at : at + size]
+
+    def _whole(self, position: int) -> RecordBatch | None:
+        """What may be a batch, as long as its header says; None when its header cannot be one."""
+        head = self._bytes(position, BATCH_OVERHEAD)
+        if len(head) < BATCH_OVERHEAD or head[MAGIC_POSITION] != MAGIC:
+            return None
+        _, length = _START.unpack_from(head)
+        size = length + LOG_OVERHEAD
+        if not BATCH_OVERHEAD <= size <= self._segment.size - position:
+            return None
+        return RecordBatch(self._bytes(position, size))
+
+    def batch_at(self, position: int) -> RecordBatch | None:
+        """The batch at a position; None when it is damaged."""
+        known, batch = self._known
+        if known != position:
+            batch = self._whole(position)
+            if batch is not None and not has_valid_crc(batch):
+                batch = None
+            self._known = position, batch
+        return batch
+
+    def find_batch(
+        self, position: int, end_offset: int
+    ) -> Generator[None, None, tuple[int, RecordBatch] | None]:
+        """The next batch that is not damaged, and its position; None: there is none."""
+        first_offset = self._segment.base_offset
+        while position + BATCH_OVERHEAD <= self._segment.size:
+            data = bytes(self._bytes(position, READ_BYTES))
+            at = data.find(_MAGIC_BYTE, MAGIC_POSITION)
+            while at >= 0:
+                start = at - MAGIC_POSITION
+                if start + _START.size <= len(data):
+                    base_offset, _ = _START.unpack_from(data, start)
+                    if first_offset <= base_offset < end_offset:
+                        batch = self.batch_at(position + start)
+                        if batch is not None:
+                            return position + start, batch
+                at = data.find(_MAGIC_BYTE, at + 1)
+            position += max(len(data) - MAGIC_POSITION, 1)
+            yield
+        return None
+
+    def damage_at(self, position: int) -> tuple[str, list[Record]]:
+        """What is wrong at a position, and what can be made of the records there.
+
+        raises  BrokerError UNSUPPORTED_FOR_MESSAGE_FORMAT for a sound message set of magic 0 or 1
+        """
+        batch = self._whole(position)
+        if batch is None:
+            self._check_no_legacy(position)
+            return f"the bytes at position {position} of the segment are no batch", []
+        records: list[Record] = []
+        with suppress(BrokerError):
+            records.extend(decode_records(batch))
+        return "the checksum of a batch does not fit", records
+
+    def _check_no_legacy(self, position: int) -> None:
+        try:
+            entry = parse_entry(self._bytes(position, LEGACY_BYTES_MAX))
+        except BrokerError:
             return
-        offset = next_offset
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"a message set of magic {entry.magic}"
+        )
 
 
 def _apply_batch(batch: RecordBatch, loading: Loading, start_offset: int) -> Iterator[None]:
-    if batch.is_control:
-        marker = parse_end_marker(batch)
-        if marker is not None:
-            loading.end_transaction(batch.producer_id, is_commit=marker.is_commit)
-        return
-    producer_id = batch.producer_id if batch.is_transactional else None
-    for number, record in enumerate(decode_records(batch), start=1):
-        if record.offset >= start_offset:
-            loading.apply(record, producer_id)
-        if number % STEP_RECORDS == 0:
-            yield
+    first_offset = max(batch.base_offset, start_offset)
+    try:
+        if batch.is_control:
+            marker = parse_end_marker(batch)
+            if marker is not None:
+                loading.end_transaction(batch.producer_id, is_commit=marker.is_commit)
+            return
+        producer_id = batch.producer_id if batch.is_transactional else None
+        for number, record in enumerate(decode_records(batch), start=1):
+            if record.offset >= start_offset:
+                first_offset = record.offset + 1
+                _apply_record(record, loading, producer_id)
+            if number % STEP_RECORDS == 0:
+                yield
+    except BrokerError as error:
+        reason = error.message or error.code.name
+        loading.pass_over(first_offset, batch.next_offset, reason)
     yield
+
+
+def _apply_record(record: Record, loading: Loading, producer_id: int | None) -> None:
+    try:
+        loading.apply(record, producer_id)
+    except DecodeError as error:
+        loading.pass_over(record.offset, record.offset + 1, str(error), (record,))

@@ -2,10 +2,10 @@
 
 Pure, like `classic`, whose events lead here.
 
-    begin_rebalance   wait: first the initial delay of an empty group, else until everybody has
+    begin_rebalance   wait: an empty group for the initial delay, another one until all members have
                       joined again or the rebalance timeout is over
-    complete_join     a generation begins: the joins are answered, the assignment is awaited
-    drop              somebody is gone, which may begin a rebalance or end the waiting
+    complete_join     a generation begins: the joins get their responses, the assignment is awaited
+    drop              a member is removed, which may begin a rebalance or end the waiting
 
 Source: KIP-134, KIP-389; Kafka's DelayedJoin, InitialDelayedJoin, GroupCoordinator.onCompleteJoin.
 """
@@ -32,6 +32,10 @@ Effects = list[Effect]
 
 ABSENT_WAIT_MIN_MS: Final = 1_000
 """How often at most a group of absent static members is looked at."""
+FIRST_JOIN_WAIT_MS: Final = 2
+"""How long the first JoinGroup of an empty group waits where `group.initial.rebalance.delay.ms` is
+0; on a wheel of whole milliseconds at least 1 ms.  Kafka ends a delay of 0 on another thread, 1 to
+3 ms later, so members that start together share the first generation there."""
 
 
 def joined_answer(
@@ -62,11 +66,10 @@ def begin_rebalance(group: Group, limits: Limits, now: Now, effects: Effects) ->
     group.move_to(GroupState.PREPARING, now)
     wait_ms = group.rebalance_timeout_ms()
     if is_first:
-        group.initial_left_ms = max(wait_ms - limits.initial_delay_ms, 0)
-        wait_ms = limits.initial_delay_ms
+        delay_ms = limits.initial_delay_ms
+        group.initial_left_ms = max(wait_ms - delay_ms, 0) if delay_ms else 0
+        wait_ms = max(delay_ms, FIRST_JOIN_WAIT_MS)
     _set_rebalance_deadline(group, now.monotonic_ms + wait_ms)
-    if is_first and wait_ms == 0:
-        end_initial_delay(group, limits, now, effects)
 
 
 def _set_rebalance_deadline(group: Group, deadline_ms: int) -> None:
@@ -75,7 +78,10 @@ def _set_rebalance_deadline(group: Group, deadline_ms: int) -> None:
 
 
 def end_initial_delay(group: Group, limits: Limits, now: Now, effects: Effects) -> None:
-    """Prolong the delay while new members come, at most by their rebalance timeout."""
+    """Prolong the delay while new members come, at most by their rebalance timeout.
+
+    A delay of 0 is never prolonged: `initial_left_ms` is 0 then.
+    """
     left_ms = group.initial_left_ms
     assert left_ms is not None, "the initial delay runs"
     if group.is_new_member_added and left_ms:
@@ -83,8 +89,7 @@ def end_initial_delay(group: Group, limits: Limits, now: Now, effects: Effects) 
         wait_ms = min(limits.initial_delay_ms, left_ms)
         group.initial_left_ms = left_ms - wait_ms
         _set_rebalance_deadline(group, now.monotonic_ms + wait_ms)
-        if wait_ms:
-            return
+        return
     complete_join(group, now, effects)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from broker.group import classic, offsets
+from broker.group.admission import Admission
 from broker.group.apply import Loading
 from broker.group.consumer.edge import ConsumerEdge
 from broker.group.deleted_partitions import DeletedPartitions
@@ -35,10 +36,10 @@ from broker.group.rebalance import answer_join, answer_sync, begin_rebalance, dr
 from broker.group.records import batches, group_record, offset_record
 from broker.group.slices import run_in_slices
 from broker.group.state import NEVER, CommittedOffset, Group, GroupState, TopicPartition
+from broker.group.unreadable import SETTING, Refuse, report
 from broker.handlers.handler import Delayed
 from broker.replication.partition import Partition
 from controller.coordination.pending import Pending
-from protocol.decode_error import DecodeError
 from protocol.errors import BrokerError, ErrorCode
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch
@@ -65,20 +66,23 @@ class Shard:
         self.is_loading = True
         self.has_failed = False
         """The log could not be read."""
+        self.refused: dict[str, None] = {}
+        """Groups of which a committed offset is lost: COORDINATOR_NOT_AVAILABLE."""
         self.is_closed = False
         self.doors = doors
         self.consumer = ConsumerEdge(self)
         self.deleted = DeletedPartitions()
         self._doors = doors
+        self._admission = Admission(doors.limits, self._drop_unjoined)
         self._leader = partition.leader
         self._timers: dict[str, Timer] = {}
         self._joins: dict[Ticket, Pending[JoinAnswer]] = {}
         self._syncs: dict[Ticket, Pending[SyncAnswer]] = {}
         loading = Loading(doors.memory)
-        steps = load_steps(partition.log, loading, partition.log.end_offset)
         if partition.log.log_start_offset == partition.log.end_offset:
             self._loaded(loading)
         else:
+            steps = load_steps(partition.log, loading)
             doors.wheel.add(doors.clock.monotonic_ms(), lambda: self._load(steps, loading))
 
     def waiting(self) -> int:
@@ -95,16 +99,27 @@ class Shard:
                 if next(steps, steps) is steps:
                     self._loaded(loading)
                     return
-                if clock.monotonic_ms() >= end_ms:
-                    self._doors.wheel.add(clock.monotonic_ms(), lambda: self._load(steps, loading))
+                if loading.wait_ms or clock.monotonic_ms() >= end_ms:
+                    at_ms = clock.monotonic_ms() + loading.wait_ms
+                    self._doors.wheel.add(at_ms, lambda: self._load(steps, loading))
                     return
-        except (BrokerError, DecodeError, OSError) as error:
-            self.has_failed = True
-            logger.error("%s cannot be read, its groups have no coordinator: %s", self, error)
+        except (BrokerError, OSError) as error:
+            self._fail(error)
+
+    def _fail(self, reason: object) -> None:
+        self.has_failed = True
+        logger.error("%s cannot be read, its groups have no coordinator: %s", self, reason)
 
     def _loaded(self, loading: Loading) -> None:
-        now = self._doors.now()
-        self.groups = loading.finish(now)
+        self.groups = loading.finish(self._doors.now())
+        refuse = self._doors.refuse
+        count, lost = loading.unreadable_count, loading.lost_offsets()
+        self.refused = report(repr(self), loading.unreadable, count, lost, refuse)
+        if loading.misplaced:
+            logger.warning("%s: %d base offsets do not fit, put right", self, loading.misplaced)
+        if count and refuse is Refuse.PARTITION:
+            self._fail(f"{SETTING}={refuse}")
+            return
         self.is_loading = False
         if loading.unknown_records:
             logger.warning("%s: %d records of unknown kinds", self, loading.unknown_records)
@@ -163,18 +178,19 @@ class Shard:
                 self._answer(refused[0])
                 return answer
             group = self.groups[group_id] = Group(group_id, self._doors.memory)
+        self._admission.make_room(group, event)
+        # One without members was forgotten, if they were all dropped just now.
+        self.groups[group_id] = group
         effects = classic.join(group, event, self._doors.limits, self._doors.now())
         self._after(group, effects)
-        if event.new_member_id in group.pending:
-            self._doors.given_ids.add(self, group, event.new_member_id)
+        self._admission.note_unjoined(group, event)
         return answer
 
-    def withdraw(self, group: Group, member_id: str) -> None:
-        """An id that was given out is not waited for any more."""
-        if member_id in group.pending and self.groups.get(group.group_id) is group:
-            effects: list[Effect] = []
-            drop(group, member_id, self._doors.limits, self._doors.now(), effects)
-            self._after(group, effects)
+    def _drop_unjoined(self, group: Group, member_id: str) -> None:
+        """There is no memory for an id that was not used, or a member that has not joined."""
+        effects: list[Effect] = []
+        drop(group, member_id, self._doors.limits, self._doors.now(), effects)
+        self._after(group, effects)
 
     def sync(self, group_id: str, event: Sync) -> Pending[SyncAnswer]:
         """A SyncGroup."""
@@ -314,7 +330,7 @@ class Shard:
         leader = partition.leader
         if leader is None or leader is not self._leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
-        if leader.in_sync_count() < partition.log.config.min_insync_replicas:
+        if leader.in_sync_count() < partition.effective_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS, -1
         batch = build_batch(records, codec=self._doors.codec)
         if len(batch) > partition.log.config.max_message_bytes:
@@ -338,14 +354,15 @@ class Shard:
             leader = partition.leader
             if leader is None or leader is not self._leader:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if leader.high_watermark <= last_offset:
-                return None
-            if leader.in_sync_count() < partition.log.config.min_insync_replicas:
+            if partition.high_watermark <= last_offset:
+                return ErrorCode.KAFKA_STORAGE_ERROR if partition.log.is_offline else None
+            if leader.in_sync_count() < partition.effective_min_isr:
                 return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             return ErrorCode.NONE
 
         known = self._leader
-        if known is not None and partition.leader is known and known.high_watermark > last_offset:
+        is_leading = known is not None and partition.leader is known
+        if is_leading and partition.high_watermark > last_offset:
             when_stored(ErrorCode.NONE, base_offset)
             return
         delayed = Delayed(
@@ -461,6 +478,8 @@ class Shard:
     def expire(self, retention_ms: int) -> Iterator[None]:
         """Forget, step by step, what nobody will ask for (KIP-211)."""
         for group in list(self.groups.values()):
+            if group.group_id in self.refused:
+                continue  # Its members cannot show that they want its other offsets.
             while self.groups.get(group.group_id) is group:
                 wall_ms = self._doors.clock.now_ms()
                 old = offsets.expired(group, wall_ms=wall_ms, retention_ms=retention_ms)

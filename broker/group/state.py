@@ -64,7 +64,7 @@ _E, _P, _C, _S, _D = GroupState
 _SAME: Final = {state: (state,) for state in GroupState}
 
 NEXT_STATES: Final = {
-    Event.JOIN: {_E: (_E, _P, _C), _P: (_P, _C), _C: (_C, _P), _S: (_S, _P, _C), _D: (_D,)},
+    Event.JOIN: {_E: (_E, _P), _P: (_P, _C), _C: (_C, _P), _S: (_S, _P, _C), _D: (_D,)},
     Event.SYNC: _SAME,
     Event.HEARTBEAT: _SAME,
     Event.LEAVE: {_E: (_E,), _P: (_P, _C, _E), _C: (_C, _P, _E), _S: (_S, _P, _C, _E), _D: (_D,)},
@@ -74,7 +74,7 @@ NEXT_STATES: Final = {
     Event.CLOSE: dict.fromkeys(GroupState, (_D,)),
 }
 """Event -> state before it -> states that may be found after it.  One event can take several steps:
-the first JoinGroup of a group without an initial delay ends in CompletingRebalance."""
+a JoinGroup of the only member of a stable group ends in CompletingRebalance."""
 
 
 class CommittedOffset(NamedTuple):
@@ -103,6 +103,7 @@ class Member:
         "client_host",
         "client_id",
         "deadline_ms",
+        "has_synced",
         "instance_id",
         "is_new",
         "join_ticket",
@@ -135,6 +136,8 @@ class Member:
         self.assignment = assignment
         self.is_new = False
         """It has not been in a generation yet."""
+        self.has_synced = True
+        """It has completed a join; a new member has not before its first SyncGroup."""
         self.join_ticket: Ticket | None = None
         self.sync_ticket: Ticket | None = None
         self.deadline_ms: int | None = None
@@ -215,7 +218,7 @@ class Group:
         self.is_new_member_added = False
         """Somebody new came during the initial delay, which may be prolonged."""
         self.initial_left_ms: int | None = None
-        """What the initial delay may still be prolonged by; None outside of it."""
+        """How far the initial delay can still be prolonged; None outside of it."""
         self.rebalance_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None
         self.state_changed_ms = -1
@@ -297,20 +300,21 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self._count(member.protocols, 1)
-        self._weigh(member.size_bytes())
-        self.pending.pop(member.member_id, None)
+        self._weigh(member, member.size_bytes())
+        self._drop_pending(member.member_id)
         self.wait_for_join(member, ticket)
 
     def remove(self, member_id: str) -> Member | None:
         """Take a member, or an id that was given out, from the group."""
-        self.pending.pop(member_id, None)
+        self._drop_pending(member_id)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is None:
             return None
         self.wait_for_join(member, None)
         self._count(member.protocols, -1)
-        self._weigh(-member.size_bytes())
+        self._weigh(member, -member.size_bytes())
+        self.memory.joined(member)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if self.leader == member_id:
@@ -323,7 +327,7 @@ class Group:
         assert member.join_ticket is None, "what waits is answered before"
         assert member.sync_ticket is None, "what waits is answered before"
         old = member.member_id
-        self._weigh(len(member_id) - len(old))
+        self._weigh(member, len(member_id) - len(old))
         del self.members[old]
         if self.pending_syncs.pop(old, 0) is None:
             self.pending_syncs[member_id] = None
@@ -344,18 +348,26 @@ class Group:
         """A member has entered again."""
         self._count(member.protocols, -1)
         self._count(protocols, 1)
-        self._weigh(protocols_bytes(protocols) - protocols_bytes(member.protocols))
+        self._weigh(member, protocols_bytes(protocols) - protocols_bytes(member.protocols))
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def _weigh(self, more_bytes: int) -> None:
+    def _drop_pending(self, member_id: str) -> None:
+        if self.pending.pop(member_id, None) is not None:
+            self.memory.pending_ids.discard(member_id)
+
+    def _weigh(self, member: Member, more_bytes: int) -> None:
         self.member_bytes += more_bytes
-        self.memory.used_bytes += more_bytes
+        self.memory.charge(member.client_host, more_bytes)
 
     def forget(self) -> None:
         """The group is dropped with its members: their memory is free."""
-        self._weigh(-self.member_bytes)
+        for member in self.members.values():
+            self._weigh(member, -member.size_bytes())
+            self.memory.joined(member)
+        for member_id in self.pending:
+            self.memory.pending_ids.discard(member_id)
         if self.consumer is not None:
             self.consumer.forget()
 

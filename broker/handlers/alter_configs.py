@@ -8,7 +8,7 @@ Source: KIP-133, KIP-226; Kafka's ConfigAdminManager, ZkAdminManager.
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.handler import Context, Delayed, Reply, Steps
 from broker.handlers.incremental_alter_configs import Answer, alter
 from broker.settings.alter import Change, Requested
 from protocol.errors import ErrorCode
@@ -19,7 +19,7 @@ from protocol.messages.alter_configs import (
 )
 
 
-def run(context: Context, request: AlterConfigsRequest) -> Reply | Delayed:
+def run(context: Context, request: AlterConfigsRequest) -> Steps[Reply | Delayed]:
     """Decide for each resource, then store what was decided."""
     requested = [
         Requested(
@@ -30,7 +30,7 @@ def run(context: Context, request: AlterConfigsRequest) -> Reply | Delayed:
         )
         for resource in request.resources
     ]
-    return alter(context, requested, _response, validate_only=request.validate_only)
+    return (yield from alter(context, requested, _response, validate_only=request.validate_only))
 
 
 def failed(

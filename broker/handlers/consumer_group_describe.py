@@ -4,6 +4,7 @@ Served: 0-1.  Authorized operations: all, since there are no ACLs yet.
 Group errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     GROUP_ID_NOT_FOUND (also for a group of the classic protocol), INVALID_GROUP_ID,
     UNSUPPORTED_VERSION (the protocol is switched off).
+Differs from Kafka: a group that is named twice is described once.
 Source: KIP-848, KIP-1099; Kafka's GroupCoordinatorService.consumerGroupDescribe.
 """
 
@@ -15,7 +16,7 @@ from uuid import UUID as Uuid
 from broker.group.consumer.model import NOTHING, ConsumerMember, topic_order
 from broker.group.consumer.state import ConsumerGroup
 from broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Reply, Steps
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.consumer_group_describe import (
     Assignment,
@@ -30,18 +31,14 @@ CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def run(context: Context, request: ConsumerGroupDescribeRequest) -> Reply:
-    """Each group by itself."""
+def run(context: Context, request: ConsumerGroupDescribeRequest) -> Steps[Reply]:
+    """Each group by itself; those without a name come first, as in Kafka."""
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    return Reply(
-        ConsumerGroupDescribeResponse(
-            # Those without a name come first, as in Kafka.
-            groups=[
-                _describe(context, name, operations)
-                for name in sorted(request.group_ids, key=lambda name: name != "")
-            ]
-        )
-    )
+    groups = []
+    for name in sorted(dict.fromkeys(request.group_ids), key=lambda name: name != ""):
+        groups.append((yield from _describe(context, name, operations)))
+        yield None
+    return Reply(ConsumerGroupDescribeResponse(groups=groups))
 
 
 def failed(
@@ -66,7 +63,7 @@ def _blank(group_id: str, code: ErrorCode, message: str | None) -> DescribedGrou
     )
 
 
-def _describe(context: Context, group_id: str, operations: int) -> DescribedGroup:
+def _describe(context: Context, group_id: str, operations: int) -> Steps[DescribedGroup]:
     groups = context.services.groups
     if not groups.consumer.is_served:
         return _blank(group_id, ErrorCode.UNSUPPORTED_VERSION, None)
@@ -85,16 +82,20 @@ def _describe(context: Context, group_id: str, operations: int) -> DescribedGrou
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"Group {group_id} is not a consumer group.",
         )
-    return DescribedGroup(
+    described = DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.preferred_assignor(groups.consumer.assignors[0]),
-        members=[_member(context, group, one) for one in group.members.values()],
+        members=[],
         authorized_operations=operations,
     )
+    for member in list(group.members.values()):
+        described.members.append(_member(context, group, member))
+        yield None
+    return described
 
 
 def _member(context: Context, group: ConsumerGroup, member: ConsumerMember) -> Member:

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
-from broker.handlers.handler import Context, Delayed
+from broker.handlers.handler import Context, Delayed, Steps
 from broker.handlers.waiting import when_done
 from broker.replication.leadership import topic_key
 from controller.admin import TopicResult
+from controller.coordination.pending import Pending, settled
 from controller.decide.partitions import CreatePartitions
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.create_partitions import (
@@ -25,55 +26,69 @@ from protocol.messages.create_partitions import (
 )
 
 
-def run(context: Context, request: CreatePartitionsRequest) -> Delayed:
-    """Write the wishes, then wait for leaders."""
+def run(context: Context, request: CreatePartitionsRequest) -> Steps[Delayed]:
+    """Have each topic's partitions made by the controller, then wait for leaders."""
     if sum(_increase(context, topic) for topic in request.topics) > PARTITIONS_MAX:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
     counts = Counter(topic.name for topic in request.topics)
-    wishes = [
-        CreatePartitions(
-            topic.name,
-            topic.count,
-            None
-            if topic.assignments is None
-            else [tuple(assignment.broker_ids) for assignment in topic.assignments],
-        )
-        for topic in request.topics
-        if counts[topic.name] == 1
-    ]
     duplicates = [_duplicate(name) for name, count in counts.items() if count > 1]
-    pending = context.services.controller.create_partitions(
-        wishes, validate_only=request.validate_only
-    )
+    outcomes: list[Pending[TopicResult]] = []
+    for topic in request.topics:
+        if counts[topic.name] == 1:
+            outcomes.append(_create(context, topic, validate_only=request.validate_only))
+            yield None
+    pending = settled(outcomes)
     wanted = {topic.name: topic.count for topic in request.topics}
+    waiting: list[TopicResult] | None = None
 
     def is_led(result: TopicResult) -> bool:
-        view = context.services.topics.view(result.topic)
+        topic = context.services.topics.picture().topics.get(result.topic)
         return (
             result.error is not ErrorCode.NONE
             or request.validate_only
-            or view is None
+            or topic is None
             or (
-                len(view.partitions) >= wanted[result.topic]
-                and all(partition.leader >= 0 for partition in view.partitions)
+                len(topic.partitions) >= wanted[result.topic]
+                and context.services.controller.image.has_leaders([result.topic])
             )
         )
 
-    def answer(results: Sequence[TopicResult]) -> CreatePartitionsResponse | None:
-        return _respond(results, duplicates) if all(map(is_led, results)) else None
+    def answer(done: Sequence[Pending[TopicResult]]) -> CreatePartitionsResponse | None:
+        nonlocal waiting
+        if waiting is None:
+            waiting = [one.result() for one in done]
+        # One that was seen to be led is not looked at again.
+        while waiting and is_led(waiting[-1]):
+            waiting.pop()
+        return None if waiting else _respond([one.result() for one in done], duplicates)
 
     def late() -> CreatePartitionsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
-        late = [result.topic for result in pending.result() if not is_led(result)]
-        response = _respond(pending.result(), duplicates)
-        for row in response.results:
-            if row.name in late:
+        results = [one.result() for one in outcomes]
+        response = _respond(results, duplicates)
+        for row, result in zip(response.results, results, strict=False):
+            if not is_led(result):
                 row.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
     watch = tuple(topic_key(name) for name in wanted)
     return when_done(context, pending, request.timeout_ms, answer=answer, late=late, watch=watch)
+
+
+def _create(
+    context: Context, topic: CreatePartitionsTopic, *, validate_only: bool
+) -> Pending[TopicResult]:
+    assignments = topic.assignments
+    wish = CreatePartitions(
+        topic.name,
+        topic.count,
+        None if assignments is None else [tuple(one.broker_ids) for one in assignments],
+    )
+    made = context.services.controller.create_partitions(
+        [wish], validate_only=validate_only, requested_by=context.requester
+    )
+    return made.then(lambda results: results[0])
 
 
 def failed(
@@ -89,8 +104,8 @@ def failed(
 
 
 def _increase(context: Context, topic: CreatePartitionsTopic) -> int:
-    view = context.services.topics.view(topic.name)
-    return max(0, topic.count - (0 if view is None else len(view.partitions)))
+    known = context.services.topics.picture().topics.get(topic.name)
+    return max(0, topic.count - (0 if known is None else len(known.partitions)))
 
 
 def _respond(

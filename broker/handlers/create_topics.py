@@ -8,16 +8,18 @@ Source: KIP-4, KIP-464, KIP-516, KIP-525; Kafka's ZkAdminManager.createTopics.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from broker.handlers.handler import Context, Delayed
+from broker.handlers.handler import Context, Delayed, Steps
 from broker.handlers.waiting import when_done
 from broker.replication.leadership import topic_key
 from broker.settings.describe import describe_topic
 from broker.settings.topic_config import validate_topic_config
 from controller.admin import TopicResult
+from controller.coordination.pending import Pending, settled
 from controller.decide.topics import CreateTopic
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.create_topics import (
@@ -32,29 +34,35 @@ ZERO_ID: Final = UUID(int=0)
 PARTITIONS_MAX: Final = 10_000
 """In one request, as Kafka's newer controllers have it (ReplicationControlManager)."""
 TOO_MANY: Final = "Excessively large number of partitions per request."
+REPEATED: Final = "Found multiple entries for this topic."
 
 
-def run(context: Context, request: CreateTopicsRequest) -> Delayed:
-    """Write the wishes, then wait for leaders."""
+def run(context: Context, request: CreateTopicsRequest) -> Steps[Delayed]:
+    """Have each topic made by the controller, then wait for leaders."""
     if sum(map(_size, request.topics)) > PARTITIONS_MAX:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
-    controller = context.services.controller
-    wishes = [_wish(context, topic) for topic in request.topics]
-    pending = controller.create_topics(wishes, validate_only=request.validate_only)
-    names = [topic.name for topic in request.topics]
+    counts = Counter(topic.name for topic in request.topics)
+    outcomes: list[Pending[TopicResult]] = []
+    for topic in request.topics:
+        if counts[topic.name] > 1:
+            refused = TopicResult(topic.name, ErrorCode.INVALID_REQUEST, REPEATED)
+            outcomes.append(Pending.of(refused))
+        else:
+            outcomes.append(_create(context, topic, validate_only=request.validate_only))
+        yield None
+    pending = settled(outcomes)
+    is_led = LeaderWatch(context)
 
-    def answer(results: Sequence[TopicResult]) -> CreateTopicsResponse | None:
-        made = [result.topic for result in results if result.error is ErrorCode.NONE]
-        if not request.validate_only and not _are_led(context, made):
+    def answer(done: Sequence[Pending[TopicResult]]) -> Steps[CreateTopicsResponse] | None:
+        results = [one.result() for one in done]
+        if not request.validate_only and not is_led.all_of(results):
             return None
-        return _respond(context, request, results, late=())
+        return _respond(context, request, results, is_late=False)
 
-    def late() -> CreateTopicsResponse:
+    def late() -> Steps[CreateTopicsResponse] | CreateTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
-        results = pending.result()
-        waiting = [result.topic for result in results if not _are_led(context, [result.topic])]
-        return _respond(context, request, results, late=waiting)
+        return _respond(context, request, [one.result() for one in outcomes], is_late=True)
 
     return when_done(
         context,
@@ -62,8 +70,35 @@ def run(context: Context, request: CreateTopicsRequest) -> Delayed:
         request.timeout_ms,
         answer=answer,
         late=late,
-        watch=tuple(dict.fromkeys(topic_key(name) for name in names)),
+        watch=tuple(topic_key(name) for name in counts),
     )
+
+
+class LeaderWatch:
+    """Whether all topics of a request are led; each is looked at until it has been, and once more
+    for each time that the wait is notified."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._waiting: list[str] | None = None
+
+    def all_of(self, results: Sequence[TopicResult]) -> bool:
+        """Whether those that were made have been led; the same results at each call."""
+        if self._waiting is None:
+            self._waiting = [one.topic for one in results if one.error is ErrorCode.NONE]
+        waiting = self._waiting
+        while waiting and _is_led(self._context, waiting[-1]):
+            waiting.pop()
+        return not waiting
+
+
+def _create(
+    context: Context, topic: CreatableTopic, *, validate_only: bool
+) -> Pending[TopicResult]:
+    made = context.services.controller.create_topics(
+        [_wish(context, topic)], validate_only=validate_only, requested_by=context.requester
+    )
+    return made.then(lambda results: results[0])
 
 
 def failed(
@@ -99,8 +134,8 @@ def _wish(context: Context, topic: CreatableTopic) -> CreateTopic:
     )
 
 
-def _are_led(context: Context, topics: Sequence[str]) -> bool:
-    return context.services.controller.image.has_leaders(topics)
+def _is_led(context: Context, topic: str) -> bool:
+    return context.services.controller.image.has_leaders([topic])
 
 
 def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
@@ -119,14 +154,17 @@ def _respond(
     context: Context,
     request: CreateTopicsRequest,
     results: Sequence[TopicResult],
-    late: Sequence[str],
-) -> CreateTopicsResponse:
+    *,
+    is_late: bool,
+) -> Steps[CreateTopicsResponse]:
     topics: list[CreatableTopicResult] = []
     wished = {topic.name: topic for topic in request.topics}
+    may_wait = is_late and not request.validate_only
     for result in results:
+        yield None
         if result.error is not ErrorCode.NONE:
             topics.append(_refused(result.topic, result.error, result.message))
-        elif result.topic in late and not request.validate_only:
+        elif may_wait and not _is_led(context, result.topic):
             topic = _refused(result.topic, ErrorCode.REQUEST_TIMED_OUT, None)
             topic.topic_id = result.topic_id
             topics.append(topic)

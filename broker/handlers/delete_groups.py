@@ -8,10 +8,10 @@ Source: KIP-229; Kafka's GroupCoordinator.handleDeleteGroups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.handler import Context, Delayed, Reply, Steps
 from broker.handlers.waiting import when_done
 from controller.coordination.pending import Pending, settled
 from protocol.errors import BrokerError, ErrorCode
@@ -21,30 +21,36 @@ from protocol.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
-AT_ONCE: Final = 16
-"""Groups that are deleted in one turn of the loop, 0.1 ms each; more are, between requests."""
 WAIT_MAX_MS: Final = 2**31 - 1
 """The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
 
 
-def run(context: Context, request: DeleteGroupsRequest) -> Reply | Delayed:
+def run(context: Context, request: DeleteGroupsRequest) -> Steps[Reply | Delayed]:
     """Each group by itself, each once."""
     names = list(dict.fromkeys(request.groups_names))
-    everything = _delete_all(context, names)
+    response = DeleteGroupsResponse(results=[])
+    waiting: list[tuple[DeletableGroupResult, Pending[ErrorCode]]] = []
+    for name in names:
+        result = DeletableGroupResult(group_id=name, error_code=ErrorCode.NONE)
+        response.results.append(result)
+        outcome = _delete(context, name)
+        if isinstance(outcome, ErrorCode):
+            result.error_code = outcome
+        else:
+            waiting.append((result, outcome))
+        yield None
+    if not waiting:
+        return Reply(response)
 
-    def respond(pendings: Sequence[Pending[ErrorCode]]) -> DeleteGroupsResponse:
-        return DeleteGroupsResponse(
-            results=[
-                DeletableGroupResult(group_id=name, error_code=pending.result())
-                for name, pending in zip(names, pendings, strict=True)
-            ]
-        )
+    def respond(_: Sequence[Pending[ErrorCode]]) -> Steps[DeleteGroupsResponse]:
+        for result, outcome in waiting:
+            result.error_code = outcome.result()
+            yield None
+        return response
 
-    if everything.is_done:
-        return Reply(respond(everything.result()))
     return when_done(
         context,
-        everything,
+        settled([outcome for _, outcome in waiting]),
         WAIT_MAX_MS,
         answer=respond,
         late=lambda: failed(request, ErrorCode.REQUEST_TIMED_OUT, None),
@@ -63,31 +69,14 @@ def failed(
     )
 
 
-def _delete_all(context: Context, names: list[str]) -> Pending[Sequence[Pending[ErrorCode]]]:
-    """An outcome for each name."""
-    if len(names) <= AT_ONCE:
-        return settled([_delete(context, name) for name in names])
-    everything: Pending[Sequence[Pending[ErrorCode]]] = Pending()
-
-    def steps() -> Iterator[None]:
-        pendings: list[Pending[ErrorCode]] = []
-        for name in names:
-            pendings.append(_delete(context, name))
-            yield
-        settled(pendings).on_done(lambda done: everything.resolve(done.result()))
-
-    context.services.groups.between_requests(steps())
-    return everything
-
-
-def _delete(context: Context, name: str) -> Pending[ErrorCode]:
+def _delete(context: Context, name: str) -> ErrorCode | Pending[ErrorCode]:
     try:
         shard = context.services.groups.shard_of(name)
     except BrokerError as error:
-        return Pending.of(error.code)
+        return error.code
     group = shard.groups.get(name)
     if group is None:
-        return Pending.of(ErrorCode.GROUP_ID_NOT_FOUND)
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if not group.is_empty():
-        return Pending.of(ErrorCode.NON_EMPTY_GROUP)
+        return ErrorCode.NON_EMPTY_GROUP
     return shard.delete_group(group)

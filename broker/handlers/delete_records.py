@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Reply, Steps
 from broker.topics import INTERNAL_TOPICS
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.delete_records import (
@@ -24,11 +24,14 @@ from protocol.messages.delete_records import (
 TO_HIGH_WATERMARK: Final = -1
 
 
-def run(context: Context, request: DeleteRecordsRequest) -> Reply:
+def run(context: Context, request: DeleteRecordsRequest) -> Steps[Reply]:
     """Every partition for itself; no other replica has to follow yet."""
     topics = []
     for topic in request.topics:
-        partitions = [_delete(context, topic.name, wanted) for wanted in topic.partitions]
+        partitions = []
+        for wanted in topic.partitions:
+            partitions.append(_delete(context, topic.name, wanted))
+            yield None
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     return Reply(DeleteRecordsResponse(topics=topics))
 
@@ -76,12 +79,12 @@ def _advance(context: Context, topic: str, wanted: DeleteRecordsPartition) -> in
     partition = context.services.partitions.get(topic, wanted.partition_index)
     if partition is None:
         raise BrokerError(context.services.topics.absence(topic, wanted.partition_index))
-    leader = partition.leading()
+    partition.leading()
     log = partition.log
     if not log.config.cleanup_delete:
         raise BrokerError(ErrorCode.POLICY_VIOLATION)
-    offset = leader.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
-    if not 0 <= offset <= leader.high_watermark:
+    offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= log.high_watermark:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if offset > log.log_start_offset:
         log.advance_log_start(offset)

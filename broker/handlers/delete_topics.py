@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from broker.handlers.handler import Context, Delayed
+from broker.handlers.handler import Context, Delayed, Steps
 from broker.handlers.waiting import when_done
 from broker.replication.leadership import topic_key
 from controller.admin import TopicResult
+from controller.coordination.pending import Pending, settled
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -30,17 +31,26 @@ STATES_FROM: Final = 6
 DISABLED_FROM: Final = 3
 
 
-def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
-    """Write the wishes, then wait until the topics are gone."""
-    services = context.services
-    asked = _asked(context.version, request)
-    answered = [_resolve(context, state) for state in asked]
-    names = [one.name for one in answered if not one.error_code and one.name is not None]
-    pending = services.controller.delete_topics(list(dict.fromkeys(names)))
+def run(context: Context, request: DeleteTopicsRequest) -> Steps[Delayed]:
+    """Have each topic deleted by the controller, then wait until they are gone."""
+    answered: list[DeletableTopicResult] = []
+    for state in _asked(context.version, request):
+        answered.append(_resolve(context, state))
+        yield None
+    outcomes: dict[str, Pending[list[TopicResult]]] = {}
+    for one in answered:
+        if not one.error_code and one.name is not None and one.name not in outcomes:
+            outcomes[one.name] = context.services.controller.delete_topics(
+                [one.name], requested_by=context.requester
+            )
+            yield None
+    pending = settled(list(outcomes.values()))
+    waiting: list[str] | None = None
 
-    def respond(results: Sequence[TopicResult], *, is_late: bool) -> DeleteTopicsResponse:
-        by_name = {result.topic: result for result in results}
+    def respond(*, is_late: bool) -> Steps[DeleteTopicsResponse]:
+        by_name = {name: done.result()[0] for name, done in outcomes.items()}
         for one in answered:
+            yield None
             result = by_name.get(one.name or "")
             if result is None or one.error_code:
                 continue
@@ -49,18 +59,22 @@ def run(context: Context, request: DeleteTopicsRequest) -> Delayed:
                 one.error_code = ErrorCode.REQUEST_TIMED_OUT
         return DeleteTopicsResponse(responses=answered)
 
-    def answer(results: Sequence[TopicResult]) -> DeleteTopicsResponse | None:
-        accepted = [result.topic for result in results if result.error is ErrorCode.NONE]
-        if any(_is_there(context, topic) for topic in accepted):
-            return None
-        return respond(results, is_late=False)
+    def answer(done: Sequence[Pending[list[TopicResult]]]) -> Steps[DeleteTopicsResponse] | None:
+        nonlocal waiting
+        if waiting is None:
+            results = [one.result()[0] for one in done]
+            waiting = [result.topic for result in results if result.error is ErrorCode.NONE]
+        # One that was seen to be gone stays gone for this request.
+        while waiting and not _is_there(context, waiting[-1]):
+            waiting.pop()
+        return None if waiting else respond(is_late=False)
 
-    def late() -> DeleteTopicsResponse:
+    def late() -> Steps[DeleteTopicsResponse] | DeleteTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
-        return respond(pending.result(), is_late=True)
+        return respond(is_late=True)
 
-    watch = tuple(topic_key(name) for name in dict.fromkeys(names))
+    watch = tuple(topic_key(name) for name in outcomes)
     return when_done(context, pending, request.timeout_ms, answer=answer, late=late, watch=watch)
 
 
@@ -111,4 +125,4 @@ def _code(version: int, code: ErrorCode) -> ErrorCode:
 
 
 def _is_there(context: Context, topic: str) -> bool:
-    return context.services.topics.view(topic) is not None
+    return topic in context.services.topics.picture().topics

@@ -4,6 +4,7 @@ Served: 0-4.  Version 0 leaves is_default false, as Apache Kafka 3.9 does.
 Errors per resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another
     broker, client metrics).  A resource type that nobody knows fails the whole request with
     INVALID_REQUEST.
+Differs from Kafka: a resource that is named twice with the same keys is described once.
 Source: KIP-133, KIP-226, KIP-412, KIP-569; Kafka's ConfigHelper.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Reply, Steps
 from broker.settings.alter import DEFAULT_ENTITY, ResourceType
 from broker.settings.broker_settings import BrokerSettings, with_dynamic
 from broker.settings.describe import (
@@ -40,14 +41,24 @@ INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 TOPIC_NAME_LENGTH_MAX: Final = 249
 
 
-def run(context: Context, request: DescribeConfigsRequest) -> Reply:
+def run(context: Context, request: DescribeConfigsRequest) -> Steps[Reply]:
     """Each resource on its own; nothing is read but what this broker has in memory."""
     types = tuple(ResourceType)
     for resource in request.resources:
         if resource.resource_type not in types or resource.resource_type == ResourceType.GROUP:
             raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
-    results = [_result(context, request, resource) for resource in request.resources]
-    return Reply(DescribeConfigsResponse(results=results))
+    results: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
+    for resource in request.resources:
+        keys = resource.configuration_keys
+        named = (
+            resource.resource_type,
+            resource.resource_name,
+            None if keys is None else tuple(keys),
+        )
+        if named not in results:
+            results[named] = _result(context, request, resource)
+        yield None
+    return Reply(DescribeConfigsResponse(results=list(results.values())))
 
 
 def failed(

@@ -7,7 +7,7 @@ Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs.
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Reply, Steps
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -20,30 +20,25 @@ from storage.directory_usage import DirectoryUsage, usage_of
 from storage.log import Log
 
 
-def run(context: Context, request: DescribeLogDirsRequest) -> Reply:
+def run(context: Context, request: DescribeLogDirsRequest) -> Steps[Reply]:
     """All partitions when none are named; a directory without any of those asked for is listed."""
     wanted: dict[tuple[str, int], None] | None = None
     if request.topics is not None:
-        wanted = {
-            (topic.topic, partition): None
-            for topic in request.topics
-            for partition in topic.partitions
-        }
+        wanted = {}
+        for topic in request.topics:
+            wanted |= dict.fromkeys((topic.topic, index) for index in topic.partitions)
+            yield None
     services = context.services
 
     def is_wanted(log: Log) -> bool:
         return wanted is None or (log.topic, log.partition) in wanted
 
-    def high_watermark(log: Log) -> int:
-        partition = services.partitions.get(log.topic, log.partition)
-        return log.end_offset if partition is None else partition.high_watermark
-
-    usages = usage_of(services.logs, services.files, high_watermark, is_wanted=is_wanted)
-    return Reply(
-        DescribeLogDirsResponse(
-            error_code=ErrorCode.NONE, results=[_describe(usage) for usage in usages]
-        )
-    )
+    usages = yield from usage_of(services.logs, services.files, is_wanted=is_wanted)
+    results: list[DescribeLogDirsResult] = []
+    for usage in usages:
+        described = yield from _describe(usage)
+        results.append(described)
+    return Reply(DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results))
 
 
 def failed(
@@ -53,9 +48,10 @@ def failed(
     return DescribeLogDirsResponse(error_code=code, results=[])
 
 
-def _describe(usage: DirectoryUsage) -> DescribeLogDirsResult:
+def _describe(usage: DirectoryUsage) -> Steps[DescribeLogDirsResult]:
     topics: dict[str, DescribeLogDirsTopic] = {}
     for log in usage.logs:
+        yield None
         topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic, partitions=[]))
         topic.partitions.append(
             DescribeLogDirsPartition(

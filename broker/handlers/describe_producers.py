@@ -2,12 +2,15 @@
 
 Served: 0.
 Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+Differs from Kafka: a partition that is named twice is described once.
 Source: KIP-664; Kafka's ReplicaManager.activeProducerState.
 """
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Reply
+from typing import Final
+
+from broker.handlers.handler import Context, Reply, Steps
 from protocol.error_texts import ERROR_TEXTS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import (
@@ -18,14 +21,21 @@ from protocol.messages.describe_producers import (
     TopicResponse,
 )
 
+PRODUCERS_PER_STEP: Final = 64
 
-def run(context: Context, request: DescribeProducersRequest) -> Reply:
+
+def run(context: Context, request: DescribeProducersRequest) -> Steps[Reply]:
     """From this broker's own state, whether or not it leads."""
-    topics = []
+    topics: dict[str, TopicResponse] = {}
+    described: dict[tuple[str, int], None] = {}
     for topic in request.topics:
-        partitions = [_describe(context, topic.name, index) for index in topic.partition_indexes]
-        topics.append(TopicResponse(name=topic.name, partitions=partitions))
-    return Reply(DescribeProducersResponse(topics=topics))
+        response = topics.setdefault(topic.name, TopicResponse(name=topic.name, partitions=[]))
+        for index in topic.partition_indexes:
+            if (topic.name, index) not in described:
+                described[topic.name, index] = None
+                response.partitions.append((yield from _describe(context, topic.name, index)))
+            yield None
+    return Reply(DescribeProducersResponse(topics=list(topics.values())))
 
 
 def failed(
@@ -51,7 +61,7 @@ def failed(
     )
 
 
-def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+def _describe(context: Context, topic: str, index: int) -> Steps[PartitionResponse]:
     partition = context.services.partitions.get(topic, index)
     if partition is None:
         topics = context.services.topics
@@ -62,10 +72,9 @@ def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
             error_message=ERROR_TEXTS.get(code) if topics.view(topic) is None else None,
             active_producers=[],
         )
-    return PartitionResponse(
-        partition_index=index,
-        error_code=ErrorCode.NONE,
-        active_producers=[
+    active: list[ProducerState] = []
+    for entry in list(partition.log.producer_states.active_producers()):
+        active.append(
             ProducerState(
                 producer_id=entry.producer_id,
                 producer_epoch=entry.producer_epoch,
@@ -74,6 +83,9 @@ def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
                 coordinator_epoch=entry.coordinator_epoch,
                 current_txn_start_offset=entry.current_txn_first_offset,
             )
-            for entry in partition.log.producer_states.active_producers()
-        ],
+        )
+        if len(active) % PRODUCERS_PER_STEP == 0:
+            yield None
+    return PartitionResponse(
+        partition_index=index, error_code=ErrorCode.NONE, active_producers=active
     )

@@ -9,7 +9,7 @@ Source: KIP-966; Kafka's DescribeTopicPartitionsRequestHandler.
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Reply, Steps
 from broker.handlers.metadata import TOPIC_OPERATIONS, ZERO_ID
 from broker.topics import PartitionView, TopicView, is_valid_topic_name
 from protocol.errors import BrokerError, ErrorCode
@@ -22,7 +22,7 @@ from protocol.messages.describe_topic_partitions import (
 )
 
 
-def run(context: Context, request: DescribeTopicPartitionsRequest) -> Reply:
+def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Reply]:
     """Topics in the order of their names, from the cursor on, up to the limit of partitions."""
     if request.response_partition_limit < 1:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
@@ -41,6 +41,7 @@ def run(context: Context, request: DescribeTopicPartitionsRequest) -> Reply:
     answered: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor: Cursor | None = None
     for name in names:
+        yield None
         view = topics.view(name)
         if view is None:
             answered.append(_absent(name))
@@ -104,7 +105,7 @@ def _topic(
                 # Null is allowed by the schema, but the Java admin client cannot read it.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=[node for node in part.replicas if node not in live],
+                offline_replicas=list(part.offline_replicas),
             )
             for part in shown
         ],

@@ -12,14 +12,23 @@ Source: KIP-74, KIP-98, KIP-227, KIP-320, KIP-516; Kafka's ReplicaManager.fetchM
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Generator, Iterable, Iterator
+from functools import partial
+from typing import Any, Final
 from uuid import UUID
 
-from broker.handlers.handler import Context, Delayed, Reply
-from broker.replication.fetch_session import FINAL_EPOCH, FetchPlan, PartitionKey, Told, Wanted
+from broker.handlers.handler import Context, Delayed, Reply, Steps
+from broker.replication.fetch_session import (
+    FINAL_EPOCH,
+    Client,
+    FetchPlan,
+    PartitionKey,
+    Told,
+    Wanted,
+)
 from broker.replication.partition import Partition
 from broker.replication.reading import PartitionRead, Reading, read_partition
+from broker.services import Services
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.fetch import (
     AbortedTransaction,
@@ -27,6 +36,7 @@ from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 
@@ -35,31 +45,60 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 ZERO_ID: Final = UUID(int=0)
 NO_RECORDS: Final = b""
+PARTITIONS_AT_ONCE: Final = 256
+"""More partitions are served in steps: 256 take 1 to 2 ms."""
+PARTITIONS_PER_STEP: Final = 32
 
 
-def run(context: Context, request: FetchRequest) -> Reply | Delayed:
+def run(context: Context, request: FetchRequest) -> Reply | Delayed | Steps[Reply | Delayed]:
     """Answer at once when there is enough, an error, or no time to wait."""
+    return _serve(context, request, _wanted(request.topics, context.version >= TOPIC_IDS_FROM))
+
+
+def run_large(context: Context, request: FetchRequest) -> Steps[Reply | Delayed]:
+    """The same for a request above 16 KiB."""
+    uses_ids = context.version >= TOPIC_IDS_FROM
+    wanted: dict[PartitionKey, Wanted] = {}
+    for topic in request.topics:
+        for start in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
+            some = topic.partitions[start : start + PARTITIONS_PER_STEP]
+            part = FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=some)
+            wanted |= _wanted([part], uses_ids)
+            yield None
+    outcome = _serve(context, request, wanted)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def _serve(
+    context: Context, request: FetchRequest, wanted: dict[PartitionKey, Wanted]
+) -> Reply | Delayed | Steps[Reply | Delayed]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     uses_ids = context.version >= TOPIC_IDS_FROM
     services = context.services
+    is_follower = _is_follower(request)
     plan = services.fetch_sessions.plan(
         session_id=request.session_id,
         session_epoch=request.session_epoch if context.version >= 7 else FINAL_EPOCH,
         uses_ids=uses_ids,
-        wanted=_wanted(request, uses_ids),
+        wanted=wanted,
         forgotten=_forgotten(request, uses_ids),
+        exists=lambda key: _exists(services, key),
+        client=Client(context.client_host, is_follower=is_follower),
         now_ms=context.now_ms,
     )
     if plan.error:
         return Reply(FetchResponse(error_code=plan.error, session_id=0, responses=[]))
+    max_bytes = min(request.max_bytes, services.settings.fetch_max_bytes)
     reading = Reading(
         read_committed=request.isolation_level == READ_COMMITTED,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, services.settings.fetch_max_bytes),
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
         version=context.version,
     )
-    found = _find(context, plan, is_follower=_is_follower(request))
+    if len(plan.wanted) > PARTITIONS_AT_ONCE:
+        return _run_in_steps(context, request, plan, reading, is_follower=is_follower)
+    found = _find(context, plan.wanted.items(), is_follower=is_follower)
 
     def attempt() -> FetchResponse | None:
         return _answer(plan, found, reading) if reading.is_enough(found) else None
@@ -73,6 +112,35 @@ def run(context: Context, request: FetchRequest) -> Reply | Delayed:
     if ready is not None:
         return Reply(ready)
     watch = tuple(partition for _, _, partition, _ in found if partition is not None)
+    return Delayed(watch, request.max_wait_ms, attempt, expire)
+
+
+def _run_in_steps(
+    context: Context,
+    request: FetchRequest,
+    plan: FetchPlan,
+    reading: Reading,
+    *,
+    is_follower: bool,
+) -> Steps[Reply | Delayed]:
+    """The same for many partitions."""
+    wanted = list(plan.wanted.items())
+    found: Found = []
+    available_bytes = 0
+    for start in range(0, len(wanted), PARTITIONS_PER_STEP):
+        some = _find(context, wanted[start : start + PARTITIONS_PER_STEP], is_follower=is_follower)
+        if available_bytes < reading.min_bytes:
+            available_bytes += reading.count(some)
+        found += some
+        yield None
+    if request.max_wait_ms <= 0 or available_bytes >= reading.min_bytes:
+        return Reply((yield from _answer_in_steps(plan, found, reading)))
+
+    def attempt() -> Steps[FetchResponse] | None:
+        return _answer_in_steps(plan, found, reading) if reading.is_enough(found) else None
+
+    watch = tuple(partition for _, _, partition, _ in found if partition is not None)
+    expire = partial(_answer_in_steps, plan, found, reading)
     return Delayed(watch, request.max_wait_ms, attempt, expire)
 
 
@@ -101,7 +169,7 @@ def failed(request: FetchRequest, code: ErrorCode, message: str | None) -> Fetch
     )
 
 
-def _wanted(request: FetchRequest, uses_ids: bool) -> dict[PartitionKey, Wanted]:
+def _wanted(topics: list[FetchTopic], uses_ids: bool) -> dict[PartitionKey, Wanted]:
     return {
         (topic.topic_id if uses_ids else topic.topic, partition.partition): Wanted(
             partition.fetch_offset,
@@ -110,7 +178,7 @@ def _wanted(request: FetchRequest, uses_ids: bool) -> dict[PartitionKey, Wanted]
             partition.last_fetched_epoch,
             partition.log_start_offset,
         )
-        for topic in request.topics
+        for topic in topics
         for partition in topic.partitions
     }
 
@@ -129,11 +197,25 @@ def _is_follower(request: FetchRequest) -> bool:
     return (request.replica_id if state is None else state.replica_id) >= 0
 
 
-def _find(context: Context, plan: FetchPlan, *, is_follower: bool) -> Found:
+def _exists(services: Services, key: PartitionKey) -> bool:
+    """Whether the cluster has a partition."""
+    topic, index = key
+    name = services.topics.name_of(topic) if isinstance(topic, UUID) else topic
+    if name is None:
+        return False
+    return (
+        services.partitions.get(name, index) is not None
+        or services.topics.absence(name, index) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+
+
+def _find(
+    context: Context, asked: Iterable[tuple[PartitionKey, Wanted]], *, is_follower: bool
+) -> Found:
     """The partitions asked for, each with the error that keeps it from being read, if any."""
     services = context.services
     found: Found = []
-    for key, wanted in plan.wanted.items():
+    for key, wanted in asked:
         topic, index = key
         error = ErrorCode.NONE
         partition: Partition | None = None
@@ -153,27 +235,76 @@ def _find(context: Context, plan: FetchPlan, *, is_follower: bool) -> Found:
 
 
 def _answer(plan: FetchPlan, found: Found, reading: Reading) -> FetchResponse:
-    """Read within the limits; the first partition with data gives a batch whatever its size."""
-    left_bytes = reading.max_bytes
-    is_first = True
-    topics: dict[str | UUID, FetchableTopicResponse] = {}
-    for key, wanted, partition, error in found:
-        read = read_partition(
-            partition, wanted, reading, error, max_bytes=left_bytes, at_least_one=is_first
+    """Read within the limits."""
+    answer = Answer(plan, reading)
+    answer.read(found)
+    return answer.response()
+
+
+def _answer_in_steps(plan: FetchPlan, found: Found, reading: Reading) -> Steps[FetchResponse]:
+    answer = Answer(plan, reading)
+    try:
+        for start in range(0, len(found), PARTITIONS_PER_STEP):
+            answer.read(found[start : start + PARTITIONS_PER_STEP])
+            yield None
+    except BaseException:
+        answer.release()
+        raise
+    return answer.response()
+
+
+class Answer:
+    """A response that grows; the first partition with data gives a batch whatever its size."""
+
+    __slots__ = ("_is_first", "_left_bytes", "_plan", "_reading", "_topics")
+
+    def __init__(self, plan: FetchPlan, reading: Reading) -> None:
+        self._plan = plan
+        self._reading = reading
+        self._left_bytes = reading.max_bytes
+        self._is_first = True
+        self._topics: dict[str | UUID, FetchableTopicResponse] = {}
+
+    def read(self, found: Found) -> None:
+        """Read some partitions."""
+        plan, reading, topics = self._plan, self._reading, self._topics
+        left_bytes, is_first = self._left_bytes, self._is_first
+        for key, wanted, partition, error in found:
+            read = read_partition(
+                partition, wanted, reading, error, max_bytes=left_bytes, at_least_one=is_first
+            )
+            if read.records is not None:
+                left_bytes = max(0, left_bytes - len(read.records))
+                is_first = False
+            told = Told(read.high_watermark, read.log_start_offset)
+            if not plan.must_tell(key, told, has_news=read.is_news()):
+                continue
+            plan.on_answered(
+                key,
+                Told(-1, -1) if read.error else told,
+                has_records=read.records is not None,
+            )
+            _list(topics, key, read)
+        self._left_bytes, self._is_first = left_bytes, is_first
+
+    def response(self) -> FetchResponse:
+        """What was read."""
+        return FetchResponse(
+            session_id=self._plan.session_id, responses=list(self._topics.values())
         )
-        if read.records is not None:
-            left_bytes = max(0, left_bytes - len(read.records))
-            is_first = False
-        told = Told(read.high_watermark, read.log_start_offset)
-        if not plan.must_tell(key, told, has_news=read.is_news()):
-            continue
-        plan.on_answered(
-            key,
-            Told(-1, -1) if read.error else told,
-            has_records=read.records is not None,
-        )
-        _list(topics, key, read)
-    return FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
+
+    def release(self) -> None:
+        """Let go of the slices of a response that is not sent."""
+        release(self.response())
+
+
+def release(response: FetchResponse) -> None:
+    """Let go of the slices of a response that is not sent."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            records: Any = partition.records
+            if records is not None and type(records) is not bytes:
+                records.release()
 
 
 def _list(

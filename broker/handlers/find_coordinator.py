@@ -2,8 +2,11 @@
 
 Served: 0-6, for groups.  The group's partition of `__consumer_offsets` decides: its leader is the
 coordinator; the topic is made when it is first asked for.
-Errors: COORDINATOR_NOT_AVAILABLE (the topic has no leader yet; transactions, see NOT_DONE.md),
-    INVALID_REQUEST (a key type that nobody knows, or share groups).
+Errors: COORDINATOR_NOT_AVAILABLE (the topic has no leader yet; share groups, see NOT_DONE.md),
+    CLUSTER_AUTHORIZATION_FAILED (transactions, see NOT_DONE.md), INVALID_REQUEST (an unknown key
+    type; share groups before version 6).
+Differs from Kafka: of the errors that end the retries of every client, the one for transactions is
+    the one with which the Java client and librdkafka also print the broker's text.
 Source: KIP-98, KIP-699; Kafka's KafkaApis.handleFindCoordinatorRequest.
 """
 
@@ -12,7 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 from broker.group.coordinator import OFFSETS_TOPIC, partition_for
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Delayed, Reply, Steps
+from broker.handlers.waiting import when_created
+from broker.refused_transactions import REFUSAL
 from protocol.error_texts import ERROR_TEXTS
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.find_coordinator import (
@@ -25,24 +30,35 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
 BATCHED_FROM: Final = 4
+SHARE_FROM: Final = 6
 NO_NODE: Final = (-1, "", -1)
 
 
-def run(context: Context, request: FindCoordinatorRequest) -> Reply:
-    """One key, or many since version 4."""
+def run(context: Context, request: FindCoordinatorRequest) -> Steps[Reply | Delayed]:
+    """One key, or many since version 4; waits for a moment while the topic is created."""
+    topics = context.services.topics
+    if request.key_type != GROUP or OFFSETS_TOPIC in topics.picture().topics:
+        response = yield from _respond(context, request)
+        return Reply(response)
+    creation = topics.auto_create(OFFSETS_TOPIC, context.requester)
+    return when_created(context, {OFFSETS_TOPIC: creation}, lambda: _respond(context, request))
+
+
+def _respond(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     keys = request.coordinator_keys if context.version >= BATCHED_FROM else [request.key]
-    found = [_find(context, request.key_type, key) for key in keys]
+    found: list[Coordinator] = []
+    for key in keys:
+        found.append(_find(context, request.key_type, key))
+        yield None
     if context.version >= BATCHED_FROM:
-        return Reply(FindCoordinatorResponse(coordinators=found))
+        return FindCoordinatorResponse(coordinators=found)
     (one,) = found
-    return Reply(
-        FindCoordinatorResponse(
-            error_code=one.error_code,
-            error_message=one.error_message,
-            node_id=one.node_id,
-            host=one.host,
-            port=one.port,
-        )
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )
 
 
@@ -84,20 +100,33 @@ def _find(context: Context, key_type: int, key: str) -> Coordinator:
 
 def _coordinator(context: Context, key_type: int, key: str) -> tuple[int, str, int]:
     if key_type == TRANSACTION:
-        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        context.services.refused_transactions.log(
+            key,
+            client_id=context.client_id,
+            client_host=context.client_host,
+            monotonic_ms=context.services.clock.monotonic_ms(),
+        )
+        raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, REFUSAL)
+    if key_type == SHARE and context.version < SHARE_FROM:
+        raise _no_coordinator(context.version, ErrorCode.INVALID_REQUEST)
     if key_type == SHARE:
-        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+        raise _no_coordinator(context.version)
     if key_type != GROUP:
         raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
     topics = context.services.topics
-    view = topics.view(OFFSETS_TOPIC)
-    if view is None:
-        topics.auto_create(OFFSETS_TOPIC)
-        view = topics.view(OFFSETS_TOPIC)
-    if view is None:
-        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = view.partitions[partition_for(key, len(view.partitions))]
-    for node_id, host, port, _ in topics.brokers(context.listener_name):
-        if node_id == partition.leader:
-            return node_id, host, port
-    raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    topic = topics.picture().topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        raise _no_coordinator(context.version)
+    partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
+    if partition is not None and partition.state is not None:
+        for node_id, host, port, _ in topics.brokers(context.listener_name):
+            if node_id == partition.state.leader:
+                return node_id, host, port
+    raise _no_coordinator(context.version)
+
+
+def _no_coordinator(
+    version: int, code: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE
+) -> BrokerError:
+    """As Kafka words it: the text of the error for a single key, none for a batch."""
+    return BrokerError(code, "" if version >= BATCHED_FROM else ERROR_TEXTS[code])

@@ -2,18 +2,28 @@
 
 A handler is a plain function `(context, request) -> outcome`.  Handlers run in arrival order, never
 suspend, and answer with data; what must wait says what it waits for.
+
+A handler whose work grows with what the request names is a generator function: it yields after each
+unit of work and returns the outcome.  Most end within their first few units, at the cost of a plain
+function; the others go on in slices between which other connections are served, while the next
+requests of their own connection wait.  State may change at each `yield`, as it may between two
+requests: nothing that was checked before one may be relied upon after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.services import Services
+
+
+CLIENT_ID_SHOWN_MAX = 100
+"""Characters of a client id in a log line."""
 
 
 @dataclass(slots=True)
@@ -29,6 +39,11 @@ class Context:
     listener_name: str
     """The listener it came in on; Metadata answers with that listener's addresses."""
     client_host: str
+
+    @property
+    def requester(self) -> str:
+        """The client, for log lines."""
+        return f"client {(self.client_id or '')[:CLIENT_ID_SHOWN_MAX]!r} at {self.client_host}"
 
 
 @dataclass(slots=True)
@@ -62,8 +77,9 @@ class Delayed:
     """The answer waits until a watched key is notified, or its time is up.
 
     `attempt` is asked once at parking and after each notification; None means: wait on.
-    `expire` gives the answer when the time is up.  Neither may keep a view into the request's
-    memory, which is reused as soon as the handler has returned.
+    `expire` gives the answer when the time is up.  Either may return steps that make the response.
+    Neither may keep a view into the request's memory, which is reused as soon as the handler has
+    returned.
     """
 
     watch: tuple[Hashable, ...]
@@ -88,11 +104,30 @@ class Staged:
 Outcome = Reply | Encoded | Delayed | NoReply | Close | Staged
 
 
+@dataclass(slots=True)
+class InThread:
+    """A step that runs `work` in a thread; its value is what `work` returns, or it raises that.
+
+    For what a library computes without the interpreter's lock, and what no `yield` can cut up.
+    """
+
+    work: Callable[[], Any]
+
+
+T = TypeVar("T")
+Steps = Generator[InThread | None, Any, T]
+"""Work in units: yields None after each, and InThread where one must leave the loop."""
+
+
 class Handler(Protocol):
     """A module in broker/handlers."""
 
-    def run(self, context: Context, request: Any) -> Outcome:
+    def run(self, context: Context, request: Any) -> Outcome | Steps[Outcome]:
         """Decide."""
+
+    # A module may have two more:
+    #   run_large(context, request) -> Steps[Outcome], in place of `run` for requests above 16 KiB
+    #   release(response), which lets go of what a response holds that will not be sent
 
     def failed(self, request: Any, code: ErrorCode, message: str | None) -> Any:
         """The response that carries `code` at the level where clients look for it."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from broker.handlers.describe_configs import settings_in_force
-from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.handler import Context, Delayed, Reply, Steps
 from broker.settings.alter import (
     Change,
     Decision,
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 Respond = Callable[[list[Answer]], Any]
 
 
-def run(context: Context, request: IncrementalAlterConfigsRequest) -> Reply | Delayed:
+def run(context: Context, request: IncrementalAlterConfigsRequest) -> Steps[Reply | Delayed]:
     """Decide for each resource, then store what was decided."""
     requested = [
         Requested(
@@ -64,7 +64,7 @@ def run(context: Context, request: IncrementalAlterConfigsRequest) -> Reply | De
         )
         for resource in request.resources
     ]
-    return alter(context, requested, _response, validate_only=request.validate_only)
+    return (yield from alter(context, requested, _response, validate_only=request.validate_only))
 
 
 def failed(
@@ -92,28 +92,27 @@ def _response(answers: list[Answer]) -> IncrementalAlterConfigsResponse:
 
 def alter(
     context: Context, requested: Sequence[Requested], respond: Respond, *, validate_only: bool
-) -> Reply | Delayed:
+) -> Steps[Reply | Delayed]:
     """Both APIs that change settings; `respond` makes the one's response or the other's."""
-    image = context.services.controller.image
 
     def overrides_of(topic: str) -> Mapping[str, str] | None:
+        image = context.services.controller.image
         return image.topic_configs.get(topic, {}) if topic in image.topics else None
 
-    settings = settings_in_force(context)
     broker_id = context.services.controller.broker_id
     twice = repeated([(resource.resource_type, resource.name) for resource in requested])
-    loggers = logger_levels()
     outcomes: list[BrokerError | Pending[None]] = []
     for resource, is_repeated in zip(requested, twice, strict=True):
+        yield None
         try:
             if is_repeated:
                 raise invalid_request("Each resource must appear at most once.")
             decision = decide(
-                settings,
+                settings_in_force(context),
                 resource,
                 broker_id=broker_id,
                 overrides_of=overrides_of,
-                loggers=loggers,
+                loggers=logger_levels(),
             )
         except BrokerError as error:
             outcomes.append(error)
@@ -124,14 +123,11 @@ def alter(
 
 def _store(context: Context, decision: Decision) -> Pending[None]:
     if isinstance(decision, Stored):
-        logger.info(
-            "storing the settings of %s %s: %s",
+        return context.services.controller.alter_config(
             decision.entity_type,
             decision.entity_name,
-            ", ".join(decision.settings) or "none",
-        )
-        return context.services.controller.alter_config(
-            decision.entity_type, decision.entity_name, decision.settings
+            decision.settings,
+            requested_by=context.requester,
         )
     for change in decision:
         _set_level(change)

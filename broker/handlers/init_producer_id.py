@@ -2,8 +2,9 @@
 
 Served: 0-5, without a transactional id.
 Errors: INVALID_REQUEST (an empty transactional id, an id without an epoch),
-    COORDINATOR_NOT_AVAILABLE (transactions, see NOT_DONE.md), COORDINATOR_LOAD_IN_PROGRESS (no
-    block of ids yet; clients try again).
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED (transactions, see NOT_DONE.md: the error that ends every
+    client's retries), COORDINATOR_LOAD_IN_PROGRESS (no block of ids within a second; clients try
+    again).
 Source: KIP-98, KIP-360; Kafka's TransactionCoordinator.handleInitProducerId.
 """
 
@@ -11,25 +12,50 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.waiting import when_done
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
+BLOCK_WAIT_MS: Final = 1_000
 
 
-def run(context: Context, request: InitProducerIdRequest) -> Reply:
+def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
     """A fresh id with epoch 0, whatever the producer had before."""
     if request.transactional_id is not None:
-        empty = request.transactional_id == ""
-        code = ErrorCode.INVALID_REQUEST if empty else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        raise BrokerError(code)
+        if request.transactional_id == "":
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        context.services.refused_transactions.log(
+            request.transactional_id,
+            client_id=context.client_id,
+            client_host=context.client_host,
+            monotonic_ms=context.services.clock.monotonic_ms(),
+        )
+        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    producer_id = context.services.producer_ids.take()
-    return Reply(
-        InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+    producer_ids = context.services.producer_ids
+    try:
+        return Reply(_given(producer_ids.take()))
+    except BrokerError as refusal:
+        asked = producer_ids.asked
+        if asked is None:
+            raise
+        late = failed(request, refusal.code, None)
+    return when_done(
+        context,
+        asked,
+        BLOCK_WAIT_MS,
+        answer=lambda _: _given(producer_ids.take()),
+        late=lambda: late,
+    )
+
+
+def _given(producer_id: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.group.state import Group
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Reply, Steps
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -18,19 +18,24 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 """The type of groups of the new protocol, and the protocol type that they tell."""
 
+GROUPS_PER_STEP: Final = 16
 
-def run(context: Context, request: ListGroupsRequest) -> Reply:
+
+def run(context: Context, request: ListGroupsRequest) -> Steps[Reply]:
     """All of them, or those in certain states; names of states and types in any case."""
-    shards = context.services.groups.shards.values()
+    shards = list(context.services.groups.shards.values())
     states = {name.lower() for name in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     is_loading = any(shard.is_loading for shard in shards)
-    listed = [
-        _listed(group)
-        for shard in shards
-        for group in shard.groups.values()
-        if (not types or _type(group) in types) and (not states or _state(group).lower() in states)
-    ]
+    listed: list[ListedGroup] = []
+    for shard in shards:
+        for number, group in enumerate(list(shard.groups.values())):
+            if (not types or _type(group) in types) and (
+                not states or _state(group).lower() in states
+            ):
+                listed.append(_listed(group))
+            if number % GROUPS_PER_STEP == 0:
+                yield None
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
     return Reply(ListGroupsResponse(error_code=error, groups=listed))
 

@@ -13,9 +13,10 @@ Source: KIP-79, KIP-207, KIP-320, KIP-734; Kafka's ReplicaManager.fetchOffset.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Final
 
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Delayed, Reply, Steps
 from broker.replication.partition import Partition
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.list_offsets import (
@@ -25,6 +26,10 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from storage.effort import Effort, TooLong
+from storage.index_file import IndexUnready
+from storage.log import Log
+from storage.time_lookup import Outdated, TimeLookup
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -36,45 +41,128 @@ CONSUMER: Final = -1
 OFFSET_NOT_AVAILABLE_FROM: Final = 5
 READ_COMMITTED: Final = 1
 
+SEARCH_TIMEOUT_MS: Final = 30_000
+
 Position = tuple[int, int, int]
 """(offset, timestamp in ms, leader epoch); -1 each where there is none."""
 NOWHERE: Final = (-1, -1, -1)
 
 
-def run(context: Context, request: ListOffsetsRequest) -> Reply:
-    """Every partition for itself."""
+def run(context: Context, request: ListOffsetsRequest) -> Steps[Reply | Delayed]:
+    """Every partition for itself; what takes long is searched for in threads."""
     if context.version == 0:
-        return Reply(_starts_of_segments(context, request))
-    named = Counter(
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    )
-    topics = []
-    for topic in request.topics:
-        partitions = []
-        for partition in topic.partitions:
-            try:
-                if named[topic.name, partition.partition_index] > 1:
-                    raise BrokerError(ErrorCode.INVALID_REQUEST)
-                offset, timestamp_ms, epoch = _look_up(context, request, topic.name, partition)
-            except BrokerError as error:
-                partitions.append(_refused(partition, error.code))
-                continue
-            partitions.append(
-                ListOffsetsPartitionResponse(
-                    partition_index=partition.partition_index,
-                    error_code=ErrorCode.NONE,
-                    timestamp_ms=timestamp_ms,
-                    offset=offset,
-                    leader_epoch=epoch,
-                )
+        return Reply((yield from _starts_of_segments(context, request)))
+    search = _Search(context, request)
+    yield from search.begin()
+    if search.is_done:
+        return Reply((yield from search.response()))
+    timeout_ms = request.timeout_ms if request.timeout_ms > 0 else SEARCH_TIMEOUT_MS
+    return Delayed(search.watched(), timeout_ms, search.attempt, search.expire)
+
+
+Key = tuple[str, int]
+"""(topic, partition)"""
+
+
+class _Search:
+    """A request, and what is known of its partitions so far."""
+
+    def __init__(self, context: Context, request: ListOffsetsRequest) -> None:
+        self._context = context
+        self._request = request
+        self._known: dict[Key, ListOffsetsPartitionResponse] = {}
+        self._unknown: dict[Key, ListOffsetsPartition] = {}
+        """Partitions whose search is under way, or waits for an index."""
+        self._lookups: dict[Key, TimeLookup] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every partition is known."""
+        return not self._unknown
+
+    def begin(self) -> Steps[None]:
+        """Look into every partition once."""
+        named: Counter[Key] = Counter()
+        for topic in self._request.topics:
+            named.update((topic.name, wanted.partition_index) for wanted in topic.partitions)
+            yield None
+        for topic in self._request.topics:
+            for wanted in topic.partitions:
+                yield None
+                key = (topic.name, wanted.partition_index)
+                if named[key] > 1:
+                    self._known[key] = _refused(wanted, ErrorCode.INVALID_REQUEST)
+                else:
+                    self._unknown[key] = wanted
+                    self._look_up(key, wanted)
+
+    def attempt(self) -> Steps[ListOffsetsResponse] | None:
+        """The response in steps, None as long as a search is under way."""
+        for key, wanted in list(self._unknown.items()):
+            lookup = self._lookups.get(key)
+            if lookup is None or lookup.is_done:
+                self._look_up(key, wanted)
+        return self.response() if self.is_done else None
+
+    def _look_up(self, key: Key, wanted: ListOffsetsPartition) -> None:
+        topic, _ = key
+        lookup = self._lookups.get(key)
+        try:
+            position = _look_up(self._context, self._request, topic, wanted, lookup)
+        except IndexUnready:
+            self._lookups.pop(key, None)
+            return
+        except TooLong:
+            self._lookups[key] = _start(self._context, topic, wanted)
+            return
+        except BrokerError as error:
+            self._known[key] = _refused(wanted, error.code)
+        else:
+            offset, timestamp_ms, epoch = position
+            self._known[key] = ListOffsetsPartitionResponse(
+                partition_index=wanted.partition_index,
+                error_code=ErrorCode.NONE,
+                timestamp_ms=timestamp_ms,
+                offset=offset,
+                leader_epoch=epoch,
             )
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
-    return Reply(ListOffsetsResponse(topics=topics))
+        del self._unknown[key]
+
+    def watched(self) -> tuple[Partition, ...]:
+        """The partitions that are searched."""
+        partitions = self._context.services.partitions
+        found = (partitions.get(*key) for key in self._unknown)
+        return tuple(partition for partition in found if partition is not None)
+
+    def expire(self) -> Steps[ListOffsetsResponse]:
+        """The response when the time is up: clients ask again for what was not found."""
+        for key, wanted in self._unknown.items():
+            self._known[key] = _refused(wanted, _not_available(self._context))
+        self._unknown.clear()
+        return self.response()
+
+    def response(self) -> Steps[ListOffsetsResponse]:
+        """What is known, in the order of the request."""
+        topics = []
+        for topic in self._request.topics:
+            partitions = []
+            for wanted in topic.partitions:
+                partitions.append(self._known[topic.name, wanted.partition_index])
+                yield None
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        return ListOffsetsResponse(topics=topics)
 
 
-def _starts_of_segments(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def _start(context: Context, topic: str, wanted: ListOffsetsPartition) -> TimeLookup:
+    partition = context.services.partitions.get(topic, wanted.partition_index)
+    assert partition is not None, "it was looked into just now"
+    timestamp = None if wanted.timestamp_ms == MAX_TIMESTAMP else wanted.timestamp_ms
+    return context.services.time_lookups.start(partition, timestamp)
+
+
+def _starts_of_segments(
+    context: Context, request: ListOffsetsRequest
+) -> Steps[ListOffsetsResponse]:
     """The answer before KIP-79: offsets in descending order, at most as many as asked for."""
     topics = []
     for topic in request.topics:
@@ -88,6 +176,7 @@ def _starts_of_segments(context: Context, request: ListOffsetsRequest) -> ListOf
             except BrokerError as error:
                 one.error_code = error.code
             partitions.append(one)
+            yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
@@ -100,8 +189,9 @@ def _old_style_offsets(
     partition = context.services.partitions.get(topic, wanted.partition_index)
     if partition is None:
         raise BrokerError(context.services.topics.absence(topic, wanted.partition_index))
-    high_watermark = partition.leading().high_watermark
+    partition.leading()
     log = partition.log
+    high_watermark = log.high_watermark
     timestamp = wanted.timestamp_ms
     _check_special(timestamp, context.version)
     try:
@@ -147,7 +237,11 @@ def _refused(partition: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPar
 
 
 def _look_up(
-    context: Context, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
+    context: Context,
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    lookup: TimeLookup | None,
 ) -> Position:
     partition = context.services.partitions.get(topic, wanted.partition_index)
     if partition is None:
@@ -160,13 +254,15 @@ def _look_up(
         end = partition.fetch_end(read_committed=request.isolation_level == READ_COMMITTED)
     else:
         end = partition.log.end_offset
-    is_settled = leader.high_watermark >= leader.epoch_start_offset
+    is_lagging = (
+        request.replica_id == CONSUMER and partition.high_watermark < leader.epoch_start_offset
+    )
     if timestamp == LATEST:
-        if request.replica_id == CONSUMER and not is_settled:
+        if is_lagging:
             raise BrokerError(_not_available(context))
         return end, -1, partition.leader_epoch
-    found = _find(partition, timestamp, end)
-    if found == NOWHERE and timestamp >= 0 and not is_settled:
+    found = _find(partition, timestamp, end, lookup)
+    if found == NOWHERE and is_lagging and timestamp != LAST_TIERED:
         raise BrokerError(_not_available(context))
     return found
 
@@ -184,7 +280,7 @@ def _not_available(context: Context) -> ErrorCode:
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _find(partition: Partition, timestamp: int, end: int) -> Position:
+def _find(partition: Partition, timestamp: int, end: int, lookup: TimeLookup | None) -> Position:
     log = partition.log
     try:
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -193,10 +289,17 @@ def _find(partition: Partition, timestamp: int, end: int) -> Position:
             return start, -1, -1 if epoch is None else epoch
         if timestamp == LAST_TIERED:
             return NOWHERE
-        if timestamp == MAX_TIMESTAMP:
-            found = log.max_timestamp()
-        else:
-            found = log.offset_for_timestamp(timestamp, up_to_offset=end)
+        found = _search(log, timestamp, end, lookup)
     except OSError as error:
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
     return NOWHERE if found is None else found
+
+
+def _search(log: Log, timestamp: int, end: int, lookup: TimeLookup | None) -> Position | None:
+    if lookup is not None:
+        with suppress(Outdated):
+            found = lookup.result()
+            return found if found is None or found[0] < end else None
+    if timestamp == MAX_TIMESTAMP:
+        return log.max_timestamp(up_to_offset=end, effort=Effort())
+    return log.offset_for_timestamp(timestamp, up_to_offset=end, effort=Effort())

@@ -1,7 +1,9 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-Served: 0-13.  Authorized operations are answered as for a principal that may do everything.
-Topic errors: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE (the topic is being made),
+Served: 0-13.  A topic that is named twice is described once.  Authorized operations are those of a
+    principal that may do everything.
+Topic errors: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE (the topic is being made, or will be
+    when the client asks again: a request makes `AUTO_CREATIONS_MAX` at most),
     INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (ids before version 12).
 Partition errors: LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE (v0), LISTENER_NOT_FOUND is not used:
     every broker here advertises every listener.
@@ -13,8 +15,11 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Delayed, Reply, Steps
+from broker.handlers.waiting import creation_error, when_created
 from broker.topics import PartitionView, TopicView, is_valid_topic_name
+from controller.admin import TopicResult
+from controller.coordination.pending import Pending
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -32,32 +37,65 @@ NOT_ASKED: Final = -(2**31)
 CLUSTER_OPERATIONS: Final = 8096
 TOPIC_OPERATIONS: Final = 3576
 ZERO_ID: Final = UUID(int=0)
+AUTO_CREATIONS_MAX: Final = 32
+"""Topics that one request makes, a few ms of this node's time each; the client asks again for the
+others.  Differs from Kafka, which makes all of them."""
+PARTITIONS_PER_STEP: Final = 64
+
+Creations = dict[str, Pending[TopicResult]]
+"""Topics that this request has begun to create, by name."""
+Described = dict[tuple[str | None, UUID], MetadataResponseTopic]
+"""By name and id as they were asked for."""
 
 
-def run(context: Context, request: MetadataRequest) -> Reply:
-    """From the newest picture of the cluster; a topic that is missing may be made."""
+def run(context: Context, request: MetadataRequest) -> Steps[Reply | Delayed]:
+    """From the newest image of the cluster, topic by topic; one that is missing may be created.
+
+    Differs from Kafka: the response waits for a moment until created topics are there, so that the
+    client need not wait for its retry.
+    """
     topics = context.services.topics
     wants_all = request.topics is None or (
         context.version < ALL_TOPICS_IS_NULL_FROM and not request.topics
     )
     if wants_all:
-        described = [
-            _topic(context, view, request) for name in topics.names() if (view := topics.view(name))
-        ]
-    else:
-        described = _named(context, request)
+        everything: list[MetadataResponseTopic] = []
+        for name in topics.names():
+            view = topics.view(name)
+            if view is not None:
+                topic = yield from _topic(context, view, request)
+                everything.append(topic)
+            yield None
+        return Reply(_respond(context, request, everything))
+    creations: Creations = {}
+    described = yield from _named(context, request, creations)
+    if not creations:
+        return Reply(_respond(context, request, list(described.values())))
+
+    def respond() -> Steps[MetadataResponse]:
+        for key in described:
+            name = key[0]
+            if name is not None and name in creations:
+                described[key] = yield from _created(context, name, creations[name], request)
+        return _respond(context, request, list(described.values()))
+
+    return when_created(context, creations, respond)
+
+
+def _respond(
+    context: Context, request: MetadataRequest, described: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    topics = context.services.topics
     wants_operations = request.include_cluster_authorized_operations
-    return Reply(
-        MetadataResponse(
-            brokers=[
-                MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-                for node_id, host, port, rack in topics.brokers(context.listener_name)
-            ],
-            cluster_id=topics.cluster_id,
-            controller_id=topics.controller_id,
-            topics=described,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else NOT_ASKED,
-        )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in topics.brokers(context.listener_name)
+        ],
+        cluster_id=topics.cluster_id,
+        controller_id=topics.controller_id,
+        topics=described,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else NOT_ASKED,
     )
 
 
@@ -72,17 +110,23 @@ def failed(request: MetadataRequest, code: ErrorCode, message: str | None) -> Me
     )
 
 
-def _named(context: Context, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    answered: dict[tuple[str | None, UUID], MetadataResponseTopic] = {}
+def _named(context: Context, request: MetadataRequest, creations: Creations) -> Steps[Described]:
+    described: Described = {}
     for asked in request.topics or ():
         _check_form(context, asked)
         key = (asked.name, asked.topic_id)
-        if key not in answered:
-            try:
-                answered[key] = _one(context, asked, request)
-            except BrokerError as error:
-                answered[key] = _absent(asked.name, asked.topic_id, error.code)
-    return list(answered.values())
+        if key in described:
+            continue
+        try:
+            view = _known(context, asked)
+            if view is None:
+                _create(context, asked.name, request, creations)
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE)
+            described[key] = yield from _topic(context, view, request)
+        except BrokerError as error:
+            described[key] = _absent(asked.name, asked.topic_id, error.code)
+        yield None
+    return described
 
 
 def _check_form(context: Context, asked: MetadataRequestTopic) -> None:
@@ -98,9 +142,11 @@ def _check_form(context: Context, asked: MetadataRequestTopic) -> None:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _one(
-    context: Context, asked: MetadataRequestTopic, request: MetadataRequest
-) -> MetadataResponseTopic:
+def _known(context: Context, asked: MetadataRequestTopic) -> TopicView | None:
+    """The topic that is meant, if there is one.
+
+    raises  BrokerError UNKNOWN_TOPIC_ID
+    """
     topics = context.services.topics
     name = asked.name
     if asked.topic_id != ZERO_ID:
@@ -108,21 +154,36 @@ def _one(
         if name is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
     assert name is not None, "versions below 10 have no null names"
-    view = topics.view(name)
-    if view is not None:
-        return _topic(context, view, request)
+    return topics.view(name)
+
+
+def _create(
+    context: Context, name: str | None, request: MetadataRequest, creations: Creations
+) -> None:
+    """Begin to create a missing topic, unless this request has begun with as many as it may.
+
+    raises  BrokerError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
+    """
+    topics = context.services.topics
+    assert name is not None, "an id without a topic is refused"
     if not is_valid_topic_name(name):
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     allowed = context.version < 4 or request.allow_auto_topic_creation
     if not (allowed and context.services.settings.auto_create_topics_enable):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    error = topics.auto_create(name)
-    made = topics.view(name)
-    if made is None:
-        raise BrokerError(error)
-    # Differs from Kafka: where the topic is there at once, the answer says so, and the client need
-    # not wait for its retry.
-    return _topic(context, made, request)
+    if len(creations) < AUTO_CREATIONS_MAX:
+        creations[name] = topics.auto_create(name, context.requester)
+
+
+def _created(
+    context: Context, name: str, creation: Pending[TopicResult], request: MetadataRequest
+) -> Steps[MetadataResponseTopic]:
+    """A topic after its creation has ended, or its time is up."""
+    view = context.services.topics.view(name)
+    if view is not None:
+        return (yield from _topic(context, view, request))
+    error = creation_error(creation) if creation.is_done else ErrorCode.NONE
+    return _absent(name, ZERO_ID, error or ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _absent(name: str | None, topic_id: UUID, code: ErrorCode) -> MetadataResponseTopic:
@@ -136,15 +197,22 @@ def _absent(name: str | None, topic_id: UUID, code: ErrorCode) -> MetadataRespon
     )
 
 
-def _topic(context: Context, view: TopicView, request: MetadataRequest) -> MetadataResponseTopic:
+def _topic(
+    context: Context, view: TopicView, request: MetadataRequest
+) -> Steps[MetadataResponseTopic]:
     live = {node_id for node_id, *_ in context.services.topics.brokers(context.listener_name)}
     wants_operations = request.include_topic_authorized_operations
+    partitions: list[MetadataResponsePartition] = []
+    for part in view.partitions:
+        partitions.append(_partition(context.version, part, live))
+        if len(partitions) % PARTITIONS_PER_STEP == 0:
+            yield None
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=view.name,
         topic_id=view.topic_id,
         is_internal=view.is_internal,
-        partitions=[_partition(context.version, part, live) for part in view.partitions],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS if wants_operations else NOT_ASKED,
     )
 
@@ -166,5 +234,5 @@ def _partition(version: int, view: PartitionView, live: set[int]) -> MetadataRes
         leader_epoch=view.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=[node for node in view.replicas if node not in live],
+        offline_replicas=list(view.offline_replicas),
     )

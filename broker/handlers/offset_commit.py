@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.group.state import CommittedOffset, TopicPartition
-from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.handler import Context, Delayed, Reply, Steps
 from broker.handlers.waiting import when_done
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -33,10 +33,10 @@ EXPIRE_MAX_MS: Final = 2**63 - 1
 Errors = dict[TopicPartition, ErrorCode]
 
 
-def run(context: Context, request: OffsetCommitRequest) -> Reply | Delayed:
+def run(context: Context, request: OffsetCommitRequest) -> Steps[Reply | Delayed]:
     """Store what can be stored; partitions that cannot do not keep the others back."""
     groups = context.services.groups
-    commits, errors, has_known = _sort_out(context, request)
+    commits, errors, has_known = yield from _sort_out(context, request)
     if not has_known:
         return Reply(_respond(request, errors, ErrorCode.NONE))
     pending = groups.shard_of(request.group_id).commit(
@@ -60,7 +60,7 @@ def run(context: Context, request: OffsetCommitRequest) -> Reply | Delayed:
 
 def _sort_out(
     context: Context, request: OffsetCommitRequest
-) -> tuple[dict[TopicPartition, CommittedOffset], Errors, bool]:
+) -> Steps[tuple[dict[TopicPartition, CommittedOffset], Errors, bool]]:
     """What may be stored, the errors of the rest, and whether any partition exists."""
     services = context.services
     metadata_bytes_max = services.groups.limits.metadata_bytes_max
@@ -72,6 +72,7 @@ def _sort_out(
     has_known = False
     for topic in request.topics:
         for partition in topic.partitions:
+            yield None
             place = (topic.name, partition.partition_index)
             if services.topics.absence(*place) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.group.offsets import CONSUMER, deletable
 from broker.group.state import Group, TopicPartition
-from broker.handlers.handler import Context, Delayed, Reply
+from broker.handlers.handler import Context, Delayed, Reply, Steps
 from broker.handlers.waiting import when_done
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.offset_delete import (
@@ -27,8 +27,20 @@ WAIT_MAX_MS: Final = 2**31 - 1
 """The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
 
 
-def run(context: Context, request: OffsetDeleteRequest) -> Reply | Delayed:
+def run(context: Context, request: OffsetDeleteRequest) -> Steps[Reply | Delayed]:
     """What may go is gone at once; the answer waits until that is durable."""
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            place = (topic.name, partition.partition_index)
+            errors[place] = context.services.topics.absence(*place)
+            yield None
+    return _delete(context, request, errors)
+
+
+def _delete(
+    context: Context, request: OffsetDeleteRequest, errors: dict[TopicPartition, ErrorCode]
+) -> Reply | Delayed:
     shard = context.services.groups.shard_of(request.group_id)
     if not request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
@@ -37,7 +49,9 @@ def run(context: Context, request: OffsetDeleteRequest) -> Reply | Delayed:
         raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
     if not group.is_empty() and group.consumer is None and group.protocol_type != CONSUMER:
         raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
-    places, response = _sort_out(context, request, group)
+    _forbid(errors, group)
+    places = [place for place, error in errors.items() if not error]
+    response = _respond(request, errors)
     pending = shard.delete_offsets(group, places)
 
     def answer(error: ErrorCode) -> OffsetDeleteResponse:
@@ -56,26 +70,32 @@ def run(context: Context, request: OffsetDeleteRequest) -> Reply | Delayed:
     )
 
 
-def _sort_out(
-    context: Context, request: OffsetDeleteRequest, group: Group
-) -> tuple[list[TopicPartition], OffsetDeleteResponse]:
-    topics = context.services.topics
-    places: list[TopicPartition] = []
-    told: dict[str, OffsetDeleteResponseTopic] = {}
+def _forbid(errors: dict[TopicPartition, ErrorCode], group: Group) -> None:
+    """Put the group's own reasons in the place of those that say where a partition is."""
+    by_topic: dict[str, ErrorCode] = {}
+    for place, error in errors.items():
+        if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            topic = place[0]
+            if topic not in by_topic:
+                by_topic[topic] = deletable(group, topic)
+            errors[place] = by_topic[topic]
+
+
+def _respond(
+    request: OffsetDeleteRequest, errors: dict[TopicPartition, ErrorCode]
+) -> OffsetDeleteResponse:
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             index = partition.partition_index
-            error = topics.absence(topic.name, index)
-            if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                error = deletable(group, topic.name)
-            if not error:
-                places.append((topic.name, index))
-            told.setdefault(
+            topics.setdefault(
                 topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[])
             ).partitions.append(
-                OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+                OffsetDeleteResponsePartition(
+                    partition_index=index, error_code=errors[topic.name, index]
+                )
             )
-    return places, OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(told.values()))
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))
 
 
 def failed(

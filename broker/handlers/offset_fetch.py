@@ -6,6 +6,8 @@ Errors, for a group (before v2 for each partition): COORDINATOR_NOT_AVAILABLE,
     UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION (classic members).
 Partition errors: UNSTABLE_OFFSET_COMMIT (v7).
 Nothing is committed: offset -1, no error.
+Differs from Kafka: all offsets of a group are answered once, however often they are asked for: they
+    may be a thousand times as large as a name.
 Source: KIP-320, KIP-447, KIP-709, KIP-848; Kafka's KafkaApis.handleOffsetFetchRequest.
 """
 
@@ -16,7 +18,7 @@ from typing import Final
 from broker.group.consumer.offsets import check_fetch
 from broker.group.offsets import fetch
 from broker.group.state import CommittedOffset, TopicPartition
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Reply, Steps
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -36,22 +38,31 @@ GROUPS_FROM: Final = 8
 NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
 Topics = list[tuple[str, list[tuple[int, CommittedOffset, ErrorCode]]]]
+FETCHED_PER_STEP: Final = 16
 Asked = list[OffsetFetchRequestTopics] | list[OffsetFetchRequestTopic] | None
 
 
-def run(context: Context, request: OffsetFetchRequest) -> Reply:
+def run(context: Context, request: OffsetFetchRequest) -> Steps[Reply]:
     """One group, or several since version 8."""
     if context.version < GROUPS_FROM:
         try:
-            topics = _fetch(context, request.group_id, request.topics, request.require_stable)
+            topics = yield from _fetch(
+                context, request.group_id, request.topics, request.require_stable
+            )
         except BrokerError as error:
             return Reply(_refused(request, error.code, context.version))
         return Reply(_of_one(topics))
-    return Reply(
-        OffsetFetchResponse(
-            groups=[_of_group(context, group, request.require_stable) for group in request.groups]
-        )
-    )
+    groups: list[OffsetFetchResponseGroup] = []
+    whole: dict[str, None] = {}
+    for group in request.groups:
+        if group.topics is None:
+            if group.group_id in whole:
+                continue
+            whole[group.group_id] = None
+        found = yield from _of_group(context, group, request.require_stable)
+        groups.append(found)
+        yield None
+    return Reply(OffsetFetchResponse(groups=groups))
 
 
 def failed(
@@ -78,13 +89,16 @@ def _refused(request: OffsetFetchRequest, code: ErrorCode, version: int) -> Offs
     )
 
 
-def _fetch(context: Context, group_id: str, asked: Asked, require_stable: bool) -> Topics:
+def _fetch(context: Context, group_id: str, asked: Asked, require_stable: bool) -> Steps[Topics]:
     shard = context.services.groups.shard_of(group_id)
     wanted: list[TopicPartition] | None = None
     if asked is not None:
         wanted = [(topic.name, index) for topic in asked for index in topic.partition_indexes]
     by_topic: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
-    for found in fetch(shard.groups.get(group_id), wanted, require_stable=require_stable):
+    group = shard.groups.get(group_id)
+    for number, found in enumerate(fetch(group, wanted, require_stable=require_stable)):
+        if number % FETCHED_PER_STEP == 0:
+            yield None
         topic, index = found.place
         told = (index, found.committed or NOTHING, found.error)
         by_topic.setdefault(topic, []).append(told)
@@ -122,10 +136,10 @@ def _check_member(context: Context, group: OffsetFetchRequestGroup) -> None:
 
 def _of_group(
     context: Context, group: OffsetFetchRequestGroup, require_stable: bool
-) -> OffsetFetchResponseGroup:
+) -> Steps[OffsetFetchResponseGroup]:
     try:
         _check_member(context, group)
-        topics = _fetch(context, group.group_id, group.topics, require_stable)
+        topics = yield from _fetch(context, group.group_id, group.topics, require_stable)
     except BrokerError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
     return OffsetFetchResponseGroup(

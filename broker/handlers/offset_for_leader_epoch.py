@@ -8,7 +8,7 @@ Source: KIP-101, KIP-279, KIP-320; Kafka's ReplicaManager.lastOffsetForLeaderEpo
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Reply
+from broker.handlers.handler import Context, Reply, Steps
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -19,11 +19,14 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 
 
-def run(context: Context, request: OffsetForLeaderEpochRequest) -> Reply:
+def run(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Reply]:
     """Every partition for itself."""
     topics = []
     for topic in request.topics:
-        partitions = [_end(context, topic.topic, wanted) for wanted in topic.partitions]
+        partitions = []
+        for wanted in topic.partitions:
+            partitions.append(_end(context, topic.topic, wanted))
+            yield None
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return Reply(OffsetForLeaderEpochResponse(topics=topics))
 

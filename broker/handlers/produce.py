@@ -2,6 +2,8 @@
 
 Served: 3-13; 0-2 are answered with UNSUPPORTED_VERSION (message formats before v2).
 Batches are validated and staged here, written with the turn's other appends, answered after that.
+One whose records take longer than a millisecond to decode is validated in a thread, while the next
+requests of its connection wait: a producer's batches keep their order.
 Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
     INVALID_TOPIC_EXCEPTION, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
     RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -12,14 +14,27 @@ Source: KIP-98, KIP-467, KIP-951, KIP-516; Kafka's ReplicaManager.appendRecords.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from broker.handlers.handler import Close, Context, Delayed, Encoded, NoReply, Reply, Staged
+from broker.handlers.handler import (
+    Close,
+    Context,
+    Delayed,
+    Encoded,
+    InThread,
+    NoReply,
+    Reply,
+    Staged,
+    Steps,
+)
 from broker.handlers.produce_flat import encode_appended
 from broker.replication.appends import StagedAppend
 from broker.replication.intake import accept_batch
 from broker.replication.partition import Partition
 from broker.topics import INTERNAL_TOPICS
+from protocol.connection import SMALL_FRAME_BYTES
 from protocol.errors import BrokerError, ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -31,14 +46,22 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.records.batch import RecordBatch
-from protocol.records.validate import KEY_IS_MISSING, InvalidRecords, MalformedRecords
+from protocol.records.validate import (
+    KEY_IS_MISSING,
+    HeavyBatch,
+    InvalidRecords,
+    MalformedRecords,
+)
 from storage.log import Appended
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 TOPIC_IDS_FROM: Final = 13
+FLUSH_WAIT_MAX_MS: Final = 60_000
 ADMIN_CLIENT_ID: Final = "__admin_client"
+BATCHES_AT_ONCE: Final = 1_000
+"""The batches of a topic that are validated in one go; more come in frames above 64 KiB only."""
 
 TELLS_LOG_START: Final = (
     ErrorCode.INVALID_RECORD,
@@ -51,10 +74,10 @@ TELLS_LOG_START: Final = (
 """Errors with which Kafka tells the log start offset."""
 
 Waiting = tuple[PartitionProduceResponse, Partition, int]
-"""An answer, its partition, and the last offset that must be replicated."""
+"""A partition's response, the partition, and the last offset that must be replicated or flushed."""
 
 
-def run(context: Context, request: ProduceRequest) -> Staged | Reply:
+def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Staged]:
     """Validate and stage; the answer follows when the turn's appends are written."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return Reply(failed(request, ErrorCode.INVALID_REQUIRED_ACKS, None))
@@ -66,6 +89,9 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply:
             # A partition that is named twice gets its last batch only, in its first place (Kafka
             # keeps the batches in a map).
             batches = list({data.index: data for data in batches}.values())
+            if len(batches) > BATCHES_AT_ONCE:
+                # Such a request has a receive buffer of its own, which stays until it is done.
+                return _in_steps(staged, owns_memory=True)
         for data in batches:
             if error is not None:
                 staged.refuse(topic, data.index, error, None)
@@ -75,20 +101,61 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply:
                 batch = _accept(context, request, name, data, partition)
             except BrokerError as refusal:
                 staged.refuse(topic, data.index, refusal, partition)
+            except HeavyBatch:
+                return _in_steps(staged, owns_memory=False)
             else:
                 assert partition is not None, "what is not here is refused"
                 staged.add(topic, data.index, context.services.appends.stage(partition, batch))
     return staged
 
 
+def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
+    """Go on where `run` has stopped.  Nothing is staged before everything is validated: the memory
+    of the request goes with its connection."""
+    staged.own_batches()
+    rest = staged.rest()
+    if not owns_memory:
+        rest = iter([(topic, owned(data)) for topic, data in rest])
+    context, request = staged.context, staged.request
+    validated: list[tuple[TopicProduceData, int, Partition | None, RecordBatch | BrokerError]] = []
+    for topic, data in rest:
+        yield None
+        name, error = _topic_name(context, topic)
+        partition = context.services.partitions.get(name, data.index)
+        result: RecordBatch | BrokerError
+        try:
+            if error is not None:
+                raise error
+            try:
+                result = _accept(context, request, name, data, partition)
+            except HeavyBatch:
+                accept = partial(_accept, context, request, name, data, partition, only_light=False)
+                result = yield InThread(accept)
+        except BrokerError as refusal:
+            result = refusal
+        validated.append((topic, data.index, partition, result))
+    for topic, index, partition, result in validated:
+        if isinstance(result, BrokerError):
+            staged.refuse(topic, index, result, partition)
+            continue
+        assert partition is not None, "what is not here is refused"
+        try:
+            partition.leading()  # it may have been lost meanwhile
+        except BrokerError as refusal:
+            staged.refuse(topic, index, refusal, partition)
+        else:
+            staged.add(topic, index, context.services.appends.stage(partition, result))
+    return staged
+
+
 class StagedProduce(Staged):
     """The batches of one request on their way, and the partitions that were refused."""
 
-    __slots__ = ("_context", "_request", "_rows")
+    __slots__ = ("_rows", "context", "request")
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
-        self._context = context
-        self._request = request
+        self.context = context
+        self.request = request
         self._rows: list[tuple[TopicProduceData, int, StagedAppend | PartitionProduceResponse]] = []
 
     def add(self, topic: TopicProduceData, index: int, append: StagedAppend) -> None:
@@ -101,16 +168,35 @@ class StagedProduce(Staged):
         """A batch that is not."""
         self._rows.append((topic, index, _refused(index, error, partition)))
 
+    def own_batches(self) -> None:
+        """Copy what is staged out of the receive buffer, which may be used before the write."""
+        for _, _, row in self._rows:
+            if isinstance(row, StagedAppend):
+                row.batch = RecordBatch(memoryview(bytearray(row.batch.view)))
+
+    def rest(self) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
+        """The batches that have no row yet."""
+        done = len(self._rows)
+        for topic in self.request.topic_data:
+            for data in {data.index: data for data in topic.partition_data}.values():
+                if done:
+                    done -= 1
+                else:
+                    yield topic, data
+
     def finish(self) -> Reply | Encoded | Delayed | NoReply | Close:
-        """Answer, or wait for replicas, now that the appends are written."""
-        acks = self._request.acks
+        """Answer, or wait for replicas or for the disk, now that the appends are written."""
+        acks = self.request.acks
         if len(self._rows) == 1 and acks != ACKS_NONE:
             topic, index, append = self._rows[0]
             if type(append) is StagedAppend and type(append.result) is Appended:
                 result = append.result
-                if acks == ACKS_LEADER or append.partition.high_watermark > result.last_offset:
+                log = append.partition.log
+                if log.high_watermark > result.last_offset or (
+                    acks == ACKS_LEADER and not log.awaited_flush.holds(result.last_offset)
+                ):
                     body = encode_appended(
-                        self._context.version,
+                        self.context.version,
                         topic.name,
                         topic.topic_id,
                         index,
@@ -122,6 +208,7 @@ class StagedProduce(Staged):
         return self._finish_many()
 
     def _finish_many(self) -> Reply | Delayed | NoReply | Close:
+        acks = self.request.acks
         responses: list[TopicProduceResponse] = []
         current: TopicProduceData | None = None
         waiting: list[Waiting] = []
@@ -129,7 +216,9 @@ class StagedProduce(Staged):
             if isinstance(row, StagedAppend):
                 answer = _answer(index, row)
                 result = row.result
-                if type(result) is Appended and row.partition.high_watermark <= result.last_offset:
+                if type(result) is Appended and not _is_stored(
+                    row.partition, result.last_offset, acks
+                ):
                     waiting.append((answer, row.partition, result.last_offset))
             else:
                 answer = row
@@ -142,11 +231,18 @@ class StagedProduce(Staged):
                 )
             responses[-1].partition_responses.append(answer)
         whole = ProduceResponse(responses=responses)
-        if self._request.acks == ACKS_NONE:
+        if acks == ACKS_NONE:
             return _unacknowledged(whole)
-        if self._request.acks == ACKS_ALL and waiting:
-            return _replicated(self._request.timeout_ms, whole, waiting)
+        if waiting:
+            return _when_stored(self.request, whole, waiting)
         return Reply(whole)
+
+
+def owned(data: PartitionProduceData) -> PartitionProduceData:
+    """The same with records outside the receive buffer; longer ones are not in the shared one."""
+    if data.records is not None and len(data.records) <= SMALL_FRAME_BYTES:
+        data.records = memoryview(bytearray(data.records))
+    return data
 
 
 def failed(request: ProduceRequest, code: ErrorCode, message: str | None) -> ProduceResponse:
@@ -184,11 +280,13 @@ def _accept(
     topic: str,
     data: PartitionProduceData,
     partition: Partition | None,
+    *,
+    only_light: bool = True,
 ) -> RecordBatch:
     if partition is None:
         raise BrokerError(context.services.topics.absence(topic, data.index))
     leader = partition.leading()
-    if request.acks == ACKS_ALL and leader.in_sync_count() < _in_sync_min(partition):
+    if request.acks == ACKS_ALL and leader.in_sync_count() < partition.effective_min_isr:
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
     return accept_batch(
         data.records,
@@ -196,11 +294,8 @@ def _accept(
         version=context.version,
         has_transactional_id=request.transactional_id is not None,
         now_ms=context.now_ms,
+        only_light=only_light,
     )
-
-
-def _in_sync_min(partition: Partition) -> int:
-    return min(partition.log.config.min_insync_replicas, max(1, len(partition.replicas)))
 
 
 def _refused(
@@ -262,24 +357,43 @@ def _unacknowledged(response: ProduceResponse) -> NoReply | Close:
     return NoReply()
 
 
-def _replicated(timeout_ms: int, response: ProduceResponse, waiting: list[Waiting]) -> Delayed:
-    """Wait until every appended batch lies below the high watermark."""
+def _is_stored(partition: Partition, last_offset: int, acks: int) -> bool:
+    """Whether a batch may be acknowledged: it is replicated, or with acks=1 no flush is awaited."""
+    log = partition.log
+    if log.high_watermark > last_offset:
+        return True
+    return acks != ACKS_ALL and not log.awaited_flush.holds(last_offset)
+
+
+def _when_stored(
+    request: ProduceRequest, response: ProduceResponse, waiting: list[Waiting]
+) -> Delayed:
+    """Wait until every appended batch may be acknowledged."""
+    acks = request.acks
+    timeout_ms = request.timeout_ms
+    if any(partition.log.awaited_flush.holds(last) for _, partition, last in waiting):
+        # Kafka flushes within the append, and counts the client's time-out from there on.
+        timeout_ms = max(timeout_ms, FLUSH_WAIT_MAX_MS)
 
     def attempt() -> ProduceResponse | None:
-        for answer, partition, last_offset in waiting:
+        for stored, partition, last_offset in waiting:
             leader = partition.leader
             if leader is None:
-                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif leader.high_watermark <= last_offset:
+                stored.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif _is_stored(partition, last_offset, acks):
+                if acks == ACKS_ALL and leader.in_sync_count() < partition.effective_min_isr:
+                    stored.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            elif partition.log.is_offline:
+                stored.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                stored.base_offset = stored.log_append_time_ms = stored.log_start_offset = -1
+            else:
                 return None
-            elif leader.in_sync_count() < _in_sync_min(partition):
-                answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return response
 
     def expire() -> ProduceResponse:
-        for answer, partition, last_offset in waiting:
-            if partition.high_watermark <= last_offset:
-                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for stored, partition, last_offset in waiting:
+            if not _is_stored(partition, last_offset, acks):
+                stored.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
     return Delayed(tuple(partition for _, partition, _ in waiting), timeout_ms, attempt, expire)

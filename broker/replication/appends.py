@@ -5,14 +5,12 @@ Pipelined one-record requests cost a quarter less this way (design notes in benc
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from broker.delayed import Purgatory
 from broker.replication.partition import Partition
 from protocol.errors import BrokerError
 from protocol.records.batch import RecordBatch
 from runtime.metrics import BrokerMetrics
-from storage.log import Appended, Log
+from storage.log import Appended
 
 
 class StagedAppend:
@@ -33,8 +31,6 @@ class Appends:
         self._purgatory = purgatory
         self._metrics = metrics
         self._staged: dict[Partition, list[StagedAppend]] = {}
-        self.on_flush_due: Callable[[Log], None] = lambda log: None
-        """Told of a log that has as many unsynced records as flush.messages allows."""
 
     def stage(self, partition: Partition, batch: RecordBatch) -> StagedAppend:
         """Queue a validated batch; its memory must stay as it is until `write`."""
@@ -57,7 +53,3 @@ class Appends:
                 if type(result) is not BrokerError:
                     self._metrics.records_bytes_in += append.batch.size
             self._purgatory.notify(partition)
-            log = partition.log
-            if log.unflushed_messages() >= log.config.flush_messages:
-                # Differs from Kafka: the answer does not wait for the disk.
-                self.on_flush_due(log)

@@ -10,7 +10,7 @@ from typing import Final
 from protocol.errors import BrokerError, ErrorCode
 from protocol.records.batch import RecordBatch, set_log_append_time
 from protocol.records.recompress import recompress
-from protocol.records.validate import validate_produced
+from protocol.records.validate import check_light, validate_produced
 from storage.log_config import LOG_APPEND_TIME, LogConfig
 
 ZSTD_FROM: Final = 7
@@ -27,13 +27,15 @@ def accept_batch(
     version: int,
     has_transactional_id: bool,
     now_ms: int,
+    only_light: bool,
 ) -> RecordBatch:
     """The one batch in `records`, checked, with its append time where the topic wants that.
 
-    version  of the Produce request
-    raises   BrokerError, see `validate_produced`; TRANSACTIONAL_ID_AUTHORIZATION_FAILED and
-             INVALID_TXN_STATE for transactional batches, RECORD_LIST_TOO_LARGE
-    cost     1 us and the checksum, unless the topic is compacted or asks for another codec
+    version     of the Produce request
+    only_light  raise HeavyBatch rather than decode or recompress for longer than a millisecond
+    raises      BrokerError, see `validate_produced`; TRANSACTIONAL_ID_AUTHORIZATION_FAILED and
+                INVALID_TXN_STATE for transactional batches, RECORD_LIST_TOO_LARGE
+    cost        1 us and the checksum, unless the topic is compacted or asks for another codec
     """
     is_log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
     batch = validate_produced(
@@ -45,13 +47,14 @@ def accept_batch(
         is_log_append_time=is_log_append_time,
         allows_zstd=version >= ZSTD_FROM,
         requires_keys=config.cleanup_compact,
+        only_light=only_light,
     )
     if batch.is_transactional:
         if not has_transactional_id:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         raise BrokerError(ErrorCode.INVALID_TXN_STATE)
     if config.compression_type != AS_PRODUCED:
-        batch = _recompressed(batch, config)
+        batch = _recompressed(batch, config, only_light=only_light)
     if is_log_append_time:
         set_log_append_time(batch.view, now_ms)
         batch = RecordBatch(batch.view)
@@ -64,10 +67,12 @@ def accept_batch(
     return batch
 
 
-def _recompressed(batch: RecordBatch, config: LogConfig) -> RecordBatch:
+def _recompressed(batch: RecordBatch, config: LogConfig, *, only_light: bool) -> RecordBatch:
     codec = CODECS[config.compression_type]
     if batch.codec == codec:
         return batch
+    if only_light:
+        check_light(batch)
     level = {
         1: config.compression_gzip_level,
         3: config.compression_lz4_level,

@@ -31,8 +31,9 @@ from protocol.errors import BrokerError, ErrorCode
 from runtime.clock import Clock
 from runtime.rng import Rng
 from storage.disk_jobs import DiskJob
+from storage.log import Log
 from storage.log_config import LogConfig
-from storage.manager import LogManager, NoDirectoryLeft
+from storage.manager import DirectoryFull, LogManager, NoDirectoryLeft
 
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1
@@ -45,6 +46,18 @@ logger = logging.getLogger("odradek.replication")
 def topic_key(topic: str) -> tuple[str, str]:
     """What requests watch that wait for a topic to come, change or go."""
     return ("topic", topic)
+
+
+class LogIsAhead(BrokerError):
+    """A log was to be led in a lower leader epoch than its latest one.
+
+    Differs from Kafka: it takes such an epoch.  The records of both epochs then contradict each
+    other's offsets, and followers could not tell where they agree.
+    """
+
+    def __init__(self, latest_epoch: int) -> None:
+        super().__init__(ErrorCode.FENCED_LEADER_EPOCH)
+        self.latest_epoch = latest_epoch
 
 
 class Leadership:
@@ -78,10 +91,14 @@ class Leadership:
         self._clock = clock
         self._rng = rng
         self._on_fatal = on_fatal
-        self._refused: dict[TopicPartition, LeaderAndIsrPartition] = {}
-        """States that the disk did not let us take up; `retry` does."""
+        self._without_space: dict[TopicPartition, LeaderAndIsrPartition] = {}
+        """Replicas whose logs found no space on the disk; `retry` makes them later."""
         self.run_later: Callable[[Callable[[], None]], None] | None = None
         """Runs work after the loop has served its clients; None at start-up: all at once."""
+        self.on_space: Callable[[], None] = lambda: None
+        """Called when replicas that the controller regards as offline have found space."""
+        self.on_flush_awaited: Callable[[Log], None] = lambda log: None
+        """Begins a flush of a log whose responses wait for it (flush.messages)."""
         self.on_leader_change: Callable[[Partition], None] = lambda partition: None
         """Told of each new leader epoch here, and of each partition that is no longer led."""
         self.on_deleted: Callable[[str, int], None] = lambda topic, partition: None
@@ -96,7 +113,7 @@ class Leadership:
         match request:
             case LeaderAndIsr():
                 answer: Pending[ControlResponse] = Pending()
-                self._lead_or_follow(deque(request.partitions), {}, answer)
+                self._lead_or_follow(deque(request.partitions), {}, {}, answer)
                 return answer
             case StopReplica():
                 return Pending.of(self._stop(request))
@@ -120,6 +137,7 @@ class Leadership:
         self,
         left: deque[LeaderAndIsrPartition],
         errors: dict[TopicPartition, ErrorCode],
+        log_epochs: dict[TopicPartition, int],
         answer: Pending[ControlResponse],
     ) -> None:
         later = self.run_later
@@ -128,6 +146,9 @@ class Leadership:
             told = left.popleft()
             try:
                 self._take_state(told)
+            except LogIsAhead as error:
+                errors[told.topic, told.partition] = error.code
+                log_epochs[told.topic, told.partition] = error.latest_epoch
             except BrokerError as error:
                 errors[told.topic, told.partition] = error.code
                 self._note_refusal(told, error)
@@ -135,18 +156,21 @@ class Leadership:
                 errors[told.topic, told.partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 self._on_fatal(str(error))
             if later is not None and left and self._clock.monotonic_ms() >= end_ms:
-                later(lambda: self._lead_or_follow(left, errors, answer))
+                later(lambda: self._lead_or_follow(left, errors, log_epochs, answer))
                 return
-        answer.resolve(ControlResponse(partition_errors=errors))
+        answer.resolve(ControlResponse(partition_errors=errors, log_epochs=log_epochs))
 
     def _take_state(self, told: LeaderAndIsrPartition) -> None:
         """Take a partition's state over.
 
         raises  BrokerError INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH (the leader epoch is not
                 greater), UNKNOWN_TOPIC_OR_PARTITION (no replica belongs here), KAFKA_STORAGE_ERROR
+                (of which DirectoryFull), LogIsAhead
         """
         partition = self._partitions.get(told.topic, told.partition)
         if partition is not None:
+            if partition.log.is_offline:
+                raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
             if partition.topic_id != told.topic_id:
                 raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
             if told.state.leader_epoch <= partition.leader_epoch:
@@ -159,16 +183,24 @@ class Leadership:
         self._purgatory.notify(partition)
         self._purgatory.notify(topic_key(told.topic))
 
-    def _open(self, told: LeaderAndIsrPartition) -> Partition:
-        log = self._logs.create(
-            told.topic,
-            told.partition,
-            self._config_of(told.topic),
-            topic_id=told.topic_id,
-            is_new=told.is_new,
+    def _make_log(self, replica: LeaderAndIsrPartition) -> Log:
+        return self._logs.create(
+            replica.topic,
+            replica.partition,
+            self._config_of(replica.topic),
+            topic_id=replica.topic_id,
+            is_new=replica.is_new,
             now_ms=self._clock.now_ms(),
         )
-        partition = Partition(told.topic, told.topic_id, told.partition, log)
+
+    def _open(self, told: LeaderAndIsrPartition) -> Partition:
+        partition = Partition(
+            told.topic,
+            told.topic_id,
+            told.partition,
+            self._make_log(told),
+            on_flush_awaited=lambda log: self.on_flush_awaited(log),
+        )
         self._partitions.add(partition)
         return partition
 
@@ -176,19 +208,14 @@ class Leadership:
         state = told.state
         log = partition.log
         if state.leader == self._broker_id():
-            known = (
-                self._logs.high_watermark(told.topic, told.partition)
-                if partition.leader_epoch == NO_EPOCH
-                else partition.high_watermark
-            )
+            if state.leader_epoch < log.leader_epochs.latest_epoch:
+                raise LogIsAhead(log.leader_epochs.latest_epoch)
             log.assign_epoch(state.leader_epoch, log.end_offset)
-            partition.leader = PartitionLeader(
-                replica_id=state.leader,
-                in_sync=state.isr,
-                end_offset=log.end_offset,
-                high_watermark=known,
+            partition.lead(
+                PartitionLeader(
+                    replica_id=state.leader, in_sync=state.isr, end_offset=log.end_offset
+                )
             )
-            log.producer_states.on_high_watermark(partition.leader.high_watermark)
         else:
             partition.leader = None
         partition.leader_id = state.leader
@@ -200,40 +227,54 @@ class Leadership:
 
     def _note_refusal(self, told: LeaderAndIsrPartition, error: BrokerError) -> None:
         key = (told.topic, told.partition)
-        if error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
+        partition = self._partitions.get(*key)
+        is_known = partition is not None and partition.log.is_offline
+        if is_known or error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
+            # The failure of a directory was logged once for all of its partitions.
             return
-        if key not in self._refused:
+        if key not in self._without_space:
             logger.warning("%s-%d cannot be taken up: %s", *key, error.message or error.code.name)
-        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-            self._refused[key] = told
+        if isinstance(error, DirectoryFull):
+            self._without_space[key] = told
 
     def retry(self) -> None:
-        """Take up what the disk refused before: space may have come back.  Once a second."""
-        for key, told in list(self._refused.items()):
+        """Make the logs that found no space on the disk.  Once a second.
+
+        The controller regards these replicas as offline until `on_space` is called.
+        """
+        has_space = False
+        for key, told in list(self._without_space.items()):
             try:
-                self._take_state(told)
+                self._make_log(told)
+                has_space = True
+            except DirectoryFull:
+                break
             except BrokerError as error:
-                if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                    return
+                logger.warning("%s-%d has no log: %s", *key, error.message or error.code.name)
             except NoDirectoryLeft as error:
                 self._on_fatal(str(error))
-                return
-            del self._refused[key]
+                break
+            del self._without_space[key]
+        if has_space:
+            self.on_space()
 
     def _stop(self, request: StopReplica) -> ControlResponse:
         errors: dict[TopicPartition, ErrorCode] = {}
         removed: list[TopicPartition] = []
         for told in request.partitions:
+            if self._is_on_failed_directory(told):
+                errors[told.topic, told.partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
             if self._is_fenced(told):
                 errors[told.topic, told.partition] = ErrorCode.FENCED_LEADER_EPOCH
                 continue
-            self._refused.pop((told.topic, told.partition), None)
             partition = self._partitions.remove(told.topic, told.partition)
             if partition is not None:
                 partition.leader = None
                 self.on_leader_change(partition)
                 self._purgatory.notify(partition)
             if told.is_deleted:
+                self._without_space.pop((told.topic, told.partition), None)
                 removed.append((told.topic, told.partition))
         if removed:
             deletion = self._logs.delete(
@@ -244,6 +285,11 @@ class Leadership:
             for topic, index in removed:
                 self.on_deleted(topic, index)
         return ControlResponse(partition_errors=errors)
+
+    def _is_on_failed_directory(self, replica: StopReplicaPartition) -> bool:
+        """Such a replica stays until the broker restarts: its requests get KAFKA_STORAGE_ERROR."""
+        partition = self._partitions.get(replica.topic, replica.partition)
+        return partition is not None and partition.log.is_offline
 
     def _is_fenced(self, told: StopReplicaPartition) -> bool:
         partition = self._partitions.get(told.topic, told.partition)

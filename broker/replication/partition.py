@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from broker.replication.leader import PartitionLeader
@@ -14,9 +14,14 @@ NO_EPOCH = -1
 
 
 class Partition:
-    """A replica; `leader` is None while another broker leads or nobody does."""
+    """A replica; `leader` is None while another broker leads or none does.
+
+    on_flush_awaited  called when responses and the high watermark wait for a flush of the log;
+                      `update_high_watermark` is due when it has ended
+    """
 
     __slots__ = (
+        "_on_flush_awaited",
         "index",
         "isr",
         "leader",
@@ -29,11 +34,20 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, topic: str, topic_id: UUID, index: int, log: Log) -> None:
+    def __init__(
+        self,
+        topic: str,
+        topic_id: UUID,
+        index: int,
+        log: Log,
+        *,
+        on_flush_awaited: Callable[[Log], None] = lambda log: None,
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        self._on_flush_awaited = on_flush_awaited
         self.leader: PartitionLeader | None = None
         self.leader_id = -1
         self.leader_epoch = NO_EPOCH
@@ -44,15 +58,18 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         """Exclusive end of what consumers may read."""
-        leader = self.leader
-        return leader.high_watermark if leader is not None else self.log.log_start_offset
+        return self.log.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """Exclusive end of what read_committed consumers may read; at most the high watermark."""
-        high_watermark = self.high_watermark
-        unstable = self.log.first_unstable_offset
-        return high_watermark if unstable is None else min(unstable, high_watermark)
+        return self.log.last_stable_offset
+
+    @property
+    def effective_min_isr(self) -> int:
+        """How many replicas must be in sync for acks=all: min.insync.replicas, but never more than
+        there are."""
+        return min(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
 
     def leading(self) -> PartitionLeader:
         """The leader's side of it.
@@ -83,10 +100,40 @@ class Partition:
         leader = self.leader
         if leader is None:
             return [BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * len(batches)
-        results = self.log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if leader.on_append(self.log.end_offset):
-            self.log.producer_states.on_high_watermark(leader.high_watermark)
+        log = self.log
+        start_offset = log.end_offset
+        results = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        end_offset = log.end_offset
+        if (
+            end_offset - log.flush_begun_at[0] >= log.config.flush_messages
+            or log.awaited_flush.held_from is not None
+        ):
+            end_offset = self._committable_end(start_offset)
+        replicated_end = leader.on_append(end_offset)
+        if replicated_end > log.high_watermark:
+            log.advance_high_watermark(replicated_end)
         return results
+
+    def _committable_end(self, start_offset: int) -> int:
+        """Exclusive end of what counts as appended, after an append at `start_offset`."""
+        log = self.log
+        is_due = log.unflushed_messages() >= log.config.flush_messages
+        if is_due and log.end_offset > start_offset:
+            log.awaited_flush.hold(start_offset, log.end_offset)
+            self._on_flush_awaited(log)
+        return log.awaited_flush.committable_end(log.end_offset)
+
+    def lead(self, leader: PartitionLeader) -> None:
+        """Lead from now on."""
+        self.leader = leader
+        self.update_high_watermark()
+
+    def update_high_watermark(self) -> None:
+        """After a flush, or at the begin of a leadership: what all in-sync replicas have counts."""
+        leader, log = self.leader, self.log
+        if leader is not None:
+            end_offset = log.awaited_flush.committable_end(log.end_offset)
+            log.advance_high_watermark(leader.on_append(end_offset))
 
     def fetch_end(self, *, read_committed: bool) -> int:
         """Where a consumer's reads end."""

@@ -12,8 +12,11 @@ from typing import Final
 from broker.replication.fetch_session import PartitionKey, Wanted
 from broker.replication.partition import NO_EPOCH, Partition
 from protocol.errors import BrokerError, ErrorCode
+from storage.index_file import IndexUnready
+from storage.log_read import is_index_unready
 from storage.slices import FileSlice
 
+STORAGE_ERROR_FROM: Final = 6
 ZSTD_FROM: Final = 10
 
 
@@ -50,29 +53,40 @@ class Reading:
         self, found: Iterable[tuple[PartitionKey, Wanted, Partition | None, ErrorCode]]
     ) -> bool:
         """Whether the fetch need not wait: an error, a divergence or `min_bytes` of records."""
-        if self.min_bytes <= 0:
-            return True
+        return self.min_bytes <= 0 or self.count(found) >= self.min_bytes
+
+    def count(
+        self, found: Iterable[tuple[PartitionKey, Wanted, Partition | None, ErrorCode]]
+    ) -> int:
+        """Bytes of records that may be read, up to `min_bytes`; an error or a divergence counts as
+        many."""
         available_bytes = 0
         for _, wanted, partition, error in found:
             if error or partition is None:
-                return True
+                return self.min_bytes
             try:
                 check_leadership(partition, wanted)
                 if diverging(partition, wanted) is not None:
-                    return True
+                    return self.min_bytes
                 end = check(partition, wanted, self)
             except BrokerError:
-                return True
-            if wanted.fetch_offset >= end:
+                return self.min_bytes
+            log = partition.log
+            if wanted.fetch_offset >= end or (
+                log.shared.rebuilding and is_index_unready(log, wanted.fetch_offset)
+            ):
                 continue
             if self.min_bytes == 1:
-                return True
-            available_bytes += partition.log.bytes_between(
-                wanted.fetch_offset, end, wanted.partition_max_bytes
-            )
+                return 1
+            try:
+                available_bytes += log.bytes_between(
+                    wanted.fetch_offset, end, wanted.partition_max_bytes
+                )
+            except IndexUnready:
+                continue
             if available_bytes >= self.min_bytes:
-                return True
-        return False
+                break
+        return available_bytes
 
 
 def check_leadership(partition: Partition, wanted: Wanted) -> None:
@@ -99,12 +113,17 @@ def check(partition: Partition, wanted: Wanted, reading: Reading) -> int:
 
 
 def diverging(partition: Partition, wanted: Wanted) -> tuple[int, int] | None:
-    """The end of the reader's last epoch here, when its log goes beyond it."""
+    """The end of the reader's last epoch here, when its log goes beyond it.
+
+    raises  BrokerError OFFSET_OUT_OF_RANGE
+    """
     if wanted.last_fetched_epoch == NO_EPOCH:
         return None
     log = partition.log
     epoch, end_offset = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, log.end_offset)
-    if epoch == NO_EPOCH or end_offset == -1:
+    is_unknown = epoch == NO_EPOCH or end_offset == -1
+    # Below the start of the log this comes first, even if the epochs diverge.
+    if is_unknown or wanted.fetch_offset < log.log_start_offset:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
         return epoch, end_offset
@@ -130,22 +149,41 @@ def read_partition(
         if divergence is not None:
             return _of_log(partition, diverging=divergence)
         end = check(partition, wanted, reading)
-        records = None
+        records: FileSlice | None = None
+        aborted: list[tuple[int, int]] | None = None
         limit = min(wanted.partition_max_bytes, max_bytes)
         if wanted.fetch_offset < end and (limit > 0 or at_least_one):
             records = partition.log.read(
                 wanted.fetch_offset, limit, up_to_offset=end, at_least_one=at_least_one
             )
+        if reading.read_committed:
+            aborted = [] if records is None else _aborted(partition, wanted, records, end)
+    except IndexUnready:
+        # Nothing to give until the index is rebuilt.
+        return _of_log(partition, aborted=[] if reading.read_committed else None)
     except BrokerError as refusal:
-        return PartitionRead(error=refusal.code)
+        return PartitionRead(error=_known_error(refusal.code, reading.version))
     except OSError:
-        return PartitionRead(error=ErrorCode.KAFKA_STORAGE_ERROR)
-    aborted = None
-    if reading.read_committed:
-        aborted = []
-        if records is not None:
-            aborted = partition.log.aborted_transactions(wanted.fetch_offset, end)
+        return PartitionRead(error=_known_error(ErrorCode.KAFKA_STORAGE_ERROR, reading.version))
     return _of_log(partition, records=records, aborted=aborted)
+
+
+def _known_error(code: ErrorCode, version: int) -> ErrorCode:
+    """The error as a version of Fetch knows it; older ones have no storage error."""
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code
+
+
+def _aborted(
+    partition: Partition, wanted: Wanted, records: FileSlice, end: int
+) -> list[tuple[int, int]]:
+    """The aborted transactions among the records; an error releases the records."""
+    try:
+        return partition.log.aborted_transactions(wanted.fetch_offset, end)
+    except (BrokerError, OSError):
+        records.release()
+        raise
 
 
 def _of_log(

@@ -1,89 +1,72 @@
-"""From a frame to a handler and from its outcome to the connection's answer.
+"""From a frame to a handler.
 
-Checks, in this order: a header that can be read, an API that is served, a version that is served.
+Checks, in this order: a header that can be read, an API that is served, a version that is served, a
+body that can be read to its end.
 An unknown API key closes the connection.  An unserved version is answered with UNSUPPORTED_VERSION
 where the version's layout is known, otherwise the connection is closed (Kafka: RequestContext);
-ApiVersions of any version is answered (KIP-511).
+ApiVersions of any version is answered (KIP-511).  Differs from Kafka: more than a few bytes after a
+request close the connection.
+
+A request above `STEPPED_FRAME_BYTES` is decoded in steps and charged to the budget.  A handler that
+works in steps and does not end within the first few goes on in slices (`broker/server/rounds`);
+the next requests of its connection wait meanwhile, so that it may rely on their order.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from importlib import import_module
-from struct import Struct
+from functools import partial
+from types import GeneratorType
 from typing import Any, Final
 
-from broker.handlers.handler import (
-    Close,
-    Context,
-    Delayed,
-    Encoded,
-    Handler,
-    NoReply,
-    Outcome,
-    Reply,
-    Staged,
-)
-from broker.handlers.table import HANDLERS, Api
+from broker.handlers.handler import Close, Context, InThread, Outcome, Reply, Staged, Steps
+from broker.handlers.table import HANDLERS
+from broker.server.budget import Budget
+from broker.server.loaded_api import LoadedApi
+from broker.server.outcomes import Outcomes
+from broker.server.rounds import Rounds
 from broker.server.session import Session
 from broker.services import Services
-from protocol.api_keys import ApiKey, messages_of
-from protocol.compiler import decoder, parts_encoder
-from protocol.connection import Slot
+from protocol.api_keys import ApiKey
+from protocol.compiler import step_decoder
+from protocol.connection import SMALL_FRAME_BYTES
 from protocol.decode_error import DecodeError
 from protocol.errors import BrokerError, ErrorCode
-from protocol.headers import RequestHeader, decode_request_header, response_header_version
+from protocol.headers import RequestHeader, decode_request_header
 
-HEADS: Final = (Struct(">ii"), Struct(">iix"))
-"""An int32 size and response header 0 or 1 without tags."""
+STEPPED_FRAME_BYTES: Final = 16 * 1024
+"""Larger requests are decoded in steps: 16 KiB of names take 5 ms."""
+TRAILING_BYTES_MAX: Final = 64
+"""Bytes after a request that are passed over, as Kafka passes over any number: librdkafka 2.16
+sends three after a Metadata v13 for all topics."""
+REQUEST_ELEMENTS_MAX: Final = 200_000
+"""Elements of all arrays of one request.  Differs from Kafka, which has no bound: two million names
+take it seconds of one of its threads."""
+PRODUCED_ELEMENTS_MAX: Final = 20_000
+"""The same of a request whose batches are written in one go: topics and partitions."""
+ELEMENT_BYTES: Final = 256
+"""What an element takes in memory, with what is built for its response."""
+CHARGED_ELEMENTS: Final = 4_096
+FREE_STEPS: Final = 16
+"""Steps of a handler that run before its time is measured."""
 
 logger = logging.getLogger("odradek.server")
 
-
-class LoadedApi:
-    """An API after its first request: handler module and codecs by version."""
-
-    __slots__ = (
-        "answered",
-        "api",
-        "decoders",
-        "encoders",
-        "handler",
-        "heads",
-        "name",
-        "request",
-        "response",
-    )
-
-    def __init__(self, api: Api) -> None:
-        self.api = api
-        self.name = ApiKey(api.key).name
-        self.answered = 0
-        self.request, self.response = messages_of(api.key)
-        self.handler: Handler = import_module(f"broker.handlers.{api.module}")
-        self.decoders: dict[int, Callable[[memoryview, int], tuple[Any, int]]] = {}
-        self.encoders: dict[int, Callable[[Any], list[Any]]] = {}
-        self.heads: dict[int, Struct] = {}
-        """Size of the frame and response header, by version."""
-
-    def prepare(self, version: int) -> None:
-        """Generate the codecs of one version."""
-        self.decoders[version] = decoder(self.request, version)
-        self.encoders[version] = parts_encoder(self.response, version)
-        self.heads[version] = HEADS[response_header_version(self.api.key, version)]
+Run = Callable[[Any], Steps[Outcome]]
 
 
 class Dispatcher:
     """Runs handlers for the sessions of one node."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, rounds: Rounds, budget: Budget) -> None:
         self._services = services
+        self._budget = budget
+        self._outcomes = Outcomes(services, rounds, budget)
         self._apis = {api.key: api for api in HANDLERS}
         self._loaded: dict[int, LoadedApi] = {}
         self._now_ms = 0
-        """Wall time of this turn; 0 until somebody asks."""
-        self._staged: list[tuple[Session, RequestHeader, LoadedApi, Any, Staged]] = []
+        """Wall time of this turn; 0 until it is asked for."""
 
     def _read_clock(self) -> int:
         """Wall time, read once a turn."""
@@ -95,8 +78,11 @@ class Dispatcher:
         return {loaded.name: loaded.answered for loaded in self._loaded.values()}
 
     def dispatch(self, session: Session, frame: memoryview) -> None:
-        """Handle one request; the answer reaches the session now, at the end of the turn, or when
-        what it waits for has come."""
+        """Handle one request; the response reaches the session now, at the end of the turn, after
+        its last slice, or when what it waits for has come.
+
+        raises  what fails outside handlers: the session closes itself
+        """
         try:
             header, position = decode_request_header(frame, 0)
         except DecodeError as error:
@@ -113,14 +99,27 @@ class Dispatcher:
             return
         if version not in loaded.decoders:
             loaded.prepare(version)
+        size = len(frame)
+        if size > STEPPED_FRAME_BYTES and (size > SMALL_FRAME_BYTES or not api.is_staged):
+            self._dispatch_large(session, header, loaded, frame, position)
+            return
         try:
-            request, _ = loaded.decoders[version](frame, position)
+            request, end = loaded.decoders[version](frame, position)
         except DecodeError as error:
             self._malformed(session, f"a {loaded.name} v{version} that can't be read: {error}")
             return
-        if self._staged and not api.is_staged:
+        if size - end > TRAILING_BYTES_MAX:
+            self._malformed(session, f"{size - end} bytes after a {loaded.name} v{version}")
+            return
+        if not api.is_staged and self._outcomes.staged:
             self.end_of_turn()
         self._run(session, header, loaded, request)
+
+    def end_of_turn(self) -> None:
+        """Write the staged appends and settle their requests."""
+        if self._outcomes.staged:
+            self._outcomes.write_staged(self._now_ms or self._read_clock())
+        self._now_ms = 0
 
     def _load(self, api_key: int) -> LoadedApi | None:
         api = self._apis.get(api_key)
@@ -142,6 +141,7 @@ class Dispatcher:
         frame: memoryview,
         position: int,
     ) -> None:
+        version = header.version
         if header.api_key == ApiKey.API_VERSIONS:
             if 0 not in loaded.encoders:
                 loaded.prepare(0)
@@ -152,27 +152,45 @@ class Dispatcher:
                 correlation_id=header.correlation_id,
                 client_id=header.client_id,
             )
-            self._answer(session, first, loaded, response)
+            self._outcomes.respond(session, first, loaded, response)
             return
-        try:
-            if header.version not in loaded.decoders:
-                loaded.prepare(header.version)
-            request, _ = loaded.decoders[header.version](frame, position)
-        except (DecodeError, ValueError) as error:
-            self._malformed(session, f"{loaded.name} in unserved version {header.version}: {error}")
-            return
-        if self._staged:
+        if self._outcomes.staged:
             self.end_of_turn()
-        message = f"{loaded.name} is not served in version {header.version}"
-        response = loaded.handler.failed(request, ErrorCode.UNSUPPORTED_VERSION, message)
-        self._answer(session, header, loaded, response)
+        message = f"{loaded.name} is not served in version {version}"
+        if version not in loaded.decoders:
+            try:
+                loaded.prepare(version)
+            except ValueError as error:
+                self._malformed(session, f"{message}: {error}")
+                return
+        is_large = len(frame) > STEPPED_FRAME_BYTES
+
+        def refuse(request: Any) -> Steps[Outcome]:
+            if not loaded.wants_response(request):
+                return Close(message)
+            failed = partial(loaded.handler.failed, request, ErrorCode.UNSUPPORTED_VERSION, message)
+            return Reply((yield InThread(failed)) if is_large else failed())
+
+        steps = self._from_frame(session, header, loaded, frame, position, refuse)
+        self._outcomes.begin(session, steps)
+
+    def _context(self, session: Session, header: RequestHeader) -> Context:
+        return Context(
+            self._services,
+            header.version,
+            header.correlation_id,
+            header.client_id,
+            self._now_ms or self._read_clock(),
+            session.listener_name,
+            session.client_host,
+        )
 
     def _run(
         self, session: Session, header: RequestHeader, loaded: LoadedApi, request: Any
     ) -> None:
-        services = self._services
+        # As in `_context`, without its call: every request comes here.
         context = Context(
-            services,
+            self._services,
             header.version,
             header.correlation_id,
             header.client_id,
@@ -181,130 +199,127 @@ class Dispatcher:
             session.client_host,
         )
         try:
-            outcome: Outcome = loaded.handler.run(context, request)
+            outcome: Any = loaded.handler.run(context, request)
+            if type(outcome) is GeneratorType:
+                outcome = self._first_steps(session, header, loaded, request, outcome)
+                if outcome is None:
+                    return
         except BrokerError as error:
-            outcome = Reply(loaded.handler.failed(request, error.code, error.message))
+            self._outcomes.refuse(session, header, loaded, request, error)
+            return
         except Exception:  # noqa: BLE001 - the error wall: one request must not take the node down
-            self._broken(session, header, loaded, request)
+            self._outcomes.broken(session, header, loaded, request)
             return
+        outcomes = self._outcomes
         if isinstance(outcome, Staged):
-            self._staged.append((session, header, loaded, request, outcome))
+            outcomes.staged.append((session, header, loaded, request, outcome))
         else:
-            self._settle(session, header, loaded, request, outcome)
+            outcomes.settle(session, header, loaded, request, outcome)
 
-    def _broken(
-        self, session: Session, header: RequestHeader, loaded: LoadedApi, request: Any
-    ) -> None:
-        self._services.metrics.request_errors += 1
-        logger.exception(
-            "%s v%d, correlation id %d, from %s failed",
-            loaded.name,
-            header.version,
-            header.correlation_id,
-            session.client_host,
-        )
-        response = loaded.handler.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        self._answer(session, header, loaded, response)
-        session.flush()
-        session.close()
-
-    def end_of_turn(self) -> None:
-        """Write the staged appends, one call per partition, and settle their requests."""
-        staged = self._staged
-        if not staged:
-            self._now_ms = 0
-            return
-        self._staged = []
-        services = self._services
-        services.appends.write(self._now_ms or self._read_clock())
-        self._now_ms = 0
-        for session, header, loaded, request, outcome in staged:
-            if not session.is_closed:
-                self._settle(session, header, loaded, request, outcome.finish())
-
-    def _settle(
+    def _first_steps(
         self,
         session: Session,
         header: RequestHeader,
         loaded: LoadedApi,
         request: Any,
-        outcome: Outcome,
-    ) -> None:
-        if isinstance(outcome, Encoded):
-            head = loaded.heads[header.version]
-            body = outcome.body
-            loaded.answered += 1
-            session.answer([head.pack(head.size - 4 + len(body), header.correlation_id) + body])
-        elif isinstance(outcome, Reply):
-            self._answer(session, header, loaded, outcome.response)
-        elif isinstance(outcome, Delayed):
-            self._park(session, header, loaded, request, outcome)
-        elif isinstance(outcome, Close):
-            logger.info("closing the connection of %s: %s", session.client_host, outcome.reason)
-            session.close()
-        else:
-            assert isinstance(outcome, NoReply), "a staged outcome is settled at the turn's end"
-
-    def _answer(
-        self, session: Session, header: RequestHeader, loaded: LoadedApi, response: Any
-    ) -> None:
-        loaded.answered += 1
-        session.answer(encode_answer(header, loaded, response))
-
-    def _park(
-        self,
-        session: Session,
-        header: RequestHeader,
-        loaded: LoadedApi,
-        request: Any,
-        delayed: Delayed,
-    ) -> None:
-        slot: Slot | None = None
-        operations = session.operations
-        if operations is None:
-            operations = session.operations = {}
-
-        def answer(response: Any) -> None:
-            if slot is None:
-                self._answer(session, header, loaded, response)
-                return
-            if operation is not None:
-                operations.pop(operation, None)
-            if not session.is_closed:
-                session.fill(slot, encode_answer(header, loaded, response))
-
-        operation = None
-        services = self._services
-        guarded = Delayed(
-            delayed.watch,
-            delayed.timeout_ms,
-            lambda: self._guarded(loaded, request, delayed.attempt),
-            lambda: self._guarded(loaded, request, delayed.expire),
-        )
-        operation = services.purgatory.park(guarded, services.clock.monotonic_ms(), answer)
-        if operation is not None:
-            slot = session.reserve()
-            operations[operation] = None
-
-    def _guarded(
-        self, loaded: LoadedApi, request: Any, ask: Callable[[], Any | None]
-    ) -> Any | None:
-        """The error wall of waiting requests: what fails is answered, its neighbours wait on."""
+        steps: Steps[Outcome],
+    ) -> Outcome | None:
+        """The outcome of steps that end soon; None when they go on in slices."""
+        step = None
         try:
-            return ask()
-        except BrokerError as error:
-            return loaded.handler.failed(request, error.code, error.message)
-        except Exception:
-            self._services.metrics.request_errors += 1
-            logger.exception("a waiting %s failed", loaded.name)
-            return loaded.handler.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            for _ in range(FREE_STEPS):
+                step = next(steps)
+                if step is not None:
+                    break
+        except StopIteration as stop:
+            outcome: Outcome = stop.value
+            return outcome
+        rest = resumed(steps, step)
+        self._outcomes.begin(
+            session, self._outcomes.in_steps(session, header, loaded, request, rest)
+        )
+        return None
+
+    def _dispatch_large(
+        self,
+        session: Session,
+        header: RequestHeader,
+        loaded: LoadedApi,
+        frame: memoryview,
+        position: int,
+    ) -> None:
+        if self._outcomes.staged and not loaded.api.is_staged:
+            self.end_of_turn()
+
+        def run(request: Any) -> Steps[Outcome]:
+            made = loaded.run_large(self._context(session, header), request)
+            outcome: Outcome = (yield from made) if isinstance(made, GeneratorType) else made
+            return outcome
+
+        steps = self._from_frame(session, header, loaded, frame, position, run)
+        self._outcomes.begin(session, steps)
+
+    def _from_frame(
+        self,
+        session: Session,
+        header: RequestHeader,
+        loaded: LoadedApi,
+        frame: memoryview,
+        position: int,
+        run: Run,
+    ) -> Steps[None]:
+        """Decode, run, respond.
+
+        What is decoded may stay until the response is there, and is charged until then; a large
+        produce request is views into memory that is counted elsewhere.
+        """
+        budget = self._budget
+        if len(frame) <= SMALL_FRAME_BYTES:
+            # The scratch buffer that it is in belongs to the next connection after this turn.
+            frame = memoryview(bytearray(frame))
+        charged = 0 if loaded.api.is_staged else len(frame)
+        budget.charge(session, charged)
+        try:
+            elements_max = PRODUCED_ELEMENTS_MAX if loaded.api.is_staged else REQUEST_ELEMENTS_MAX
+            steps = step_decoder(loaded.request, header.version)(frame, position, elements_max)
+            elements = 0
+            try:
+                while not session.is_closed:
+                    next(steps)
+                    yield None
+                    elements += 1
+                    if elements % CHARGED_ELEMENTS == 0:
+                        charged += CHARGED_ELEMENTS * ELEMENT_BYTES
+                        budget.charge(session, CHARGED_ELEMENTS * ELEMENT_BYTES)
+                return
+            except StopIteration as stop:
+                request, end = stop.value
+            except DecodeError as error:
+                what = f"a {loaded.name} v{header.version} that can't be read: {error}"
+                self._malformed(session, what)
+                return
+            if len(frame) - end > TRAILING_BYTES_MAX:
+                what = f"{len(frame) - end} bytes after a {loaded.name} v{header.version}"
+                self._malformed(session, what)
+                return
+            charge, charged = charged, 0
+            outcomes = self._outcomes
+            yield from outcomes.in_steps(session, header, loaded, request, run(request), charge)
+        finally:
+            budget.release(session, charged)
 
 
-def encode_answer(header: RequestHeader, loaded: LoadedApi, response: Any) -> list[Any]:
-    """The frame of a response: its parts, the first starting with size and response header."""
-    version = header.version
-    parts = loaded.encoders[version](response)
-    head = loaded.heads[version]
-    size = head.size - 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
-    parts[0] = head.pack(size, header.correlation_id) + parts[0]
-    return parts
+def resumed(steps: Steps[Outcome], step: InThread | None) -> Steps[Outcome]:
+    """The rest of steps whose last one, `step`, is not done yet."""
+    while step is not None:
+        try:
+            try:
+                value = yield step
+            except Exception as error:  # noqa: BLE001 - theirs to handle
+                step = steps.throw(error)
+            else:
+                step = steps.send(value)
+        except StopIteration as stop:
+            outcome: Outcome = stop.value
+            return outcome
+    return (yield from steps)

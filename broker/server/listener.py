@@ -13,23 +13,34 @@ import logging
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from heapq import nsmallest
+from time import monotonic_ns
 from typing import Final
 
+from broker.server.budget import BYTES_MAX, Budget
+from broker.server.connection_quotas import ConnectionQuotas, Refusal
 from broker.server.dispatch import Dispatcher
+from broker.server.rounds import Rounds
 from broker.server.session import Session, peer_host
 from broker.server.windows import Windows
 from broker.services import Services
+from protocol.api_keys import ApiKey
 from protocol.connection import SCRATCH_BYTES, BufferPool, FrameReader
 from runtime.tasks import Supervisor
 
 ACCEPTS_PER_TURN: Final = 64
 POOL_FREE_BYTES_MAX: Final = 16 << 20
-HELD_BYTES_MAX: Final = 256 << 20
-"""Received bytes of unfinished large frames, all connections together; one frame alone may have as
-much as socket.request.max.bytes."""
+REQUEST_THREADS: Final = 2
+"""Each may decompress one batch at a time, up to 64 MiB."""
 ACCEPT_PAUSE_S: Final = 0.1
 """How long accepting rests when the process has no descriptors left; connections go on."""
+MAKE_ROOM_INTERVAL_MS: Final = 100
+"""Between two looks at all connections for those that are idle."""
+EVICTED_AT_ONCE: Final = 64
+IDLE_LEAST_MS: Final = 1_000
+"""A connection that was used since then is not closed to make room."""
 
 logger = logging.getLogger("odradek.server")
 
@@ -40,11 +51,14 @@ class Listener:
     def __init__(self, name: str, bound: socket.socket) -> None:
         self.name = name
         self.socket = bound
-        self.port: int = bound.getsockname()[1]
+        host, port, *_ = bound.getsockname()
+        self.port: int = port
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        """What is listened on; 0.0.0.0 or [::] for every interface."""
 
 
-def bind(name: str, host: str, port: int, backlog: int) -> Listener:
-    """Bind and listen; an empty host means every interface.
+def bind(name: str, host: str, port: int) -> Listener:
+    """Bind, and refuse connections until `SocketServer.listen`; an empty host: every interface.
 
     raises  OSError when the address is taken or not ours
     """
@@ -53,7 +67,6 @@ def bind(name: str, host: str, port: int, backlog: int) -> Listener:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        bound.listen(backlog)
         bound.setblocking(False)
     except OSError:
         bound.close()
@@ -70,15 +83,24 @@ class SocketServer:
         services: Services,
         executor: Executor,
         supervisor: Supervisor,
+        connections_max: Callable[[], int],
     ) -> None:
+        """connections_max  for how many the process has descriptors"""
         self.loop = loop
         self._services = services
-        self._settings = services.settings
         self._metrics = services.metrics
+        self.loop_watch = services.loop_watch
+        self.loop_watch.name_of = apis_of
         self._clock = services.clock
         self._executor = executor
         self._supervisor = supervisor
-        self._dispatcher = Dispatcher(services)
+        bound = services.settings.queued_max_request_bytes
+        self.budget = Budget(bound if bound > 0 else BYTES_MAX)
+        # A pool of its own: what clients send must not keep disk jobs waiting.
+        self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, thread_name_prefix="request")
+        self.rounds = Rounds(loop, self._request_threads, services.loop_watch)
+        services.purgatory.on_more = partial(self.rounds.add, services.purgatory)
+        self._dispatcher = Dispatcher(services, self.rounds, self.budget)
         self.dispatch = self._dispatcher.dispatch
         self.end_of_turn = self._dispatcher.end_of_turn
         self.wake = services.purgatory.run_notified
@@ -87,29 +109,87 @@ class SocketServer:
         self._pool = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX)
         self.windows = Windows()
         self._sessions: dict[Session, None] = {}
+        self._connections_max = connections_max
+        self._quotas = ConnectionQuotas(connections_max())
+        self._make_room_at_ms = 0
         self._holders: OrderedDict[Session, None] = OrderedDict()
         """Sessions with a large frame, by the time of its last bytes."""
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Start accepting."""
+        """Start accepting.
+
+        raises  OSError when another process listens there since it was bound
+        """
+        listener.socket.listen(self._services.settings.socket_listen_backlog_size)
         self._listeners.append(listener)
         self.loop.add_reader(listener.socket.fileno(), lambda: self._accept(listener))
 
     def _accept(self, listener: Listener) -> None:
+        began_ns = monotonic_ns()
+        self._accept_some(listener)
+        self.loop_watch.ran(began_ns, "accepting connections")
+
+    def _accept_some(self, listener: Listener) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                connected, _ = listener.socket.accept()
+                connected, address = listener.socket.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._rest(listener, error)
                 return
-            if len(self._sessions) >= self._settings.max_connections:
+            host = str(address[0]) if isinstance(address, tuple) else peer_host(connected)
+            try:
+                if self._admits(host):
+                    self._open(listener, connected, host)
+                else:
+                    connected.close()
+            except Exception:
+                logger.exception("a connection of %s could not be opened", host)
                 connected.close()
-                continue
-            self._open(listener, connected)
+
+    def _admits(self, host: str) -> bool:
+        """Whether a host gets one more connection; idle ones are closed for it if need be."""
+        quotas, settings = self._quotas, self._services.settings
+        refusal = quotas.refusal(host, settings)
+        if refusal is Refusal.DESCRIPTORS:
+            self.make_room()
+            refusal = quotas.refusal(host, settings)
+        if refusal is None:
+            return True
+        self._metrics.connections_refused += 1
+        logger.warning("a connection of %s is refused: %s", host, refusal.value)
+        return False
+
+    def make_room(self) -> None:
+        """Close connections that are idle, if there are almost more than there are descriptors for.
+
+        Those that never sent anything go first, then the ones that were used least recently.
+        cost  a look at every connection, at most once in `MAKE_ROOM_INTERVAL_MS`
+        """
+        quotas = self._quotas
+        quotas.descriptors_max = self._connections_max()
+        now_ms = self.now_ms()
+        if quotas.count < quotas.descriptors_max or now_ms < self._make_room_at_ms:
+            return
+        self._make_room_at_ms = now_ms + MAKE_ROOM_INTERVAL_MS
+        idle = (
+            (session.has_received, session.last_active_ms, number, session)
+            for number, session in enumerate(self._sessions)
+            if now_ms - session.last_active_ms >= IDLE_LEAST_MS and session.is_idle()
+        )
+        surplus = quotas.count - quotas.descriptors_max
+        victims = nsmallest(surplus + EVICTED_AT_ONCE, idle)
+        for _, _, _, session in victims:
+            session.close()
+        if victims:
+            logger.warning(
+                "there are descriptors for %d connections: %d idle ones were closed",
+                quotas.descriptors_max,
+                len(victims),
+            )
 
     def _rest(self, listener: Listener, error: OSError) -> None:
         logger.warning("accepting on %s rests: %s", listener.name, error)
@@ -121,9 +201,9 @@ class SocketServer:
 
         self.loop.call_later(ACCEPT_PAUSE_S, again)
 
-    def _open(self, listener: Listener, connected: socket.socket) -> None:
+    def _open(self, listener: Listener, connected: socket.socket, host: str) -> None:
         connected.setblocking(False)
-        settings = self._settings
+        settings = self._services.settings
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -135,7 +215,6 @@ class SocketServer:
             connected.close()
             return
         reader = FrameReader(self._scratch, self._pool, settings.socket_request_max_bytes)
-        host = peer_host(connected)
         session = Session(
             self,
             connected,
@@ -144,19 +223,25 @@ class SocketServer:
             client_host=host,
             windows=self.windows if is_loopback(host) else None,
         )
+        try:
+            self._quotas.opened(host)
+        except BaseException:
+            session.close()
+            raise
         self._sessions[session] = None
         self._metrics.connections_opened += 1
 
     def holds_memory(self, session: Session) -> None:
         """Keep the memory of unfinished large frames in bounds.
 
-        Who promised a large frame and has sent nothing of it for longest is closed first: memory
-        is for those who send.
+        The connection whose large frame has got nothing for the longest is closed first: memory is
+        for those that send.  All together may have what the budget has; one alone, as much as
+        socket.request.max.bytes.
         """
         holders = self._holders
         holders[session] = None
         holders.move_to_end(session)
-        while self._pool.held_bytes > HELD_BYTES_MAX and len(holders) > 1:
+        while self._pool.held_bytes > self.budget.bytes_max and len(holders) > 1:
             idle, _ = holders.popitem(last=False)
             if idle.reader.holds_memory():
                 logger.warning("closing %s: its large frame does not arrive", idle.client_host)
@@ -168,17 +253,22 @@ class SocketServer:
         async def run() -> None:
             try:
                 await self.loop.run_in_executor(self._executor, work)
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 logger.warning("reading cold pages failed: %s", error)
+            began_ns = monotonic_ns()
             done()
+            self.loop_watch.ran(began_ns, "sending what was read in a thread")
 
         self._supervisor.start("cold read", run())
 
     def closed(self, session: Session) -> None:
         """Forget a session and what it waited for."""
         self._metrics.connections_closed += 1
-        self._sessions.pop(session, None)
+        if session in self._sessions:
+            del self._sessions[session]
+            self._quotas.closed(session.client_host)
         self._holders.pop(session, None)
+        self.budget.forget(session)
         if session.operations:
             for operation in tuple(session.operations):
                 self._services.purgatory.forget(operation)
@@ -188,8 +278,13 @@ class SocketServer:
         """Close sessions that have sent nothing for `idle_max_ms` and wait for nothing."""
         oldest_ms = self.now_ms() - idle_max_ms
         for session in tuple(self._sessions):
-            if session.last_active_ms < oldest_ms and not session.operations:
+            is_idle = session.last_active_ms < oldest_ms and session.under_way is None
+            if is_idle and not session.operations:
                 session.close()
+
+    def held_frame_bytes(self) -> int:
+        """Received bytes of large frames that are not whole, or not handled, yet."""
+        return self._pool.held_bytes
 
     def session_count(self) -> int:
         """Open connections."""
@@ -207,6 +302,15 @@ class SocketServer:
         self.stop_accepting()
         for session in tuple(self._sessions):
             session.close()
+        self._request_threads.shutdown(wait=False, cancel_futures=True)
+
+
+def apis_of(frames: object) -> str:
+    """Names the APIs of a turn's requests."""
+    assert isinstance(frames, list), "a turn has a list of frames"
+    keys = dict.fromkeys(int.from_bytes(frame[:2], "big") for frame in frames)
+    known = {api.value: api.name for api in ApiKey}
+    return f"{len(frames)} requests ({', '.join(known.get(key, str(key)) for key in keys)})"
 
 
 def is_loopback(host: str) -> bool:

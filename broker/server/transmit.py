@@ -1,11 +1,18 @@
 """Writes answers to a socket: bytes with send, file slices without a copy in this process.
 
-The queue holds `bytes` and file slices (anything with `fileno`, `position`, `__len__`, `release`).
+The queue holds `bytes` and file slices (anything with `fileno`, `position`, `__len__`, `is_cut`,
+`release`).
 Bytes that are followed by a slice go out with MSG_MORE, so that header and records share packets.
 A short slice is read and leaves together with what stands around it.  A long one goes out with
 sendfile, to a peer on this machine from mapped memory (`windows`, which says why).
 A slice whose pages are not in memory is not touched on the event loop: a one-byte read that must
 not wait (RWF_NOWAIT) finds out, and a thread reads the pages first.
+
+A slice is asked right before each read whether its file was cut meanwhile; then the connection
+ends, since the frame cannot be completed and other batches may be stored where its bytes were.
+What sendfile has handed over before is out of reach: it refers to pages of the file until a peer on
+another machine has confirmed it, and of the page in which the cut is, the kernel then sends what is
+there by then.
 """
 
 from __future__ import annotations
@@ -24,6 +31,7 @@ CHUNKS_MAX: Final = 64
 SLICE_BYTES_MAX: Final = 1 << 20
 """How much of a slice one call sends: other connections have their turn after it."""
 SHORT_SLICE_BYTES: Final = 16 << 10
+CUT: Final = "a log was cut inside a slice that was promised"
 _PROBE = bytearray(1)
 
 
@@ -38,7 +46,15 @@ class Progress(Enum):
 class Transmitter:
     """The out-queue of one connection."""
 
-    __slots__ = ("_sent", "_socket", "_warm", "_windows", "queue", "queued_bytes")
+    __slots__ = (
+        "_sent",
+        "_slices_bytes",
+        "_socket",
+        "_warm",
+        "_windows",
+        "queue",
+        "queued_bytes",
+    )
 
     def __init__(self, connected: socket.socket, windows: Windows | None = None) -> None:
         """windows  for a peer on this machine"""
@@ -46,6 +62,8 @@ class Transmitter:
         self._windows = windows
         self.queue: deque[Any] = deque()
         self.queued_bytes = 0
+        self._slices_bytes = 0
+        """Of whole slices in the queue."""
         self._sent = 0
         """Bytes of the first element that are out already."""
         self._warm = False
@@ -56,6 +74,12 @@ class Transmitter:
         for part in parts:
             self.queue.append(part)
             self.queued_bytes += len(part)
+            if type(part) is not bytes:
+                self._slices_bytes += len(part)
+
+    def held_bytes(self) -> int:
+        """What the queue takes in memory."""
+        return max(0, self.queued_bytes - self._slices_bytes)
 
     def run(self) -> Progress:
         """Write as much as the socket takes.
@@ -67,6 +91,8 @@ class Transmitter:
             while queue:
                 if type(queue[0]) is bytes:
                     self._send_bytes()
+                elif queue[0].is_cut:
+                    raise OSError(CUT)
                 elif self._is_cold():
                     return Progress.COLD
                 elif len(queue[0]) <= SHORT_SLICE_BYTES and not self._sent:
@@ -90,8 +116,10 @@ class Transmitter:
             piece = queue[number]
             if type(piece) is bytes:
                 pass
-            elif len(piece) <= SHORT_SLICE_BYTES and is_in_memory(
-                piece.fileno(), piece.position, len(piece)
+            elif (
+                len(piece) <= SHORT_SLICE_BYTES
+                and not piece.is_cut
+                and is_in_memory(piece.fileno(), piece.position, len(piece))
             ):
                 self._read(number)
             else:
@@ -120,6 +148,7 @@ class Transmitter:
         if len(content) != size:
             raise OSError("a file ended inside a slice that was promised")
         self.queue[number] = content
+        self._slices_bytes -= size
         piece.release()
 
     def _send_slice(self) -> None:
@@ -146,6 +175,7 @@ class Transmitter:
             self._warm = False
             done = queue.popleft()
             if type(done) is not bytes:
+                self._slices_bytes -= size
                 done.release()
         self._sent = sent
 
@@ -181,7 +211,7 @@ class Transmitter:
             if type(part) is not bytes:
                 part.release()
         self.queue.clear()
-        self.queued_bytes = 0
+        self.queued_bytes = self._slices_bytes = 0
 
 
 def is_in_memory(descriptor: int, position: int, size: int) -> bool:

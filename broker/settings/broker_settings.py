@@ -27,6 +27,14 @@ from broker.settings.rules import Value
 from broker.settings.types import LIST, LONG_MAX, InvalidValueError, parse_value, split_list
 from broker.settings.types import SettingsError as SettingsError
 
+WITHOUT_FILE: Final = MappingProxyType(
+    {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "data"}
+)
+"""What a broker without a settings file starts with.
+
+Differs from Kafka, whose defaults are every interface and a folder under /tmp: a broker started
+for a trial is not open to the network, and its records survive a restart of the machine.
+"""
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 
@@ -240,11 +248,13 @@ class BrokerSettings:
 def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
     """Settings from a file, with the command line's `key=value` on top.
 
-    path    a .properties file; None: defaults only
+    path    a .properties file; None: `WITHOUT_FILE` and defaults
     raises  SettingsError, whose text is one line
     """
     written: dict[str, str] = {}
-    if path is not None:
+    if path is None:
+        written.update(WITHOUT_FILE)
+    else:
         try:
             with open(path, "rb") as file:
                 written = parse_properties(file.read())
@@ -255,6 +265,8 @@ def load_settings(path: str | None, overrides: Sequence[str]) -> BrokerSettings:
         if not equals or not name.strip():
             raise SettingsError(f"Invalid override {override}: Expected key=value")
         written[name.strip()] = text
+        if path is None and name.strip() == "log.dir":
+            del written["log.dirs"]
     settings = make_settings(written)
     settings.warnings = tuple(checks.unknown_names(written))
     return settings

@@ -58,7 +58,8 @@ TABLE: Final = (
     Definition("queued.max.requests", INT, 500, at_least(1), HIGH, READ_ONLY,
         "Requests that may wait for work before reading from the network pauses."),
     Definition("queued.max.request.bytes", LONG, -1, None, MEDIUM, READ_ONLY,
-        "Bytes of waiting requests before reading from the network pauses; -1 sets no bound."),
+        "Bytes of requests that are being received, and again of requests at work and responses "
+        "under way, before the connection that holds most is closed; -1 stands for 256 MiB."),
     Definition("socket.send.buffer.bytes", INT, 102_400, None, HIGH, READ_ONLY,
         "SO_SNDBUF of client connections; -1 leaves the choice to the system."),
     Definition("socket.receive.buffer.bytes", INT, 102_400, None, HIGH, READ_ONLY,

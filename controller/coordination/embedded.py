@@ -1,19 +1,21 @@
-"""A tree in this process, kept in two files, and sessions on it.
+"""A tree in this process, kept in files, and sessions on it.
 
-For one machine: development, tests, and a node that runs alone.  The layout of the files is in
-`journal.py`; both lie directly in the folder that the caller names.  They are plain files, so the
-first log directory will do: Apache Kafka's LogManager looks at folders only.
+For one machine: development, tests, and a node that runs alone.  The files are described in
+`state_files.py`; they are plain files directly in the folder that the caller names, so the first
+log directory will do: Apache Kafka's LogManager looks at folders only.
 
-A write is answered after its journal entry reached the kernel, so a killed process loses nothing
-that was answered.  `sync_writes` adds an fdatasync to each write, so that a power cut loses nothing
-either; without it the last writes before a power cut may be missing, in order, from the end.  A
-snapshot is always synced before the journal that it replaces is emptied.
+A tree has two phases.  While it *starts*, a write is done when its call returns, and nothing is
+synced: the process has no clients yet.  `serve` syncs all of that and begins the second phase, in
+which whatever shows a write (its result, a watch event, a later read) is held until the write is
+durable; syncs run in a thread, each for all writes that wait (`commits.py`).
 
 When the disk refuses a write, the write is taken back, in memory and in the file, and fails with
-StorageFailed; later ones are tried again.  When even that cannot be done (or a sync failed, which
-must not be tried twice), every later write fails.
+StorageFailed; later ones are tried again.  When even that cannot be done, or a sync fails, which is
+never repeated, the tree is out of use: what is held and every later call fails with StorageFailed,
+and the process has to end.  The writes that were held may be there at the next start, or not.
 
 Sessions of an earlier process are ended at opening, with their ephemeral nodes.
+Source: ZooKeeper's SyncRequestProcessor, FileTxnLog (forceSync).
 """
 
 from __future__ import annotations
@@ -22,23 +24,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from controller.coordination.commits import Commits, RunInThread
 from controller.coordination.errors import (
     CoordinationError,
     MultiFailed,
     StorageFailed,
 )
-from controller.coordination.journal import (
-    Entry,
-    SessionClosing,
-    SessionOpening,
-    SnapshotDamaged,
-    Transaction,
-    decode_entries,
-    decode_snapshot,
-    encode_entry,
-    encode_snapshot,
-    holds_entry,
-)
+from controller.coordination.journal import Entry, SessionClosing, SessionOpening, Transaction
 from controller.coordination.pending import Pending
 from controller.coordination.session import (
     ANY_VERSION,
@@ -52,20 +44,38 @@ from controller.coordination.session import (
     SetData,
     Stat,
 )
-from controller.coordination.tree import Change, Tree
+from controller.coordination.state_files import (
+    CannotTakeBack,
+    CoordinationDamaged,
+    JournalWriter,
+    StateFile,
+    fold,
+    purge,
+    read_tree,
+    write_snapshot,
+)
+from controller.coordination.tree import Change
 from runtime.clock import Clock
 from runtime.files import FileSystem
+from storage.disk_full import is_full
 
 T = TypeVar("T")
 
-SNAPSHOT_NAME: Final = "coordination.snapshot"
-JOURNAL_NAME: Final = "coordination.journal"
 JOURNAL_ENTRIES_MAX: Final = 2_000
-"""The journal is folded into a snapshot when it holds more than this and more than a node each:
-replaying stays cheap, and snapshots cost a few microseconds per write on average."""
+"""A journal is folded into a snapshot when it has more entries than this, and than the tree has
+nodes: replaying stays cheap, and snapshots cost a few microseconds per write on average."""
 
 DEFAULT_TIMEOUT_MS: Final = 18_000
 """zookeeper.session.timeout.ms of Kafka; sessions in this process never fall silent."""
+
+
+def _ignore(_: str) -> None:
+    """The tree does not serve yet."""
+
+
+def _no_room() -> bool:
+    """Nothing is kept for a full disk."""
+    return False
 
 
 class EmbeddedTree:
@@ -77,39 +87,99 @@ class EmbeddedTree:
         folder: str,
         clock: Clock,
         *,
-        sync_writes: bool = False,
         journal_entries_max: int = JOURNAL_ENTRIES_MAX,
+        make_room: Callable[[], bool] = _no_room,
     ) -> None:
-        """Open or create; reads both files whole.
+        """Open or create; reads the newest snapshot and what came after it.
 
-        raises  OSError; SnapshotDamaged when the files do not belong together
+        make_room  called when the disk is full; whether it has released some room, so that the
+                   write is to be repeated
+        raises  OSError; CoordinationDamaged
         cost    a few microseconds per node
         """
         self._files = files
+        self._folder = folder
         self._clock = clock
-        self._sync_writes = sync_writes
-        self._snapshot_path = f"{folder}/{SNAPSHOT_NAME}"
-        self._is_broken = False
+        self._failure: str | None = None
+        self._commits: Commits | None = None
+        self._run_in_thread: RunInThread | None = None
+        self._on_failure: Callable[[str], None] = _ignore
+        self._on_problem: Callable[[str], None] = _ignore
         self._sessions: dict[int, EmbeddedSession] = {}
         self._events: deque[tuple[EmbeddedSession, Event]] = deque()
         self._is_delivering = False
-        self.torn_bytes = 0
-        """What a crash had left behind the last whole journal entry; it was cut off."""
-        files.make_directory(folder)
-        now_ms = clock.now_ms()
-        if files.exists(self._snapshot_path):
-            self.tree = decode_snapshot(files.read(self._snapshot_path), now_ms)
-        else:
-            self.tree = Tree()
-        self._journal = files.open(f"{folder}/{JOURNAL_NAME}", create=True)
-        if sync_writes:
-            files.sync_directory(folder)
-        self._journal_bytes = 0
-        self._journal_entries = 0
+        self._is_folding = False
         self._fold_above = self._journal_entries_max = journal_entries_max
-        self._replay()
+        files.make_directory(folder)
+        loaded = read_tree(files, folder, clock.now_ms())
+        self.tree = loaded.tree
+        self._snapshot = loaded.snapshot
+        self._journal = JournalWriter(files, folder, loaded)
+        self._make_room = make_room
+        self.warnings = list(loaded.complaints)
+        """What an operator should read about the files, one line each."""
+        if loaded.complaints:
+            source = f"{loaded.snapshot.path} and " if loaded.snapshot is not None else ""
+            self.warnings.append(
+                f"the metadata were read from {source}the journals instead; nothing is lost"
+            )
+        if loaded.torn_bytes:
+            self.warnings.append(
+                f"{self._journal.path} ends with {loaded.torn_bytes} bytes of a transaction that "
+                f"was not acknowledged; cut off at byte {loaded.good_bytes}"
+            )
+        if loaded.entry_count:
+            # Left by a process that was killed, perhaps before its sync: what this start makes of
+            # them on the disk must not outlive them.
+            self._journal.sync()
         for session_id in list(self.tree.sessions):
             self._end_session(session_id)
+
+    # Phases.
+
+    def serve(
+        self,
+        run_in_thread: RunInThread,
+        *,
+        on_failure: Callable[[str], None],
+        on_problem: Callable[[str], None],
+    ) -> None:
+        """Make what the start has written durable; from now on a write is durable when it is done.
+
+        on_failure  given why the tree is out of use; the process must stop
+        on_problem  given what an operator should read
+        raises      StorageFailed
+        cost        two fsyncs, within the call
+        """
+        assert self._commits is None, "a tree begins to serve once"
+        self._check_failure()
+        try:
+            self._journal.sync()
+        except OSError as error:
+            self._on_sync_failed(error)
+            self._check_failure()
+        self._run_in_thread = run_in_thread
+        self._on_failure = on_failure
+        self._on_problem = on_problem
+        self._commits = Commits(
+            self._journal.sync,
+            run_in_thread,
+            on_settled=self._fold_when_due,
+            on_failed=self._on_sync_failed,
+        )
+
+    def close(self) -> None:
+        """End all sessions, write a snapshot, close the files; no thread works for the tree."""
+        self._commits = None
+        for session_id in list(self._sessions):
+            self._sessions.pop(session_id)
+            self._end_session(session_id)
+        if self._journal.entry_count and self._failure is None:
+            self._fold_now()
+        self._journal.close()
+        self._failure = self._failure or "it is closed"
+
+    # Sessions.
 
     def connect(
         self, on_event: EventCallback, timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -120,28 +190,19 @@ class EmbeddedTree:
         """
         return EmbeddedSession(self, on_event, timeout_ms)
 
-    def close(self) -> None:
-        """End all sessions, fold the journal into a snapshot, close the files."""
-        for session_id in list(self._sessions):
-            self._sessions.pop(session_id)
-            self._end_session(session_id)
-        if self._journal_entries and not self._is_broken:
-            self._fold()
-        self._journal.close()
-        self._is_broken = True
-
     def expire(self, session_id: int) -> None:
         """End a session as a service does whose client fell silent."""
         session = self._sessions.pop(session_id)
         self._end_session(session_id)
         session.is_expired = True
-        self._deliver([(session, SessionState.EXPIRED)])
+        self._hold_events([(session, SessionState.EXPIRED)])
 
     def begin_session(self, session: EmbeddedSession) -> int:
         """A new session's id.
 
         raises  StorageFailed
         """
+        self._check_failure()
         now_ms = self._clock.now_ms()
         change = self.tree.open_session(session.timeout_ms, now_ms)
         session_id = self.tree.last_session_id
@@ -150,12 +211,36 @@ class EmbeddedTree:
         return session_id
 
     def leave(self, session_id: int) -> None:
-        """End a session at its owner's wish."""
+        """End a session that its owner closes."""
         self._sessions.pop(session_id, None)
         self._end_session(session_id)
 
+    # Calls.
+
+    def call(self, act: Callable[[], T]) -> Pending[T]:
+        """Do it now; the result is reported when all writes before it are durable."""
+        outcome: Pending[T]
+        try:
+            self._check_failure()
+            outcome = Pending.of(act())
+        except CoordinationError as error:
+            outcome = Pending.failed(error)
+        commits = self._commits
+        if commits is None or commits.is_idle:
+            return outcome
+        held: Pending[T] = Pending()
+
+        def release(failure: OSError | None) -> None:
+            if failure is None:
+                held.settle_as(outcome)
+            else:
+                held.fail(StorageFailed(str(failure)))
+
+        commits.hold(release)
+        return held
+
     def write(self, session_id: int, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Do and keep all operations, then tell the watchers.
+        """Do all operations and put them into the journal; the watch events come after that.
 
         raises  MultiFailed, SessionExpired, StorageFailed
         """
@@ -163,7 +248,7 @@ class EmbeddedTree:
         change = self.tree.transact(session_id, operations, now_ms)
         if change.steps:
             self._append(Transaction(change.zxid, now_ms, session_id, operations), change)
-            self._tell(change)
+            self._report(change)
         else:
             self.tree.undo(change)
         return change.results
@@ -173,84 +258,67 @@ class EmbeddedTree:
             return
         change = self.tree.close_session(session_id)
         self._append(SessionClosing(change.zxid, self._clock.now_ms(), session_id), change)
-        self._tell(change)
-
-    def _replay(self) -> None:
-        content = self._files.read(self._journal.path)
-        tree = self.tree
-        good = 0
-        for end, entry in decode_entries(content):
-            good = end
-            self._journal_entries += 1
-            if entry.zxid <= tree.zxid:
-                continue
-            if entry.zxid != tree.zxid + 1:
-                raise SnapshotDamaged("the journal does not continue the snapshot")
-            match entry:
-                case SessionOpening():
-                    tree.open_session(entry.timeout_ms, entry.now_ms)
-                    assert tree.last_session_id == entry.session_id, "replayed in order"
-                case SessionClosing():
-                    tree.close_session(entry.session_id)
-                case Transaction():
-                    tree.transact(entry.session_id, entry.operations, entry.now_ms)
-        self._journal_bytes = good
-        self.torn_bytes = len(content) - good
-        if holds_entry(content, good + 1):
-            raise SnapshotDamaged(
-                f"{self._journal.path} is damaged at byte {good} and goes on behind it; restore "
-                "it, or remove both coordination files to start without topics"
-            )
-        if self.torn_bytes:
-            self._journal.truncate(good)
+        self._report(change)
 
     def _append(self, entry: Entry, change: Change) -> None:
-        if self._is_broken:
-            self.tree.undo(change)
-            raise StorageFailed("an earlier write could not be taken back")
-        encoded = encode_entry(entry)
         try:
-            self._journal.append((encoded,))
+            self._append_to_journal(entry)
+        except CannotTakeBack as error:
+            self.tree.undo(change)
+            self._fail(f"{self._journal.path} has a torn end that cannot be cut off: {error}")
+            raise StorageFailed(str(error)) from error
         except OSError as error:
             self.tree.undo(change)
-            self._take_back()
-            raise StorageFailed(str(error)) from error
-        if self._sync_writes:
+            raise StorageFailed(f"{self._journal.path}: {error.strerror}") from error
+        if self._commits is not None:
+            self._commits.note_write()
+
+    def _append_to_journal(self, entry: Entry) -> None:
+        while True:
             try:
-                self._journal.sync()
+                self._journal.append(entry)
             except OSError as error:
-                self.tree.undo(change)
-                self._take_back()
-                self._is_broken = True
-                raise StorageFailed(str(error)) from error
-        self._journal_bytes += len(encoded)
-        self._journal_entries += 1
-        if self._journal_entries > max(self._fold_above, len(self.tree.nodes)):
-            self._fold()
+                if not (is_full(error) and self._make_room()):
+                    raise
+            else:
+                return
 
-    def _take_back(self) -> None:
-        try:
-            self._journal.truncate(self._journal_bytes)
-        except OSError:
-            self._is_broken = True
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise StorageFailed(f"the embedded tree is out of use: {self._failure}")
 
-    def _fold(self) -> None:
-        try:
-            self._files.replace(self._snapshot_path, encode_snapshot(self.tree))
-            self._journal.truncate(0)
-        except OSError:
-            # The journal holds everything still; a full disk is asked again much later.
-            self._fold_above = 2 * self._journal_entries
-            return
-        self._journal_bytes = 0
-        self._journal_entries = 0
-        self._fold_above = self._journal_entries_max
+    def _on_sync_failed(self, error: OSError) -> None:
+        self._fail(f"{self._journal.path} cannot be synced: {error}")
 
-    def _tell(self, change: Change) -> None:
+    def _fail(self, reason: str) -> None:
+        if self._failure is None:
+            self._failure = reason
+            self._on_failure(reason)
+
+    # Events.
+
+    def _report(self, change: Change) -> None:
         fired = self.tree.fire(change)
-        self._deliver(
-            [(self._sessions[owner], event) for owner, event in fired if owner in self._sessions]
-        )
+        if fired:
+            self._hold_events(
+                [
+                    (self._sessions[owner], event)
+                    for owner, event in fired
+                    if owner in self._sessions
+                ]
+            )
+
+    def _hold_events(self, events: Sequence[tuple[EmbeddedSession, Event]]) -> None:
+        commits = self._commits
+        if commits is None or commits.is_idle:
+            self._deliver(events)
+            return
+
+        def release(failure: OSError | None) -> None:
+            if failure is None:
+                self._deliver(events)
+
+        commits.hold(release)
 
     def _deliver(self, events: Sequence[tuple[EmbeddedSession, Event]]) -> None:
         """Hand over in order, also when a callback's write causes more."""
@@ -265,9 +333,59 @@ class EmbeddedTree:
         finally:
             self._is_delivering = False
 
+    # Snapshots.
+
+    def _fold_when_due(self) -> None:
+        """Everything is durable and no sync is under way: the journal may be closed."""
+        limit = max(self._fold_above, len(self.tree.nodes))
+        if self._is_folding or self._journal.entry_count <= limit:
+            return
+        try:
+            self._journal.rotate(self.tree.zxid + 1)
+        except OSError as error:
+            self._put_off(error)
+            return
+        self._is_folding = True
+        now_ms = self._clock.now_ms()
+        outcome: StateFile | CoordinationDamaged | None = None
+
+        def work() -> None:
+            nonlocal outcome
+            try:
+                outcome = fold(self._files, self._folder, now_ms)
+            except CoordinationDamaged as error:
+                outcome = error
+
+        def done(error: OSError | None) -> None:
+            self._is_folding = False
+            if isinstance(outcome, StateFile):
+                self._snapshot = outcome
+                self._fold_above = self._journal_entries_max
+            else:
+                failure = error or outcome
+                assert failure is not None, "work has ended one way or the other"
+                self._put_off(failure)
+
+        assert self._run_in_thread is not None, "the tree serves"
+        self._run_in_thread(work, done)
+
+    def _put_off(self, error: Exception) -> None:
+        """The journals hold everything still; a full disk is tried again much later."""
+        self._fold_above = 2 * max(self._fold_above, self._journal.entry_count)
+        self._on_problem(f"the metadata journal cannot be folded into a snapshot: {error}")
+
+    def _fold_now(self) -> None:
+        try:
+            self._journal.sync()
+            self._journal.rotate(self.tree.zxid + 1)
+            written = write_snapshot(self._files, self._folder, self.tree)
+            purge(self._files, self._folder, written, self._snapshot)
+        except OSError as error:
+            self._put_off(error)
+
 
 class EmbeddedSession:
-    """A `Session` whose pendings are always done."""
+    """A `Session`; its pendings are done at once while the tree starts, later when it serves."""
 
     def __init__(self, tree: EmbeddedTree, on_event: EventCallback, timeout_ms: int) -> None:
         self._embedded = tree
@@ -287,15 +405,15 @@ class EmbeddedSession:
     ) -> Pending[str]:
         """Make a node."""
         operation = Create(path, data, ephemeral, sequential)
-        return _attempt(lambda: str(self._write_one(operation)))
+        return self._embedded.call(lambda: str(self._write_one(operation)))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Pending[None]:
         """Remove a node."""
-        return _attempt(lambda: _nothing(self._write_one(Delete(path, version))))
+        return self._embedded.call(lambda: _nothing(self._write_one(Delete(path, version))))
 
     def get(self, path: str, *, watch: bool = False) -> Pending[tuple[bytes | None, Stat]]:
         """Data and stat."""
-        return _attempt(lambda: self._tree.get(self._session_id, path, watch=watch))
+        return self._embedded.call(lambda: self._tree.get(self._session_id, path, watch=watch))
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Pending[Stat]:
         """Replace the data."""
@@ -305,46 +423,39 @@ class EmbeddedSession:
             assert isinstance(stat, Stat), "setting data gives a stat"
             return stat
 
-        return _attempt(act)
+        return self._embedded.call(act)
 
     def exists(self, path: str, *, watch: bool = False) -> Pending[Stat | None]:
         """The stat, or None."""
-        return _attempt(lambda: self._tree.exists(self._session_id, path, watch=watch))
+        return self._embedded.call(lambda: self._tree.exists(self._session_id, path, watch=watch))
 
     def children(self, path: str, *, watch: bool = False) -> Pending[list[str]]:
         """Names of the children, sorted."""
-        return _attempt(lambda: self._tree.children(self._session_id, path, watch=watch))
+        return self._embedded.call(lambda: self._tree.children(self._session_id, path, watch=watch))
 
     def multi(self, operations: Sequence[Operation]) -> Pending[list[OperationResult]]:
         """All or nothing."""
-        return _attempt(lambda: self._embedded.write(self._session_id, operations))
+        return self._embedded.call(lambda: self._embedded.write(self._session_id, operations))
 
     def reopen(self) -> Pending[None]:
         """A new session after the old one expired."""
-        assert self.is_expired, "only an expired session is opened anew"
+        assert self.is_expired, "only an expired session is opened again"
 
         def act() -> None:
             self._session_id = self._embedded.begin_session(self)
             self.is_expired = False
 
-        return _attempt(act)
+        return self._embedded.call(act)
 
     def close(self) -> Pending[None]:
         """End the session."""
-        return _attempt(lambda: self._embedded.leave(self._session_id))
+        return self._embedded.call(lambda: self._embedded.leave(self._session_id))
 
     def _write_one(self, operation: Operation) -> OperationResult:
         try:
             return self._embedded.write(self._session_id, (operation,))[0]
         except MultiFailed as failed:
             raise failed.error from None
-
-
-def _attempt(act: Callable[[], T]) -> Pending[T]:
-    try:
-        return Pending.of(act())
-    except CoordinationError as error:
-        return Pending.failed(error)
 
 
 def _nothing(result: OperationResult) -> None:

@@ -12,7 +12,10 @@ class CoordinationError(Exception):
 
 
 class StorageFailed(CoordinationError):
-    """The embedded tree's disk refused; the write did not happen (SystemError)."""
+    """The embedded tree's disk refused (SystemError).
+
+    The write did not happen; after a failed sync, which ends the use of the tree, it may have.
+    """
 
     code = -1
 

@@ -1,6 +1,6 @@
-"""The two files in which an embedded tree is kept: a snapshot and a journal of what came after.
+"""What the files of an embedded tree contain: a snapshot, and a journal of what came after it.
 
-Snapshot (`coordination.snapshot`), all integers big-endian:
+Snapshot, all integers big-endian:
 
 | bytes | what |
 |--|--|
@@ -15,7 +15,7 @@ Snapshot (`coordination.snapshot`), all integers big-endian:
 | | path (UTF-8), data |
 | 4 | CRC-32C of everything before it |
 
-Journal (`coordination.journal`): entries of length int32, CRC-32C uint32 of the body, body.  The
+Journal: entries of length int32, CRC-32C uint32 of the body, body.  The
 body begins with kind int8, zxid int64, time int64 ms, session id int64; then
 
 | kind | rest |
@@ -33,8 +33,7 @@ body begins with kind int8, zxid int64, time int64 ms, session id int64; then
 | | path (UTF-8), data |
 
 A journal holds the *commands* of changes that succeeded; replayed in order on the snapshot they
-give the same tree.  Entries with a zxid not above the snapshot's are skipped: a crash between
-writing a snapshot and emptying the journal is harmless.
+give the same tree.  Entries with a zxid not above the snapshot's are skipped.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _SEQUENTIAL: Final = 2
 
 
 class SnapshotDamaged(Exception):
-    """The snapshot does not hold what it must; it is written whole, so this is a damaged disk."""
+    """The bytes are no snapshot; it is written whole, so this is a damaged disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ def decode_snapshot(content: bytes, now_ms: int) -> Tree:
     raises  SnapshotDamaged
     """
     if len(content) < _HEAD.size + _COUNT.size + _CRC.size or content[:8] != MAGIC:
-        raise SnapshotDamaged("not a snapshot")
+        raise SnapshotDamaged("it is not a snapshot")
     (crc,) = _CRC.unpack_from(content, len(content) - _CRC.size)
     if crc32c(memoryview(content)[: -_CRC.size]) != crc:
         raise SnapshotDamaged("the checksum differs")
@@ -227,7 +226,7 @@ def _encode_operation(operation: Operation, parts: list[bytes]) -> None:
 
 
 def decode_entries(content: bytes) -> Iterator[tuple[int, Entry]]:
-    """(position behind the entry, entry) for each whole one; stops at the first torn one."""
+    """(position after the entry, entry) for each whole one; stops at the first torn one."""
     position = 0
     view = memoryview(content)
     while position + _ENTRY.size <= len(content):
@@ -243,8 +242,8 @@ def decode_entries(content: bytes) -> Iterator[tuple[int, Entry]]:
 
 
 def holds_entry(content: bytes, start: int) -> bool:
-    """Whether a whole entry lies anywhere from `start` on: then what lies before it is damaged, and
-    not the torn tail that a crash leaves.
+    """Whether a whole entry is found anywhere from `start` on: then the bytes before it are
+    damaged, and not the torn tail that a crash leaves.
 
     cost  0.3 us a byte; the journal is small, and asked only when its tail is not whole
     """

@@ -1,10 +1,9 @@
 """A result that may not be there yet, and a way to wait for it that needs no event loop.
 
-`Pending` is what every call of a coordination session returns.  An embedded session returns it
-done; a session on a network completes it later, on the owner's thread.  Code that waits is written
-once, as an `async def` procedure that awaits pendings, and run by `Procedures`: awaiting a done
-pending never suspends, so on an embedded session a whole procedure runs inside the call that
-submitted it.
+`Pending` is what every call of a coordination session returns.  An embedded session returns it done
+when it rests on durable writes only; otherwise, as on a network, it is completed later, on the
+owner's thread.  Code that waits is written once, as an `async def` procedure that awaits pendings,
+and run by `Procedures`: awaiting a done pending never suspends.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from controller.coordination.errors import CoordinationError
 from protocol.errors import BrokerError
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Pending(Generic[T]):
@@ -58,6 +58,13 @@ class Pending(Generic[T]):
         self._error = error
         self._complete()
 
+    def settle_as(self, other: Pending[T]) -> None:
+        """Complete as another one that is done; the callbacks run inside this call."""
+        assert other.is_done, "only what is done can be passed on"
+        assert not self.is_done, "a pending is completed once"
+        self._value, self._error = other._value, other._error
+        self._complete()
+
     def _complete(self) -> None:
         self.is_done = True
         callbacks, self._callbacks = self._callbacks, []
@@ -70,6 +77,21 @@ class Pending(Generic[T]):
             callback(self)
         else:
             self._callbacks.append(callback)
+
+    def then(self, convert: Callable[[T], U]) -> Pending[U]:
+        """A pending of what `convert` makes of the value; it fails as this one does."""
+        converted: Pending[U] = Pending()
+
+        def complete(done: Pending[T]) -> None:
+            try:
+                value = convert(done.result())
+            except Exception as error:  # noqa: BLE001 - `result` raises it
+                converted.fail(error)
+            else:
+                converted.resolve(value)
+
+        self.on_done(complete)
+        return converted
 
     def result(self) -> T:
         """The value.

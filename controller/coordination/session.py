@@ -1,8 +1,8 @@
 """What a coordination session can do; ZooKeeper's semantics, one code path for every kind.
 
-How results come: every call returns a `Pending`.  The embedded session returns it done, the one on
-a real ensemble completes it later on the owner's thread (the event loop).  Who calls must be
-written for the later case: between a call and its result the world may change, hence every write
+How results come: every call returns a `Pending`, completed on the owner's thread (the event loop)
+when the service has made the write durable; a read shows durable writes only.  The caller must be
+written for that: between a call and its result the world may change, hence every write
 that rests on something read carries its version, or a `Check` in the same multi.
 
 How events come: watches are one-shot and set by reading (`watch=True`).  All events, of watches

@@ -55,6 +55,15 @@ _RARE: Final = _RARE_CODEC | LOG_APPEND_TIME | CONTROL
 KEY_IS_MISSING: Final = "Compacted topic cannot accept message without key"
 
 
+LIGHT_RECORDS_MAX: Final = 500
+LIGHT_OUTPUT_BYTES: Final = 256 * 1024
+"""What records may grow to when they are decompressed on the loop: 0.3 ms of gzip."""
+
+
+class HeavyBatch(Exception):
+    """Looking into the records of this batch takes more than a millisecond: do it in a thread."""
+
+
 class MalformedRecords(BrokerError):
     """What was sent is not one batch of today's format; Kafka refuses it before it looks at the
     partition."""
@@ -71,7 +80,7 @@ class InvalidRecords(BrokerError):
         """Index in the batch and reason, at most RECORD_ERRORS_MAX; Produce v8 answers them."""
 
 
-def validate_produced(
+def validate_produced(  # noqa: PLR0913 - what a topic's settings ask for
     records: memoryview | None,
     *,
     now_ms: int,
@@ -81,27 +90,25 @@ def validate_produced(
     is_log_append_time: bool = False,
     allows_zstd: bool = True,
     requires_keys: bool = False,
+    only_light: bool = False,
 ) -> RecordBatch:
     """The one batch that a client may send for a partition.
 
     records             writable, of a Produce v3 or above; the header may be mended in place
     max_message_bytes   of the topic, for the batch as it was sent
-    is_log_append_time  message.timestamp.type: the caller sets the time when it appends
-    allows_zstd         false below Produce v7
+    is_log_append_time  the caller sets the time when it appends; zstd is allowed from v7 on
     requires_keys       cleanup.policy has compact; decodes the records
-    returns             the batch; a cut-off batch behind it is left out as Kafka does
+    only_light          raise HeavyBatch, with nothing changed, rather than decode for long
+    returns             the batch; a cut-off batch after it is left out as Kafka does
     raises              INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP,
                         UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR (codec 5 to 7)
-    cost                1 us and the checksum; `validate_records_deeply` where records are decoded
     """
     if records is None or len(records) < BATCH_OVERHEAD or records[MAGIC_POSITION] != 2:
         _refuse_start(records)
     batch = RecordBatch(records)
-    size = batch.size
-    if size != len(records):
+    if (size := batch.size) != len(records):
         batch = _first_batch(records)
-        records = batch.view
-        size = batch.size
+        records, size = batch.view, batch.size
     if batch.base_offset != 0:
         _refuse_base_offset(batch)
     if size > max_message_bytes:
@@ -115,9 +122,7 @@ def validate_produced(
         _refuse_count(batch)
     if batch.base_sequence < 0 and batch.producer_id >= 0:
         _refuse_sequence(batch)
-    if is_log_append_time:
-        if requires_keys:
-            validate_records_deeply(batch, requires_keys=True)
+    if is_log_append_time and not requires_keys:
         return batch
     if (
         requires_keys
@@ -126,11 +131,25 @@ def validate_produced(
         or timestamp_before_max_ms != NO_BOUND_MS
         or batch.attributes & LOG_APPEND_TIME
     ):
-        oldest_ms = now_ms - timestamp_before_max_ms
-        return _with_checked_records(
-            batch, requires_keys, oldest_ms, now_ms + timestamp_after_max_ms
-        )
+        if only_light:
+            check_light(batch)
+        if is_log_append_time:
+            validate_records_deeply(batch, requires_keys=True)
+        else:
+            bounds_ms = (now_ms - timestamp_before_max_ms, now_ms + timestamp_after_max_ms)
+            batch = _with_checked_records(batch, requires_keys, *bounds_ms)
     return batch
+
+
+def check_light(batch: RecordBatch) -> None:
+    """Raises HeavyBatch when decoding the records may take longer than a millisecond."""
+    if batch.record_count > LIGHT_RECORDS_MAX:
+        raise HeavyBatch
+    if batch.codec:
+        try:
+            records_part(batch, output_bytes_max=LIGHT_OUTPUT_BYTES)
+        except BrokerError:
+            raise HeavyBatch from None
 
 
 def validate_records_deeply(

@@ -98,8 +98,8 @@ class CleanedSegment:
         self._write()
         self._file.sync()
         self._time_index.append_if_younger(self._max_timestamp_ms, self._max_timestamp_offset)
-        self._write_index(names.OFFSET_INDEX, self._offset_index.data)
-        self._write_index(names.TIME_INDEX, self._time_index.data)
+        self._write_index(names.OFFSET_INDEX, self._offset_index.pending)
+        self._write_index(names.TIME_INDEX, self._time_index.pending)
         if aborted:
             self._write_index(names.TXN_INDEX, TxnIndex(list(aborted)).encode())
         for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):

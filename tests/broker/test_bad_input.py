@@ -37,7 +37,7 @@ MEBIBYTE = 1 << 20
 MEMORY_GROWTH_MAX = 24 * MEBIBYTE
 BOMB_BYTES = 512 * MEBIBYTE
 BOMB_MEMORY_MAX = 320 * MEBIBYTE
-CLOSE_TIMEOUT_S = 10.0
+CLOSE_TIMEOUT_S = 60.0
 TOPIC = "undisturbed"
 
 
@@ -115,6 +115,21 @@ def test_a_frame_that_cannot_be_closes_its_connection_alone(
     broker: BrokerProcess, neighbour: Wire, name: str
 ) -> None:
     assert sent_and_ended(broker, BAD_FRAMES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("an HTTP request", "this is HTTP; the listener speaks Kafka's protocol"),
+        ("a TLS hello", "this is a TLS handshake; the listener speaks plaintext"),
+    ],
+)
+def test_another_protocol_on_a_plaintext_listener_is_named_in_the_log(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    with odradek_broker(tmp_path) as broker:
+        assert sent_and_ended(broker, BAD_FRAMES[name])
+        broker.process.wait_for_line(f"closing 127.0.0.1: {reason}", timeout_s=CLOSE_TIMEOUT_S)
 
 
 def test_random_bytes_never_stop_the_broker_nor_fill_its_memory(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from broker.delayed import Purgatory
 from broker.handlers.handler import Delayed
@@ -110,3 +115,106 @@ def test_an_answer_may_notify_further_keys() -> None:
     world.purgatory.notify("one")
     world.purgatory.run_notified()
     assert world.answers == ["first", "second"]
+
+
+def broken() -> Any:
+    raise RuntimeError("asked in vain")
+
+
+def test_an_operation_that_fails_ends_as_one_whose_time_is_up_and_the_others_are_asked() -> None:
+    world = World()
+    world.purgatory.park(
+        Delayed(("key",), 100, lambda: None, lambda: "late"), 0, world.answers.append
+    )
+    failing = iter([None])
+    world.purgatory.park(
+        Delayed(("key",), 100, lambda: next(failing), lambda: "given up"), 0, world.answers.append
+    )
+    world.ready["a"] = False
+    world.park("a", "key")
+    world.ready["a"] = True
+    world.purgatory.notify("key")
+    world.purgatory.run_notified()
+    assert world.answers == ["given up", "a"]
+    assert len(world.purgatory) == 1
+
+
+def test_an_operation_without_any_answer_is_reported_lost() -> None:
+    world = World()
+    lost: list[str] = []
+    world.purgatory.park(
+        Delayed(("key",), 100, lambda: None, broken),
+        0,
+        world.answers.append,
+        lambda: lost.append("a"),
+    )
+
+    def refuse(response: Any) -> None:
+        raise RuntimeError(f"{response} reaches no one")
+
+    world.purgatory.park(
+        Delayed(("key",), 100, lambda: None, lambda: "late"), 0, refuse, lambda: lost.append("b")
+    )
+    world.at(100)
+    assert lost == ["a", "b"]
+    assert len(world.purgatory) == 0
+
+
+def test_asking_many_operations_ends_after_a_slice_and_goes_on_later() -> None:
+    world = World()
+    more: list[None] = []
+    world.purgatory.on_more = lambda: more.append(None)
+
+    def slow() -> str:
+        return str(sum(range(20_000)))
+
+    asked: list[str] = []
+
+    def attempt() -> None:
+        asked.append(slow())
+
+    for _ in range(200):
+        world.purgatory.park(Delayed(("key",), 100, attempt, slow), 0, world.answers.append)
+    asked.clear()
+    world.purgatory.notify("key")
+    world.purgatory.run_notified()
+    assert 0 < len(asked) < 200
+    while more:
+        more.clear()
+        world.purgatory.run_notified()
+    assert len(asked) == 200
+
+
+class Request:
+    """What a client has sent."""
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Only counted references keep anything, as in a broker for a long time."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("end", ["notified", "expired", "forgotten"])
+def test_a_request_that_has_its_response_is_not_kept(end: str) -> None:
+    world = World()
+    request = Request()
+    seen = weakref.ref(request)
+    operation = world.purgatory.park(
+        Delayed(("key",), 100, lambda request=request: world.ready.get(end), lambda: "late"),
+        world.wheel.now_ms,
+        world.answers.append,
+    )
+    assert operation is not None
+    if end == "forgotten":
+        world.purgatory.forget(operation)
+    world.ready[end] = True
+    del request, operation
+    world.purgatory.notify("key")
+    if end == "notified":
+        world.purgatory.run_notified()
+    world.at(100)
+    assert seen() is None

@@ -14,6 +14,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.scripts.chapters.batches import big_batch, produce_request
 from tests.scripts.chapters.fetch import fetch_request
 from tests.scripts.talk import Talk
@@ -103,12 +104,17 @@ def test_a_topic_that_finds_no_room_is_refused_and_the_broker_goes_on(tmp_path: 
     with odradek_broker(tmp_path) as broker:
         talk = Talk(broker.address)
         talk.make_topic(TOPIC)
+        # The handler's modules are imported now: Python would leave cut .pyc files below the limit.
+        unknown = DeleteTopicsRequest(topic_names=["unknown"], timeout_ms=5_000)
+        assert talk.quiet(unknown, 4).responses[0].error_code != ErrorCode.NONE
         broker.process.set_limit(resource.RLIMIT_FSIZE, 20)
         wish = CreatableTopic(
             name="late", num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
         request = CreateTopicsRequest(topics=[wish])
-        assert talk.quiet(request, 7).topics[0].error_code != ErrorCode.NONE
+        assert talk.quiet(request, 7).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        deletion = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=5_000)
+        assert talk.quiet(deletion, 4).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert produce(talk)[0] == ErrorCode.KAFKA_STORAGE_ERROR
         broker.process.set_limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
         talk.until(
@@ -119,3 +125,7 @@ def test_a_topic_that_finds_no_room_is_refused_and_the_broker_goes_on(tmp_path: 
         talk.wait_for_topic("late", 1)
         assert produce(talk)[0] == ErrorCode.NONE
         talk.close()
+    log = (tmp_path / "broker.log").read_text()
+    assert "DELETE_TOPICS is refused: " in log
+    assert f"{TOPIC}-0: no batch was appended: " in log
+    assert "ERROR" not in log

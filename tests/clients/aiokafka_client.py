@@ -121,6 +121,20 @@ class AioKafka:
 
         return asyncio.run(produce())
 
+    def begin_transactions(self, transactional_id: str) -> None:
+        """By a producer for this call alone."""
+
+        async def begin() -> None:
+            producer: Any = AIOKafkaProducer(
+                bootstrap_servers=self._bootstrap, transactional_id=transactional_id
+            )
+            try:
+                await asyncio.wait_for(producer.start(), WAIT_S)
+            finally:
+                await producer.stop()
+
+        asyncio.run(begin())
+
     def read(self, topic: str, partition: int, start: str, count: int) -> AioKafkaReader:
         """By consumers for this call alone."""
         return AioKafkaReader(self._bootstrap, TopicPartition(topic, partition), start, count)

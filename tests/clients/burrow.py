@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 from tests.support.processes import LoggedProcess, free_port
 from tests.support.zookeeper import zookeeper
 
-READY_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 10.0
+READY_TIMEOUT_S = 90.0
+ANSWER_TIMEOUT_S = 60.0
 
 CONFIGURATION = """\
 [general]

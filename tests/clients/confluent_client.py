@@ -118,6 +118,13 @@ class Confluent:
         assert not errors, errors
         return offsets
 
+    def begin_transactions(self, transactional_id: str) -> None:
+        """By a producer for this call alone."""
+        producer = Producer(
+            {"bootstrap.servers": self._bootstrap, "transactional.id": transactional_id}
+        )
+        producer.init_transactions(WAIT_S)
+
     def read(self, topic: str, partition: int, start: str, count: int) -> ConfluentReader:
         """By a consumer for this call alone."""
         return ConfluentReader(self._bootstrap, topic, partition, start, count)

@@ -10,7 +10,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NO_ZSTD = CODECS[:4]
 EARLIEST = "earliest"
 LATEST = "latest"
-WAIT_S = 30.0
+WAIT_S = 90.0
 
 
 def at_offset(offset: int) -> str:
@@ -50,6 +50,7 @@ class Abilities:
 
     codecs: tuple[str, ...] = CODECS
     idempotent: bool = True
+    transactional: bool = True
     creates_topics: bool = True
     chooses_timestamps: bool = True
     tells_offsets: bool = True
@@ -91,6 +92,9 @@ class Client(Protocol):
 
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
         """Offsets in the order of the messages, -1 where the library is not told."""
+
+    def begin_transactions(self, transactional_id: str) -> None:
+        """Make ready for transactions; raises the library's error, or AssertionError."""
 
     def read(self, topic: str, partition: int, start: str, count: int) -> Reader:
         """Find the place to start; the records come from `Reader.messages`."""

@@ -105,6 +105,18 @@ class KafkaPython:
         finally:
             producer.close()
 
+    def begin_transactions(self, transactional_id: str) -> None:
+        """By a producer for this call alone."""
+        producer: Any = KafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            transactional_id=transactional_id,
+            max_block_ms=int(WAIT_S * 1000),
+        )
+        try:
+            producer.init_transactions()
+        finally:
+            producer.close(timeout=0)
+
     def read(self, topic: str, partition: int, start: str, count: int) -> KafkaPythonReader:
         """By a consumer for this call alone."""
         return KafkaPythonReader(self._bootstrap, TopicPartition(topic, partition), start, count)

@@ -76,7 +76,11 @@ class Kcat:
 
     name = "kcat"
     abilities = Abilities(
-        creates_topics=False, chooses_timestamps=False, tells_offsets=False, null_values=False
+        creates_topics=False,
+        chooses_timestamps=False,
+        tells_offsets=False,
+        null_values=False,
+        transactional=False,
     )
 
     def __init__(self, bootstrap: str) -> None:
@@ -122,6 +126,10 @@ class Kcat:
             ],
             b"".join(lines),
         )
+
+    def begin_transactions(self, transactional_id: str) -> None:
+        """Not offered by kcat."""
+        raise NotImplementedError
 
     def read(self, topic: str, partition: int, start: str, count: int) -> KcatReader:
         """By `-Q`, then `-C`."""

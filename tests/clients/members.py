@@ -20,8 +20,8 @@ from typing import Any
 from tests.clients.libraries import GROUP_LIBRARIES, member_command
 from tests.support.processes import die_with_parent
 
-WAIT_S = 30.0
-LEAVE_TIMEOUT_S = 10.0
+WAIT_S = 90.0
+LEAVE_TIMEOUT_S = 60.0
 SESSION_MS = 1_500
 """Long enough for a member that is not scheduled for a while; short, since tests wait it out."""
 
@@ -175,7 +175,7 @@ class Member:
         if self.is_running:
             self._child.kill()
         self._child.wait(30)
-        self._pump.join(10)
+        self._pump.join(60)
         if self._child.stdin is not None:
             self._child.stdin.close()
 

@@ -98,6 +98,12 @@ class ProgramClient:
         )
         return [answer["offset"] for answer in program.answers()]
 
+    def begin_transactions(self, transactional_id: str) -> None:
+        """One producer for this call alone."""
+        program = self._program()
+        program.send(f"transact {transactional_id}")
+        program.answers()
+
     def read(self, topic: str, partition: int, start: str, count: int) -> ProgramReader:
         """One consumer for this call alone; its records are taken before the next call."""
         program = self._program()

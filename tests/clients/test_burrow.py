@@ -14,7 +14,7 @@ from tests.clients.contract import How, Message
 
 PARTITIONS = 3
 END = 40
-WAIT_S = 40.0
+WAIT_S = 120.0
 LOOK_AGAIN_S = 0.3
 
 

@@ -22,13 +22,17 @@ NEW = "consumer"
 """In the place of an assignor."""
 PARTITIONS = 6
 OFFSETS_PARTITIONS = 3
-SESSION_MS = 1_500
+SESSION_MS = 5_000
+HEARTBEAT_MS = 1_500
+"""librdkafka's time-out of a heartbeat too.  It repeats a lost one as it was, and is not told again
+what it must give up: a response that is late by more costs its rebalance timeout (with Apache Kafka
+4.3 too)."""
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "250",
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": str(SESSION_MS),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.group.coordinator import partition_for
-from broker.handlers.delete_groups import AT_ONCE
+from broker.server.dispatch import FREE_STEPS
 from protocol.errors import ErrorCode
 from tests.clients.filling import RECORDS, Filling, commit
 from tests.clients.members import Crew
@@ -103,7 +103,7 @@ def test_kafka_consumer_groups_resets_and_deletes(
     assert len(re.findall(rf"{topic}\s+[123]\s+3\s", described)) == 3
     assert not re.search(rf"{topic}\s+0\s", described)
     # More than the broker deletes in one turn of its loop.
-    others = [f"{filled.group}-{number}" for number in range(3 * AT_ONCE)]
+    others = [f"{filled.group}-{number}" for number in range(3 * FREE_STEPS)]
     with Wire(broker.address) as wire:
         for other in others:
             answer = wire.call(commit(other, topic), 7).topics[0].partitions[0]

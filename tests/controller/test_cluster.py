@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from controller.control import ControlResponse, LeaderAndIsr, UpdateMetadata
+from controller.control import ControlRequest, ControlResponse, LeaderAndIsr, UpdateMetadata
 from controller.coordination.session import SetData
 from controller.decide.isr import AlterIsr
 from controller.decide.topics import CreateTopic
 from controller.fenced import ControllerMoved, FencedWrites
-from controller.image import PartitionState
+from controller.image import PartitionState, TopicPartition
 from controller.leadership import ControllerSettings
 from protocol.errors import BrokerError, ErrorCode
 from tests.support.cluster import Cluster, Node
@@ -284,6 +286,54 @@ def test_a_replica_on_a_failed_directory_gives_up_its_leadership(cluster: Cluste
     partition = cluster.nodes[1].controller.image.partition("t", 0)
     assert partition is not None
     assert partition.offline_replicas == (3,)
+
+
+def offline(node: Node, topic: str, partition: int) -> tuple[int, ...]:
+    found = node.controller.image.partition(topic, partition)
+    assert found is not None
+    return found.offline_replicas
+
+
+def refuses(*partitions: TopicPartition) -> Callable[[ControlRequest], ControlResponse]:
+    """A broker that cannot take up these replicas."""
+    errors = dict.fromkeys(partitions, ErrorCode.KAFKA_STORAGE_ERROR)
+    return lambda request: ControlResponse(
+        partition_errors=errors if isinstance(request, LeaderAndIsr) else {}
+    )
+
+
+@pytest.mark.parametrize("reporter", [1, 3], ids=["the controller's own", "another broker's"])
+def test_a_reported_directory_failure_moves_leaders_and_a_report_of_space_brings_them_back(
+    cluster: Cluster, reporter: int
+) -> None:
+    create(cluster, "shared", p0=(reporter, 2), p1=(reporter, 2))
+    create(cluster, "alone", p0=(reporter,))
+    lost = (("shared", 0), ("alone", 0))
+    node, other = cluster.nodes[reporter], cluster.nodes[2]
+    node.answer = refuses(*lost)
+    node.controller.report_log_directories()
+    cluster.settle()
+    assert [state_of(other, *key).leader for key in lost] == [2, -1]
+    assert [state_of(other, *key).isr for key in lost] == [(2,), (reporter,)]
+    assert [offline(other, *key) for key in lost] == [(reporter,), (reporter,)]
+    assert state_of(other, "shared", 1).leader == reporter
+    assert cluster.tree.tree.nodes["/log_dir_event_notification"].children == {}
+
+    node.answer = lambda _: ControlResponse()
+    node.controller.report_log_directories()
+    cluster.settle()
+    assert [state_of(other, *key).leader for key in lost] == [2, reporter]
+    assert [offline(other, *key) for key in lost] == [(), ()]
+
+
+def test_a_report_that_names_no_broker_is_removed(cluster: Cluster) -> None:
+    session = cluster.nodes[2].session
+    assert session is not None
+    path = "/log_dir_event_notification/log_dir_event_"
+    session.create(path, b"no json", sequential=True).result()
+    cluster.settle()
+    assert cluster.tree.tree.nodes["/log_dir_event_notification"].children == {}
+    assert any("log_dir_event" in problem for problem in cluster.active.problems)
 
 
 def test_deletion_waits_for_a_dead_replica(cluster: Cluster) -> None:

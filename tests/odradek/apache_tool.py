@@ -48,10 +48,10 @@ class ApacheProgram:
         assert self._child.stdout is not None
         self._child.stdin.close()
         try:
-            self._child.wait(10)
+            self._child.wait(60)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            self._child.wait(10)
+            self._child.wait(60)
         self._child.stdout.close()
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from odradek import command
 from tests.odradek.apache_tool import ApacheProgram
+from tests.odradek.topics_tools import as_kafka_exits
 from tests.support.apache import (
     CONSOLE_CONSUMER_TOOL,
     CONSOLE_PRODUCER_TOOL,
@@ -21,7 +22,7 @@ from tests.support.apache import (
 )
 
 JAVA_PROGRAM = Path(__file__).parent / "java" / "ConsoleTools.java"
-ANSWER_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 90.0
 PRODUCER, CONSUMER = "console-producer", "console-consumer"
 MAIN_CLASSES = {PRODUCER: CONSOLE_PRODUCER_TOOL, CONSUMER: CONSOLE_CONSUMER_TOOL}
 
@@ -127,7 +128,7 @@ def play(producer: Tool, consumer: Tool, address: str, lines: Sequence[str], pre
         if not output.endswith("\n") and output:
             said.append(f"  {output.rpartition(chr(10))[2]}(no end of line)")
         said += [f"  ! {line}" for line in told(result.errors)]
-        said.append(f"  exit code {result.exit_code}")
+        said.append(f"  exit code {as_kafka_exits(result.exit_code)}")
     return "\n".join(said).replace(prefix, "@").replace(address, "ADDR") + "\n"
 
 

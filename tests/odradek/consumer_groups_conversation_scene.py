@@ -54,7 +54,7 @@ NEW_YEAR_MS: Final = 1_704_067_200_000
 """2024-01-01T00:00:00Z; the records of a partition lie an hour apart from then on."""
 HOUR_MS: Final = 3_600_000
 SESSION_MS: Final = 600_000
-READY_TIMEOUT_S: Final = 30.0
+READY_TIMEOUT_S: Final = 90.0
 LONG_TOPIC: Final = "audit-trail.of_a-long-name"
 TOPICS: Final[Mapping[str, Sequence[int]]] = {
     "orders": (10, 5, 0),

@@ -14,7 +14,7 @@ from protocol.headers import decode_request_header, encode_response_header
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 60.0
 VERSIONS: Final = {
     ApiKey.API_VERSIONS: 0,
     ApiKey.METADATA: 12,

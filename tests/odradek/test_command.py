@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from tests.odradek.scripted_broker import scripted_broker
 from tests.support.processes import free_port
 
 ODRADEK = [sys.executable, "-I", "-m", "odradek"]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -31,6 +32,16 @@ def test_help_names_every_subcommand(word: str, capsys: pytest.CaptureFixture[st
         assert meaning in printed.out
 
 
+@pytest.mark.parametrize("word", ["--version", "-V", "version"])
+def test_the_version_is_this_packages_and_kafkas(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([word]) == 0
+    assert re.fullmatch(
+        r"odradek \d+\.\d+\.\d+ \(Apache Kafka 3\.9\.2\)\n", capsys.readouterr().out
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "first_line"),
     [
@@ -42,7 +53,7 @@ def test_help_names_every_subcommand(word: str, capsys: pytest.CaptureFixture[st
 def test_no_such_subcommand_is_an_error(
     words: Sequence[str], first_line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(words) == 1
+    assert command.main(words) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines()[0] == first_line
@@ -64,7 +75,7 @@ def test_exit_codes_and_streams_reach_the_shell() -> None:
     done = run("topics", "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, "3.9.2\n", "")
     done = run("topics", "--list")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "--bootstrap-server must be specified\n"
     address = f"127.0.0.1:{free_port()}"
     done = run("topics", "--bootstrap-server", address, "--list")
@@ -74,11 +85,20 @@ def test_exit_codes_and_streams_reach_the_shell() -> None:
     )
 
 
-@pytest.mark.parametrize("words", [[], ["--help"]])
-def test_help_of_topics_goes_to_stderr_as_it_does_in_kafka(words: list[str]) -> None:
+@pytest.mark.parametrize(("words", "exit_code"), [([], 2), (["--help"], 1)])
+def test_help_of_topics_goes_to_stderr_as_it_does_in_kafka(
+    words: list[str], exit_code: int
+) -> None:
     done = run("topics", *words)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (exit_code, "")
     assert "\n--replica-assignment <brokers>" in done.stderr
+
+
+@pytest.mark.parametrize("command_name", ["start", "recover-metadata"])
+def test_an_override_without_equals_sign_is_wrong_usage(command_name: str) -> None:
+    done = run(command_name, "--override", "num.partitions")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Invalid override num.partitions" in done.stderr
 
 
 def test_a_reader_that_went_away_is_no_error() -> None:

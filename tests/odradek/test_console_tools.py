@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.client, pytest.mark.timeout(120)]
 
 LINES = 100_000
 LINES_SECONDS_MAX = 30.0
-WAIT_S = 30.0
+WAIT_S = 90.0
 NO_TOPICS = "allow.auto.create.topics=false"
 STORED = "org.apache.kafka.tools.consumer."
 WITHOUT_LIBRARY = """

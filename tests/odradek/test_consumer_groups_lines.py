@@ -103,13 +103,15 @@ def test_groups_have_ten_blanks_behind_the_longest_name() -> None:
     assert groups_table([], has_type=True, has_state=False) == f"{'GROUP':25} {'TYPE':20}"
 
 
-def test_rows_of_a_reset_and_of_deletions_share_one_line() -> None:
+def test_each_row_of_a_reset_and_of_deletions_has_a_line() -> None:
     table = plans_table({"g": {T0: 5}, "h": {}})
-    assert table == f"\n{'GROUP':30} {'TOPIC':30} {'PARTITION':10} {'NEW-OFFSET':15}" + (
-        f"{'g':30} {'t':30} {'0':10} {'5':15}"
+    assert table == (
+        f"\n{'GROUP':30} {'TOPIC':30} {'PARTITION':10} {'NEW-OFFSET':15}\n"
+        f"{'g':30} {'t':30} {'0':10} {'5':15}\n"
     )
     assert plans_table({}) == ""
     table = deletions_table([(T0, "Successful"), (TopicPartition("u", -1), "Error: :it is not")])
-    assert table == f"\n{'TOPIC':30} {'PARTITION':15} {'STATUS':15}" + (
-        f"{'t':30} {'0':15} {'Successful':15}{'u':30} {'Not Provided':15} Error: :it is not"
+    assert table == (
+        f"\n{'TOPIC':30} {'PARTITION':15} {'STATUS':15}\n{'t':30} {'0':15} {'Successful':15}\n"
+        f"{'u':30} {'Not Provided':15} Error: :it is not\n"
     )

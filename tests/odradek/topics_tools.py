@@ -10,6 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from odradek import topics
+from odradek.options import WRONG_USAGE
 from tests.odradek.apache_tool import ApacheProgram
 from tests.support.apache import LOG4J_QUIET, ToolResult
 
@@ -41,6 +42,11 @@ class ApacheTool(ApacheProgram):
         return self.ask(list(arguments))
 
 
+def as_kafka_exits(exit_code: int) -> int:
+    """The exit code of Kafka's tools, which have the same one for wrong usage as for a failure."""
+    return 1 if exit_code == WRONG_USAGE else exit_code
+
+
 def play(tool: Tool, address: str, command_lines: Sequence[str], prefix: str) -> str:
     """A conversation as text: each command line, what it printed, its exit code.
 
@@ -59,7 +65,7 @@ def play(tool: Tool, address: str, command_lines: Sequence[str], prefix: str) ->
         lines += [f"  {line}" for line in result.output.splitlines()]
         # Behind its first line Kafka's tool prints a stack or its own help.
         lines += [f"  ! {line}" for line in result.errors.splitlines()[:1]]
-        lines.append(f"  exit code {result.exit_code}")
+        lines.append(f"  exit code {as_kafka_exits(result.exit_code)}")
     return masked("\n".join(lines).replace(prefix, "@")) + "\n"
 
 

@@ -94,8 +94,11 @@ def test_small_frames_leave_the_pool_alone() -> None:
 def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
     queue = AnswerQueue()
     slots = [queue.reserve() for _ in order]
-    left: list[int] = []
+    left: list[bytes] = []
     for index in order:
-        left += queue.fill(slots[index], [index])
-    assert left == sorted(order)
-    assert len(queue) == 0
+        left += queue.fill(slots[index], [bytes(index), b"."])
+        assert len(b"".join(left)) + queue.held_bytes == sum(
+            len(slot.parts[0]) + 1 for slot in slots if slot.parts is not None
+        )
+    assert left == [part for index in sorted(order) for part in (bytes(index), b".")]
+    assert len(queue) == queue.held_bytes == 0

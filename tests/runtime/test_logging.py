@@ -10,24 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.logging import (
+    CAUSED_BY_CLIENTS,
     JsonFormatter,
     PlainFormatter,
+    format_line,
     logger_levels,
     set_logger_level,
     set_up_logging,
-    set_up_logging_from_file,
 )
 
 CONFIG = Path(__file__).parents[2] / "config"
 
 
 @pytest.fixture(autouse=True)
-def _root_logger_as_before() -> Iterator[None]:
+def _loggers_as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    filtered = {name: logging.getLogger(name).filters[:] for name in CAUSED_BY_CLIENTS}
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    for name, filters in filtered.items():
+        logging.getLogger(name).filters[:] = filters
 
 
 def json_lines(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -128,15 +132,10 @@ def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> No
     assert "odradek.test: here" in captured.err
 
 
-@pytest.mark.parametrize("name", ["logging.json", "logging-json-lines.json"])
-def test_the_sample_files_set_up_logging(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logging_from_file(str(CONFIG / name))
-    logging.getLogger("odradek.sample").warning("from %s", name)
-    written = capsys.readouterr().err
-    if name == "logging.json":
-        assert f"WARNING  odradek.sample: from {name}" in written
-    else:
-        assert json.loads(written)["message"] == f"from {name}"
+def test_a_line_for_standard_output_has_the_form_of_the_log() -> None:
+    assert format_line("plain", "it is ready", {"port": 9092}) == "it is ready"
+    written = json.loads(format_line("json", "it is ready", {"port": 9092}))
+    assert (written["message"], written["level"], written["port"]) == ("it is ready", "INFO", 9092)
 
 
 def test_a_logger_is_listed_and_changed_while_running() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -227,6 +229,89 @@ def test_a_lock_is_held_by_one(place: tuple[FileSystem, str]) -> None:
     lock.release()
     files.lock(f"{folder}/.lock").release()
     assert files.list(folder) == [".lock"]
+
+
+TRY_LOCK = """
+import fcntl, os, sys
+fd = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT)
+try:
+    getattr(fcntl, sys.argv[1])(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(3)
+"""
+
+
+def is_free(path: Path, how: str) -> bool:
+    """Whether another process can lock the file, `lockf` as the JVM does or `flock`."""
+    done = subprocess.run([sys.executable, "-I", "-c", TRY_LOCK, how, str(path)], check=False)
+    assert done.returncode in (0, 3)
+    return done.returncode == 0
+
+
+def test_a_lock_keeps_out_record_locks_and_flocks_of_other_processes(tmp_path: Path) -> None:
+    files, path = SystemFileSystem(), tmp_path / ".lock"
+    lock = files.lock(str(path))
+    assert not is_free(path, "lockf")
+    assert not is_free(path, "flock")
+    for _ in range(2):
+        with pytest.raises(BlockingIOError):
+            files.lock(str(path))
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(BlockingIOError):
+        files.lock(str(tmp_path / "link"))
+    assert not is_free(path, "lockf"), "a refused attempt in this process has dropped the lock"
+    lock.release()
+    assert is_free(path, "lockf")
+    assert is_free(path, "flock")
+
+
+@pytest.mark.parametrize("how", ["lockf", "flock"])
+def test_a_lock_of_another_process_keeps_us_out(tmp_path: Path, how: str) -> None:
+    path = tmp_path / ".lock"
+    hold = TRY_LOCK + "print(flush=True)\nsys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", hold, how, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(BlockingIOError):
+            SystemFileSystem().lock(str(path))
+        assert holder.stdin is not None
+        holder.stdin.close()
+        assert holder.wait() == 0
+    SystemFileSystem().lock(str(path)).release()
+
+
+def test_children_neither_drop_a_lock_nor_keep_it(tmp_path: Path) -> None:
+    files, path = SystemFileSystem(), tmp_path / ".lock"
+    lock = files.lock(str(path))
+    subprocess.run([sys.executable, "-I", "-c", ""], check=True)
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not is_free(path, "lockf")
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    ) as child_process:
+        lock.release()
+        assert is_free(path, "flock")
+        assert is_free(path, "lockf")
+        assert child_process.stdin is not None
+        child_process.stdin.close()
+
+
+def test_a_lock_file_that_is_removed_meanwhile_does_not_count(tmp_path: Path) -> None:
+    """Apache Kafka removes its file when it stops."""
+    files, path = SystemFileSystem(), tmp_path / ".lock"
+    first = files.lock(str(path))
+    path.unlink()
+    second = files.lock(str(path))
+    first.release()
+    assert not is_free(path, "lockf")
+    second.release()
 
 
 def test_replace_leaves_one_file_with_the_new_content(place: tuple[FileSystem, str]) -> None:

@@ -98,3 +98,28 @@ def test_a_timer_that_becomes_due_while_a_callback_adds_another_is_not_lost() ->
         return fired
 
     assert asyncio.run(run()) == ["due meanwhile"]
+
+
+def test_timers_go_on_after_what_they_set_off_has_failed() -> None:
+    async def run() -> int:
+        driver, clock = await build()
+        done = asyncio.Event()
+        fired = 0
+
+        def fail() -> None:
+            raise RuntimeError("what the timers set off")
+
+        def note() -> None:
+            nonlocal fired
+            fired += 1
+            if fired == 2:
+                done.set()
+
+        driver.after_turn = fail
+        driver.add(clock.monotonic_ms() + 5, note)
+        driver.add(clock.monotonic_ms() + 30, note)
+        await asyncio.wait_for(done.wait(), 10)
+        driver.close()
+        return fired
+
+    assert asyncio.run(run()) == 2

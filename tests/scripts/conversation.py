@@ -27,6 +27,7 @@ from tests.scripts.chapters import (
     fetch,
     groups_joining,
     groups_listing,
+    groups_lost,
     groups_migration,
     groups_mixed,
     groups_new,
@@ -93,6 +94,7 @@ CONSUMER_GROUPS: Final[Mapping[str, Chapter]] = {
     "groups_mixed": groups_mixed.play,
     "groups_migration": groups_migration.play,
     "groups_new": groups_new.play,
+    "groups_lost": groups_lost.play,
 }
 CONSUMER_SETTINGS: Final = {
     **GROUP_SETTINGS,

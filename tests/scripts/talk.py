@@ -18,7 +18,7 @@ from protocol.schema import schema_of
 from tests.scripts.normal import Masks, normalise
 from tests.support.wire import Closed, Wire, frame
 
-SETTLE_TIMEOUT_S = 15.0
+SETTLE_TIMEOUT_S = 60.0
 SETTLE_STEP_S = 0.02
 
 VERSIONS: dict[ApiKey, range] = {

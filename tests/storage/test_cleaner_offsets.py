@@ -122,12 +122,15 @@ def test_a_log_that_starts_anew_is_dirty_from_there() -> None:
     assert on_disk(files) == {("orders", 0): 5}
 
 
-def test_a_torn_one_makes_the_directory_unusable() -> None:
+def test_a_torn_one_is_reported_and_cleaning_starts_over() -> None:
     files, broker = started()
     append(broker.create("orders", config=CONFIG), 10)
     broker.stop()
     files.replace(PATH, b"0\n9\n")
     again = Broker(files, ["/a", "/b"]).start()
-    assert again.manager.offline_directories == ("/a",)
-    (failure,) = again.manager.take_failures()
-    assert CLEANER_OFFSET_FILE in failure.reason
+    assert again.manager.offline_directories == ()
+    assert again.manager.directories["/a"].cleaner_offsets == {}
+    (event,) = again.events
+    assert event.place == PATH
+    again.perform(again.upkeep.checkpoint())
+    assert files.read(PATH) == b"0\n0\n"

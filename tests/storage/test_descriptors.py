@@ -4,7 +4,6 @@ import pytest
 
 from runtime.memory_files import MemoryFileSystem
 from storage.descriptors import Descriptors, Handle
-from storage.index_cache import IndexCache
 from storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, LogHouse, append, batch, read_all
 
@@ -58,7 +57,7 @@ def test_held_files_stay_open_and_are_closed_with_the_last_holder() -> None:
         second.release()
 
 
-def test_five_hundred_segments_need_few_descriptors_and_little_index_memory() -> None:
+def test_five_hundred_segments_need_few_descriptors() -> None:
     house = LogHouse(config=LogConfig(segment_bytes=3 * SIZE, index_interval_bytes=0), open_max=20)
     log = house.open()
     for each in range(1_500):
@@ -69,13 +68,11 @@ def test_five_hundred_segments_need_few_descriptors_and_little_index_memory() ->
     log.close(NOW_MS)
     log = house.open(was_clean=True)
     assert house.descriptors.open_count <= 2
-    house.descriptors.indexes.bytes_max = 1_000
     assert read_all(log) == everything
     for offset in range(0, 1_500, 17):
         found = log.offset_for_timestamp(NOW_MS + offset, up_to_offset=1_500)
         assert found == (offset, NOW_MS + offset, 0)
     assert house.descriptors.open_count <= 20
-    assert house.descriptors.indexes.size_bytes <= 1_000
     held = [log.read(offset, 1, up_to_offset=1_500) for offset in range(0, 1_500, 30)]
     assert house.descriptors.open_count <= 20 + len(held)
     for piece in held:
@@ -84,28 +81,3 @@ def test_five_hundred_segments_need_few_descriptors_and_little_index_memory() ->
         piece.release()
     log.abandon()
     assert house.descriptors.open_count == 0
-    assert house.descriptors.indexes.size_bytes == 0
-
-
-class Owner:
-    def __init__(self) -> None:
-        self.forgot = 0
-
-    def forget_indexes(self) -> None:
-        self.forgot += 1
-
-
-def test_the_least_recently_used_indexes_are_forgotten() -> None:
-    cache = IndexCache(100)
-    first, second, third = Owner(), Owner(), Owner()
-    cache.note_loaded(first, 40)
-    cache.note_loaded(second, 40)
-    cache.note_used(first)
-    cache.note_loaded(third, 40)
-    assert (first.forgot, second.forgot, third.forgot) == (0, 1, 0)
-    cache.note_loaded(second, 1_000)
-    assert (first.forgot, third.forgot, second.forgot) == (1, 1, 1)
-    assert cache.size_bytes == 1_000
-    cache.forget(second)
-    cache.forget(second)
-    assert (cache.size_bytes, len(cache)) == (0, 0)

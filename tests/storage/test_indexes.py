@@ -2,80 +2,178 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.memory_files import MemoryFileSystem
+from storage.descriptors import Descriptors, Handle
 from storage.index_file import CorruptIndex
 from storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from storage.time_index import TimeIndex
 from storage.txn_index import AbortedTransaction, TxnIndex
 
 BASE = 1_000
+PATH = "/index"
 rising = st.lists(st.integers(1, 10_000), min_size=0, max_size=60, unique=True).map(sorted)
+many = st.integers(0, 3_000).map(lambda count: list(range(1, 3 * count + 1, 3)))
+"""More than a page of entries."""
 
 
-def offset_index(offsets: list[int]) -> OffsetIndex:
-    index = OffsetIndex(BASE)
-    for offset in offsets:
+class Disk:
+    """A file for one index, which may be written to behind its back."""
+
+    def __init__(self, content: bytes | None = None) -> None:
+        self.files = MemoryFileSystem()
+        self.shared = Descriptors(self.files)
+        if content is not None:
+            self.put(content)
+
+    def put(self, content: bytes) -> None:
+        self.files.replace(PATH, content)
+
+    def read(self) -> bytes:
+        return self.files.read(PATH)
+
+    def offsets(self) -> OffsetIndex:
+        return OffsetIndex(BASE, Handle(self.shared, PATH))
+
+    def times(self) -> TimeIndex:
+        return TimeIndex(BASE, Handle(self.shared, PATH))
+
+    def loaded_offsets(self, log_bytes: int = 1 << 30) -> OffsetIndex:
+        index = self.offsets()
+        index.load()
+        index.check(log_bytes)
+        return index
+
+    def loaded_times(self) -> TimeIndex:
+        index = self.times()
+        index.load()
+        index.check()
+        return index
+
+
+def offset_index(offsets: list[int], written: int = 0) -> OffsetIndex:
+    """The first `written` entries are in the file, the others in memory."""
+    disk = Disk()
+    index = disk.offsets()
+    index.reset()
+    for number, offset in enumerate(offsets):
+        if number == written:
+            index.write(disk.files)
         index.append(BASE + offset, offset * 3)
     return index
 
 
-@given(rising, st.integers(-5, 10_005))
+def offset_bytes(offsets: list[int]) -> bytes:
+    return b"".join(
+        offset.to_bytes(4, "big") + (offset * 3).to_bytes(4, "big") for offset in offsets
+    )
+
+
+def time_bytes(timestamps: list[int]) -> bytes:
+    return b"".join(
+        timestamp_ms.to_bytes(8, "big") + number.to_bytes(4, "big")
+        for number, timestamp_ms in enumerate(timestamps)
+    )
+
+
+@given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(-5, 10_005))
 def test_a_lookup_finds_the_last_entry_at_or_below_an_offset(
-    offsets: list[int], wanted: int
+    offsets: list[int], written: int, wanted: int
 ) -> None:
-    index = offset_index(offsets)
+    index = offset_index(offsets, written)
     count = bisect_right(offsets, wanted)
     expected = (BASE + offsets[count - 1], offsets[count - 1] * 3) if count else (BASE, 0)
     assert index.lookup(BASE + wanted) == expected
     assert len(index) == len(offsets)
 
 
-@given(rising, st.integers(0, 10_005))
-def test_truncation_drops_the_entries_from_an_offset_on(offsets: list[int], end: int) -> None:
-    index = offset_index(offsets)
-    index.truncate(BASE + end)
+@given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(0, 10_005))
+def test_a_cut_drops_the_entries_from_an_offset_on_also_in_the_file(
+    offsets: list[int], written: int, end: int
+) -> None:
+    disk = Disk()
+    index = disk.offsets()
+    index.reset()
+    for number, offset in enumerate(offsets):
+        if number == written:
+            index.write(disk.files)
+        index.append(BASE + offset, offset * 3)
+    index.cut(disk.files, index.count_before(BASE + end))
     kept = [offset for offset in offsets if offset < end]
     assert [index.entry(number)[0] - BASE for number in range(len(index))] == kept
     assert index.last() == ((BASE + kept[-1], kept[-1] * 3) if kept else None)
+    index.append(BASE + 20_000, 60_000)
+    index.write(disk.files)
+    assert disk.read() == offset_bytes([*kept, 20_000])
 
 
-@given(rising, st.integers(0, 50))
+@given(rising, st.integers(0, 600))
 def test_an_offset_index_reads_back_and_ignores_zeros_at_its_end(
     offsets: list[int], zeros: int
 ) -> None:
-    index = offset_index(offsets)
-    data = bytes(index.data) + bytes(8 * zeros)
-    again = OffsetIndex.decode(data, BASE, log_bytes=30_001)
-    assert again.data == index.data
+    disk = Disk(offset_bytes(offsets) + bytes(8 * zeros))
+    index = disk.loaded_offsets()
+    assert len(index) == len(offsets)
+    index.append(BASE + 20_000, 60_000)
+    assert index.lookup(BASE + 20_000) == (BASE + 20_000, 60_000)
+    index.write(disk.files)
+    assert disk.read() == offset_bytes([*offsets, 20_000])
 
 
 def test_an_offset_index_of_apaches_full_size_is_read() -> None:
-    index = offset_index([5, 9, 12])
-    data = bytes(index.data).ljust(10_485_760, b"\0")
-    assert OffsetIndex.decode(data, BASE, log_bytes=1_000).data == index.data
+    index = Disk(offset_bytes([5, 9, 12]).ljust(10_485_760, b"\0")).loaded_offsets()
+    assert (len(index), index.last()) == (3, (BASE + 12, 36))
 
 
 @pytest.mark.parametrize(
     "data",
     [
+        None,
         b"\0" * 7,
-        b"\0\0\0\x05\0\0\0\x08\0\0\0\x05\0\0\0\x09",
-        b"\0\0\0\x05\0\0\0\x08\0\0\0\x06\0\0\0\x08",
         b"\0\0\0\x05\0\0\x03\xe8",
-        b"\0" * 8 + b"\0\0\0\x05\0\0\0\x08",
         b"\xff\xff\xff\xf0\0\0\0\x08",
         b"\0\0\0\x05\xff\xff\xff\xf0",
     ],
-    ids=["cut", "same offset", "same position", "beyond", "behind zeros", "negative", "minus"],
+    ids=["missing", "cut", "beyond", "negative", "minus"],
 )
-def test_what_cannot_be_an_offset_index_is_refused(data: bytes) -> None:
+def test_what_cannot_be_an_offset_index_is_refused(data: bytes | None) -> None:
     with pytest.raises(CorruptIndex):
-        OffsetIndex.decode(data, BASE, log_bytes=1_000)
+        Disk(data).loaded_offsets(log_bytes=1_000)
+
+
+def test_a_file_that_lost_entries_is_found_out_by_lookups_and_before_it_is_written() -> None:
+    disk = Disk(offset_bytes(list(range(1, 2_000))))
+    index = disk.loaded_offsets()
+    disk.files.open(PATH).truncate(8 * 1_000)
+    with pytest.raises(CorruptIndex):
+        index.lookup(BASE + 1_900)
+    index.append(BASE + 2_000, 6_000)
+    with pytest.raises(CorruptIndex):
+        index.write(disk.files)
+    assert disk.read() == offset_bytes(list(range(1, 1_001)))
+
+
+def test_a_write_that_failed_is_made_up_for_by_the_next() -> None:
+    for number in (1, 2):
+        disk = Disk()
+        index = disk.offsets()
+        index.reset()
+        index.append(BASE + 1, 3)
+        index.write(disk.files)
+        for offset in range(2, 9):
+            index.append(BASE + offset, 3 * offset)
+        disk.files.fail_operation(number, OSError(5, "refused"))
+        for _ in range(3):
+            try:
+                index.write(disk.files)
+            except OSError:
+                assert index.lookup(BASE + 7) == (BASE + 7, 21)
+        assert disk.read() == offset_bytes(list(range(1, 9)))
 
 
 def test_an_offset_index_takes_offsets_up_to_its_range_and_no_further() -> None:
@@ -86,41 +184,52 @@ def test_an_offset_index_takes_offsets_up_to_its_range_and_no_further() -> None:
         index.append(BASE + RELATIVE_OFFSET_MAX + 1, 8)
 
 
-def time_index(entries: list[int]) -> TimeIndex:
-    index = TimeIndex(BASE)
+def time_index(entries: list[int], written: int = 0) -> tuple[Disk, TimeIndex]:
+    disk = Disk()
+    index = disk.times()
+    index.reset()
     for number, timestamp_ms in enumerate(entries):
+        if number == written:
+            index.write(disk.files)
         assert index.append_if_younger(timestamp_ms, BASE + number)
-    return index
+    return disk, index
 
 
-@given(rising, st.integers(-1, 10_005))
-def test_a_time_lookup_finds_the_last_entry_that_is_no_younger(
-    timestamps: list[int], wanted: int
+@given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(-1, 10_005))
+def test_a_time_lookup_finds_the_first_entry_that_is_no_older(
+    timestamps: list[int], written: int, wanted: int
 ) -> None:
-    index = time_index(timestamps)
-    count = bisect_right(timestamps, wanted)
-    expected = (timestamps[count - 1], BASE + count - 1) if count else (-1, BASE)
-    assert index.lookup(wanted) == expected
+    _, index = time_index(timestamps, written)
+    count = bisect_left(timestamps, wanted)
+    expected = (timestamps[count], BASE + count) if count < len(timestamps) else None
+    assert index.first_at_or_after(wanted) == expected
 
 
-@given(rising, st.integers(0, 70))
-def test_a_time_index_is_truncated_by_offset(timestamps: list[int], end: int) -> None:
-    index = time_index(timestamps)
-    index.truncate(BASE + end)
-    assert len(index) == min(end, len(timestamps))
+@given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(0, 10_005))
+def test_a_time_index_is_cut_by_offset(timestamps: list[int], written: int, end: int) -> None:
+    disk, index = time_index(timestamps, written)
+    index.cut(disk.files, index.count_before(BASE + end))
+    index.note_newest()
+    kept = timestamps[:end]
+    assert len(index) == len(kept)
+    assert index.newest == ((kept[-1], BASE + len(kept) - 1) if kept else (-1, BASE))
+    index.write(disk.files)
+    assert disk.read() == time_bytes(kept)
 
 
 @given(st.lists(st.integers(0, 2**62), max_size=40, unique=True).map(sorted), st.integers(0, 9))
 def test_a_time_index_reads_back_and_ignores_zeros_at_its_end(
     timestamps: list[int], zeros: int
 ) -> None:
-    index = time_index(timestamps)
-    again = TimeIndex.decode(bytes(index.data) + bytes(12 * zeros), BASE)
-    if timestamps in ([], [0]) and len(timestamps) + zeros == 1:
+    index = Disk(time_bytes(timestamps) + bytes(12 * zeros)).loaded_times()
+    if timestamps == [0] and zeros:
+        assert len(index) == 0
+    elif not timestamps and zeros == 1:
         # A file of one entry was not made at its full size: the entry is one.
-        assert again.last() == (0, BASE)
+        assert index.newest == (0, BASE)
     else:
-        assert again.data == (b"" if timestamps == [0] else index.data)
+        assert len(index) == len(timestamps)
+        assert index.newest[0] == (timestamps[-1] if timestamps else -1)
 
 
 def test_only_younger_timestamps_make_entries() -> None:
@@ -129,22 +238,17 @@ def test_only_younger_timestamps_make_entries() -> None:
     assert index.append_if_younger(0, BASE)
     assert not index.append_if_younger(0, BASE + 4)
     assert index.append_if_younger(1, BASE + 5)
-    assert index.last() == (1, BASE + 5)
+    assert index.newest == (1, BASE + 5)
 
 
 @pytest.mark.parametrize(
     "data",
-    [
-        b"\0" * 11,
-        bytes(time_index([5, 6]).data[12:]) + bytes(time_index([5]).data),
-        bytes(24) + bytes(time_index([5]).data),
-        b"\xff" * 12,
-    ],
-    ids=["cut", "falling", "behind zeros", "negative"],
+    [None, b"\0" * 11, time_bytes([5, 6])[12:] + time_bytes([5]), b"\xff" * 12],
+    ids=["missing", "cut", "falling", "negative"],
 )
-def test_what_cannot_be_a_time_index_is_refused(data: bytes) -> None:
+def test_what_cannot_be_a_time_index_is_refused(data: bytes | None) -> None:
     with pytest.raises(CorruptIndex):
-        TimeIndex.decode(data, BASE)
+        Disk(data).loaded_times()
 
 
 def aborted(first: int, last: int, stable: int) -> AbortedTransaction:

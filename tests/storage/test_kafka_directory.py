@@ -106,7 +106,7 @@ def test_a_directory_of_kafka_opens(is_clean: bool) -> None:
     assert log is not None
     log.check()
     assert (log.log_start_offset, log.end_offset) == (41, 50)
-    assert broker.manager.high_watermark("orders", 0) == 49
+    assert log.high_watermark == 49
     assert broker.manager.topic_id("orders", 0) == TOPIC_ID
     assert log.leader_epochs.entries == (EpochEntry(3, 41), EpochEntry(5, 46))
     assert log.leader_epochs.end_offset_for(4, log.end_offset) == (3, 46)
@@ -126,7 +126,5 @@ def test_a_directory_of_kafka_is_given_back_as_it_was() -> None:
     for name, data in ROOT.items():
         assert files.read(f"/kafka/{name}") == data, name
     for name, data in PARTITION.items():
-        if name != "leader-epoch-checkpoint":
-            assert files.read(f"{FOLDER}/{name}") == data, name
-    assert files.read(f"{FOLDER}/leader-epoch-checkpoint") == b"0\n2\n3 41\n5 46\n"
+        assert files.read(f"{FOLDER}/{name}") == data, name
     assert files.list(FOLDER) == sorted(PARTITION)

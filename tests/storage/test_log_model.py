@@ -200,7 +200,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def retain(self) -> None:
-        removed = self.log.delete_old_segments(now_ms=self.now(), high_watermark=self.end)
+        self.log.advance_high_watermark(self.end)
+        removed = self.log.delete_old_segments(now_ms=self.now())
         for files in removed:
             for path in files.paths:
                 assert self.house.files.exists(path)
@@ -283,6 +284,13 @@ class LogMachine(RuleBasedStateMachine):
         is_anew = not found and self.log.size_bytes() == 0
         if is_anew and self.log.end_offset:
             kept = [Stored(0, self.log.end_offset - 1, b"")]
+        end_offset = kept[-1].last_offset + 1 if kept else 0
+        if end_offset < self.log.end_offset:
+            # Records that were not synced are gone, an empty segment after them or the saved start
+            # of the log is there: that is the end, and no offset is given twice.
+            assert self.log.active.size == 0
+            assert self.was_cut_since_flush or self.log.end_offset <= self.end
+            kept.append(Stored(end_offset, self.log.end_offset - 1, b""))
         self.stored = kept
         self.aborted = []
         self.was_cut_since_flush = True

@@ -25,7 +25,8 @@ def filled(house: LogHouse, count: int, per_segment: int = 4) -> Log:
 
 def deleted(log: Log, *, now_ms: int = NOW_MS, high_watermark: int | None = None) -> list[str]:
     end = log.end_offset if high_watermark is None else high_watermark
-    removed = log.delete_old_segments(now_ms=now_ms, high_watermark=end)
+    log.advance_high_watermark(end)
+    removed = log.delete_old_segments(now_ms=now_ms)
     return [path.rpartition("/")[2] for files in removed for path in files.paths]
 
 
@@ -175,9 +176,9 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
 def test_size_deletes_the_oldest_as_long_as_enough_is_left() -> None:
     log = filled(LogHouse(), 10)
     log.config = LogConfig(retention_bytes=6 * SIZE + 1)
-    assert deleted(log, now_ms=0) == []
+    assert deleted(log, now_ms=0, high_watermark=9) == []
     log.config = LogConfig(retention_bytes=6 * SIZE)
-    assert len(deleted(log, now_ms=0)) == 3
+    assert len(deleted(log, now_ms=0, high_watermark=9)) == 3
     log.config = LogConfig(retention_bytes=0)
     assert len(deleted(log, now_ms=0, high_watermark=9)) == 4
     assert log.base_offsets == [8]
@@ -188,7 +189,8 @@ def test_size_deletes_the_oldest_as_long_as_enough_is_left() -> None:
 def test_files_set_aside_are_due_after_their_delay() -> None:
     log = filled(LogHouse(), 10)
     log.config = LogConfig(retention_ms=0, file_delete_delay_ms=60_000)
-    (files,) = log.delete_old_segments(now_ms=2_000, high_watermark=4)
+    log.advance_high_watermark(4)
+    (files,) = log.delete_old_segments(now_ms=2_000)
     assert files.remove_at_ms == 62_000
     assert len(files.paths) == 3
 
@@ -218,11 +220,12 @@ def test_a_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
         house = LogHouse()
         log = filled(house, 10)
         log.config = LogConfig(retention_ms=0)
+        log.advance_high_watermark(8)
         house.files.fail_operation(number, OSError(errno.EIO, "failure"))
         try:
-            log.delete_old_segments(now_ms=NOW_MS, high_watermark=8)
+            log.delete_old_segments(now_ms=NOW_MS)
         except OSError:
-            log.delete_old_segments(now_ms=NOW_MS, high_watermark=8)
+            log.delete_old_segments(now_ms=NOW_MS)
         assert log.base_offsets == [8], number
         log.check()
         assert len(read_all(log)) == 2 * SIZE

@@ -10,6 +10,7 @@ import pytest
 from protocol.errors import BrokerError, ErrorCode
 from runtime.memory_files import MemoryFileSystem
 from runtime.rng import SeededRng
+from storage.events import StorageEvent
 from storage.log_config import LogConfig
 from storage.log_directory import DirectoryInUse
 from storage.manager import DirectoryFailure, DuplicateLog, NoDirectoryLeft
@@ -78,8 +79,7 @@ def test_logs_come_back_after_a_clean_stop() -> None:
     again = Broker(files, ["/a", "/b"]).start()
     assert [found.was_clean_shutdown for found in again.report] == [True, True]
     assert [(log.partition, log.end_offset) for log in again.manager.all()] == [(0, 5), (1, 7)]
-    assert again.manager.high_watermark("orders", 0) == 4
-    assert again.manager.high_watermark("orders", 1) == 0
+    assert [log.high_watermark for log in again.manager.all()] == [4, 0]
     assert again.manager.topic_id("orders", 1) == TOPIC_ID
     assert not files.exists("/a/.kafka_cleanshutdown")
     assert not files.exists("/b/.kafka_cleanshutdown")
@@ -171,6 +171,20 @@ def test_a_log_that_may_lie_in_an_offline_directory_is_not_made_anew() -> None:
     assert broker.create("orders", is_new=True).directory == "/a/orders-0"
 
 
+def test_an_empty_log_in_place_of_a_missing_one_is_reported() -> None:
+    files = memory()
+    events: list[StorageEvent] = []
+    broker = Broker(files, ["/a"]).start()
+    broker.manager.descriptors.report = events.append
+    broker.create("new", is_new=True)
+    assert events == []
+    broker.create("orders", is_new=False)
+    (event,) = events
+    assert event.place == "/a/orders-0"
+    assert event.is_warning
+    assert event.text.startswith("created empty: the replica is not new, and has no folder in /a")
+
+
 def test_a_directory_that_cannot_make_a_folder_is_passed_over() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
@@ -249,15 +263,17 @@ def test_a_log_made_anew_inherits_nothing_from_the_deleted_one(is_restarted: boo
     append(broker.create("orders"), 9)
     broker.flush(*broker.manager.all())
     broker.perform(broker.upkeep.checkpoint())
-    broker.perform(broker.upkeep.checkpoint_high_watermarks({("orders", 0): 8}))
+    broker.create("orders").advance_high_watermark(8)
+    broker.perform(broker.upkeep.checkpoint_high_watermarks())
     deletion = broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0)
     if is_restarted:
         files.crash(SeededRng(3))
         broker = Broker(files, ["/a"]).start()
-    append(broker.create("orders", topic_id=UUID(int=5)), 1)
+    again = broker.create("orders", topic_id=UUID(int=5))
+    append(again, 1)
     if not is_restarted:
         broker.perform(deletion.checkpoints)
-    assert broker.manager.high_watermark("orders", 0) == 0
+    assert again.high_watermark == 0
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         assert b" 8\n" not in files.read(f"/a/{name}")
 
@@ -312,21 +328,29 @@ def test_when_the_last_directory_fails_the_broker_must_stop() -> None:
         "orders-0/partition.metadata",
     ],
 )
-def test_a_damaged_file_takes_its_directory_offline_at_the_start(name: str) -> None:
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_damaged_file_is_reported_and_costs_no_record(name: str, was_clean: bool) -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     for n in range(4):
         append(broker.create("orders", n))
-    broker.stop()
+    broker.stop({("orders", n): 1 for n in range(4)})
     files.replace(f"/a/{name}", b"0\n9\n")
+    if not was_clean:
+        files.remove("/a/.kafka_cleanshutdown")
     again = Broker(files, ["/a", "/b"]).start()
-    assert [found.path for found in again.report] == ["/b"]
-    assert [log.partition for log in again.manager.all()] == [1, 3]
-    (failure,) = again.manager.take_failures()
-    assert failure.path == "/a"
-    assert name in failure.reason
-    again.stop()
-    assert not files.exists("/a/.kafka_cleanshutdown")
+    assert again.manager.offline_directories == ()
+    assert [log.end_offset for log in again.manager.all()] == [1] * 4
+    assert [event.place for event in again.events if "expected" in event.text or "9" in event.text]
+    assert f"/a/{name}".startswith(again.events[0].place)
+    assert again.manager.topic_id("orders", 2) == TOPIC_ID
+    assert again.create("orders", 0).end_offset == 1
+    assert again.manager.topic_id("orders", 0) == TOPIC_ID
+    again.perform(again.upkeep.checkpoint())
+    again.stop({("orders", n): 1 for n in range(4)})
+    third = Broker(files, ["/a", "/b"]).start()
+    assert third.events == []
+    assert [log.high_watermark for log in third.manager.all()] == [1] * 4
 
 
 def test_an_empty_checkpoint_is_not_damaged() -> None:
@@ -358,7 +382,8 @@ def test_high_watermarks_of_logs_not_taken_up_yet_are_kept() -> None:
         append(broker.create("orders", n), 9)
     broker.stop({("orders", 0): 5, ("orders", 1): 6})
     again = Broker(files, ["/a"]).start()
-    again.perform(again.upkeep.checkpoint_high_watermarks({("orders", 0): 8}))
+    again.manager.all()[0].advance_high_watermark(8)
+    again.perform(again.upkeep.checkpoint_high_watermarks())
     assert files.read("/a/replication-offset-checkpoint") == (b"0\n2\norders 0 8\norders 1 6\n")
 
 
@@ -374,7 +399,7 @@ def test_a_shutdown_that_fails_is_not_clean_and_frees_the_locks() -> None:
     assert [log.end_offset for log in Broker(files, ["/a", "/b"]).start().manager.all()] == [1, 1]
 
 
-def test_a_directory_not_wholly_loaded_keeps_its_checkpoints_and_gets_no_mark() -> None:
+def test_a_directory_not_wholly_loaded_keeps_its_checkpoints_and_its_mark() -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     for n in range(2):
@@ -385,10 +410,13 @@ def test_a_directory_not_wholly_loaded_keeps_its_checkpoints_and_gets_no_mark() 
     def config_of(topic: str) -> LogConfig:
         raise RuntimeError("no configuration can be had")
 
-    half_started = Broker(files, ["/a"])
-    with pytest.raises(RuntimeError):
-        half_started.start(config_of)
-    half_started.stop()
-    assert not files.exists("/a/.kafka_cleanshutdown")
-    assert files.read("/a/recovery-point-offset-checkpoint") == checkpoint
-    assert Broker(files, ["/a"]).start().manager.high_watermark("orders", 1) == 3
+    for was_clean in (True, False):
+        if not was_clean:
+            files.remove("/a/.kafka_cleanshutdown")
+        half_started = Broker(files, ["/a"])
+        with pytest.raises(RuntimeError):
+            half_started.start(config_of)
+        half_started.stop()
+        assert files.exists("/a/.kafka_cleanshutdown") == was_clean
+        assert files.read("/a/recovery-point-offset-checkpoint") == checkpoint
+    assert [log.high_watermark for log in Broker(files, ["/a"]).start().manager.all()] == [3, 3]

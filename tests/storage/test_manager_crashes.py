@@ -41,8 +41,11 @@ class Day:
         append(broker.create("payments", config=CONFIG), 2)
         self.flush(broker)
         broker.perform(broker.upkeep.checkpoint())
-        broker.perform(broker.upkeep.checkpoint_high_watermarks({("orders", 0): 9}))
-        broker.upkeep.delete_old_segments(lambda log: log.end_offset, now_ms=5_000)
+        broker.manager.all()[0].advance_high_watermark(9)
+        broker.perform(broker.upkeep.checkpoint_high_watermarks())
+        for log in broker.manager.all():
+            log.advance_high_watermark(log.end_offset)
+        broker.upkeep.delete_old_segments(now_ms=5_000)
         self.deleted.append(("payments", 0))
         self.durable.pop(("payments", 0))
         deletion = broker.manager.delete([("payments", 0)], unique=UNIQUE, now_ms=5_000)
@@ -52,7 +55,7 @@ class Day:
         broker.perform(broker.upkeep.remove(now_ms=10**9))
         broker.perform(broker.upkeep.checkpoint())
         ends = {(log.topic, log.partition): log.end_offset for log in broker.manager.all()}
-        broker.stop({("orders", 0): 10, ("orders", 1): 12})
+        broker.stop()
         self.durable.update(ends)
         self.is_stopped = True
 
@@ -82,8 +85,7 @@ def after_crash(day: Day) -> None:
         log.check()
         assert log.log_start_offset <= log.end_offset
         assert log.recovery_point <= log.end_offset
-        high_watermark = broker.manager.high_watermark(log.topic, log.partition)
-        assert log.log_start_offset <= high_watermark <= log.end_offset
+        assert log.log_start_offset <= log.high_watermark <= log.end_offset
     if day.is_stopped:
         assert [found.was_clean_shutdown for found in broker.report] == [True, True]
         assert ends == day.durable

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from storage.log_config import LogConfig
@@ -115,7 +117,7 @@ def test_nothing_behind_the_high_watermark_goes() -> None:
     segments = old((10, 5, 0), (10, 9, 0), (10, 12, 0))
     config = LogConfig(retention_ms=0, retention_bytes=0)
     assert plan_age_deletion(segments, config, 8, 10) == 1
-    assert plan_size_deletion(segments, config, 8) == 1
+    assert plan_size_deletion(segments, config, 8, 30) == 1
     assert plan_age_deletion(segments, config, 4, 10) == 0
 
 
@@ -123,11 +125,34 @@ def test_size_retention_keeps_at_least_what_it_says() -> None:
     segments = old((10, 5, 0), (10, 9, 0), (10, 12, 0))
     for retention_bytes, expected in [(31, 0), (30, 0), (21, 0), (20, 1), (11, 1), (10, 2), (0, 3)]:
         config = LogConfig(retention_bytes=retention_bytes)
-        assert plan_size_deletion(segments, config, 12) == expected, retention_bytes
+        assert plan_size_deletion(segments, config, 12, 30) == expected, retention_bytes
 
 
 def test_an_empty_segment_in_use_is_never_deleted() -> None:
     segments = old((10, 5, 0), (0, 5, 0))
     config = LogConfig(retention_ms=0, retention_bytes=0)
     assert plan_age_deletion(segments, config, 5, 10) == 1
-    assert plan_size_deletion(segments, config, 5) == 1
+    assert plan_size_deletion(segments, config, 5, 10) == 1
+
+
+def test_nothing_after_the_first_segment_that_stays_is_looked_at() -> None:
+    config = LogConfig(retention_ms=1_000, retention_bytes=15)
+    segments = old((10, 5, 0), (10, 9, 9_500), (10, 12, 0), (10, 15, 0))
+
+    def looked_at() -> Iterator[OldSegment]:
+        for segment in segments:
+            seen.append(segment.end_offset)
+            yield segment
+
+    seen: list[int] = []
+    assert plan_log_start_deletion(looked_at(), 4) == 0
+    assert seen == [5]
+    seen.clear()
+    assert plan_age_deletion(looked_at(), config, 15, 10_000) == 1
+    assert seen == [5, 9]
+    seen.clear()
+    assert plan_size_deletion(looked_at(), config, 15, 40) == 2
+    assert seen == [5, 9, 12]
+    seen.clear()
+    assert plan_size_deletion(looked_at(), config, 15, 14) == 0
+    assert seen == []

@@ -36,7 +36,7 @@ def create_at_last(admin: AdminClient, topics: list[NewTopic]) -> None:
     """Create topics; a controller that has just been elected may leave a request unanswered."""
     for _ in range(ATTEMPTS_MAX):
         missing = []
-        wished = admin.create_topics(topics, request_timeout=10)
+        wished = admin.create_topics(topics, request_timeout=60)
         for topic in topics:
             try:
                 wished[topic.topic].result(15)
@@ -120,7 +120,9 @@ def test_apache_kafka_and_this_storage_take_turns_on_one_directory(tmp_path: Pat
         assert log is not None
         assert (log.log_start_offset, log.end_offset) == (0, COUNT)
         assert len(log.segments) > 3
-        assert manager.high_watermark(*HIGH_WATERMARK_TOPIC) == COUNT
+        replicated = manager.get(*HIGH_WATERMARK_TOPIC)
+        assert replicated is not None
+        assert replicated.high_watermark == COUNT
         assert manager.topic_id("plain", 0) is not None
         assert [entry.last_sequence for entry in log.producer_states.active_producers()] == [
             COUNT - 1
@@ -133,7 +135,8 @@ def test_apache_kafka_and_this_storage_take_turns_on_one_directory(tmp_path: Pat
         epoch = log.leader_epochs.latest_epoch
         (result,) = log.append([RecordBatch(view)], leader_epoch=epoch, now_ms=1_750_000_000_000)
         assert isinstance(result, Appended)
-        manager.shutdown({HIGH_WATERMARK_TOPIC: COUNT + 1}, now_ms=1_750_000_000_000)
+        log.advance_high_watermark(log.end_offset)
+        manager.shutdown(now_ms=1_750_000_000_000)
         assert read_meta_properties(SystemFileSystem(), str(data)) == former
 
         with apache_kafka(tmp_path, zookeeper_address=coordinator) as broker:
@@ -149,4 +152,4 @@ def test_apache_kafka_and_this_storage_take_turns_on_one_directory(tmp_path: Pat
         log = again.get("plain", 0)
         assert log is not None
         assert log.end_offset == COUNT + 1
-        again.shutdown({}, now_ms=0)
+        again.shutdown(now_ms=0)

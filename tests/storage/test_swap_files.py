@@ -74,7 +74,8 @@ def test_a_swap_that_was_renamed_but_for_an_index_is_finished() -> None:
     put(house, names.file_name(4, names.TIME_INDEX) + names.SWAP, b"\0" * 7 + b"\5" + b"\0\0\0\1")
     put(house, names.file_name(77, names.OFFSET_INDEX) + names.SWAP, b"")
     log = house.open(was_clean=True)
-    assert log.segments[1].time_index.last() == (5, 5)
+    log.segments[1].load_indexes()
+    assert log.segments[1].indexes.times.newest == (5, 5)
     assert not [name for name in house.files.list(FOLDER) if name.endswith(names.SWAP)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Generator
 
 import pytest
 
@@ -10,10 +11,10 @@ from runtime.memory_files import MemoryFileSystem
 from runtime.rng import SeededRng
 from storage.directory_usage import DirectoryUsage, LogUsage, usage_of
 from storage.disk_jobs import WriteCheckpoint
-from storage.log import Log
 from storage.log_config import LogConfig
 from storage.manager import NoDirectoryLeft
 from storage.truncation import truncate, truncate_fully
+from storage.upkeep import RetentionRound
 from tests.support.log_directories import UNIQUE, Broker, append
 
 RECOVERY_POINTS = "/a/recovery-point-offset-checkpoint"
@@ -35,13 +36,20 @@ def one_directory() -> tuple[MemoryFileSystem, Broker]:
 # Retention.
 
 
+def retain(broker: Broker) -> RetentionRound:
+    """A round when everything is replicated."""
+    for log in broker.manager.all():
+        log.advance_high_watermark(log.end_offset)
+    return broker.upkeep.delete_old_segments(now_ms=5_000)
+
+
 def test_old_segments_are_set_aside_and_removed_later() -> None:
     files, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20, now_ms=1_000)
     append(log, 1, now_ms=9_000)
     before = len(log.segments)
-    done = broker.upkeep.delete_old_segments(lambda log: log.end_offset, now_ms=5_000)
+    done = retain(broker)
     assert done.damaged == ()
     assert len(log.segments) < before
     aside = [name for name in files.list("/a/orders-0") if name.endswith(".deleted")]
@@ -56,7 +64,7 @@ def test_nothing_above_the_high_watermark_is_deleted() -> None:
     _, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20, now_ms=1_000)
-    broker.upkeep.delete_old_segments(lambda _: 0, now_ms=1_000_000)
+    broker.upkeep.delete_old_segments(now_ms=1_000_000)
     assert log.log_start_offset == 0
 
 
@@ -64,7 +72,7 @@ def test_files_set_aside_in_a_folder_that_was_deleted_meanwhile_are_no_failure()
     _, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20, now_ms=1_000)
-    broker.upkeep.delete_old_segments(lambda log: log.end_offset, now_ms=5_000)
+    retain(broker)
     broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=5_000)
     broker.perform(broker.upkeep.remove(now_ms=10**9))
     assert broker.manager.offline_directories == ()
@@ -76,7 +84,7 @@ def test_a_failing_disk_in_retention_takes_its_directory_offline() -> None:
     for n in range(2):
         append(broker.create("orders", n, config=SMALL_SEGMENTS), 20, now_ms=1_000)
     files.fail_operation(1, OSError(errno.EIO, "the disk is broken"))
-    broker.upkeep.delete_old_segments(lambda log: log.end_offset, now_ms=5_000)
+    retain(broker)
     assert broker.manager.offline_directories == ("/a",)
     assert [log.partition for log in broker.manager.all()] == [1]
     assert broker.manager.all()[0].log_start_offset > 0
@@ -187,7 +195,7 @@ def test_a_checkpoint_is_written_once_and_then_only_when_it_changes() -> None:
     assert files.read(RECOVERY_POINTS) == b"0\n1\norders 0 3\n"
     assert files.read(LOG_STARTS) == b"0\n0\n"
     assert broker.upkeep.checkpoint() == []
-    assert broker.upkeep.checkpoint_high_watermarks({}) != []
+    assert broker.upkeep.checkpoint_high_watermarks() != []
 
 
 def test_a_checkpoint_asked_for_while_it_is_written_follows_at_once() -> None:
@@ -255,6 +263,19 @@ def test_a_recovery_point_that_goes_back_is_on_disk_before_anything_is_appended(
     assert files.operations < operations + 12, "an unmoved recovery point is not written again"
 
 
+def test_segments_that_are_cut_off_are_removed_by_a_job() -> None:
+    files, broker = one_directory()
+    log = broker.create("orders", config=SMALL_SEGMENTS)
+    append(log, 20)
+    truncate(broker.manager, {("orders", 0): 3}, now_ms=7)
+    truncate_fully(broker.manager, "orders", 0, 50, now_ms=8)
+    assert [name for name in files.list("/a/orders-0") if name.endswith(".deleted")]
+    broker.perform(broker.upkeep.remove(now_ms=8))
+    assert not [name for name in files.list("/a/orders-0") if name.endswith(".deleted")]
+    append(log, 2)
+    log.check()
+
+
 def test_a_log_cut_to_nothing_starts_anew_after_a_crash() -> None:
     files, broker = one_directory()
     log = broker.create("orders")
@@ -279,6 +300,16 @@ def test_idle_producers_are_forgotten() -> None:
     assert broker.upkeep.expire_producers(now_ms=10**12) == 0
 
 
+def result_of(steps: Generator[None, None, list[DirectoryUsage]]) -> list[DirectoryUsage]:
+    found: list[list[DirectoryUsage]] = []
+
+    def run() -> Generator[None, None, None]:
+        found.append((yield from steps))
+
+    assert list(run())
+    return found[0]
+
+
 def test_usage_tells_sizes_lags_and_what_is_offline() -> None:
     files = MemoryFileSystem(folders=("/a", "/b"), capacity_bytes=1_000_000)
     broker = Broker(files, ["/a", "/b"]).start()
@@ -286,19 +317,18 @@ def test_usage_tells_sizes_lags_and_what_is_offline() -> None:
     append(log, 3)
     broker.manager.take_offline(broker.manager.directories["/b"], OSError("gone"))
 
-    def usage(high_watermark: int, *, is_wanted: bool = True) -> list[DirectoryUsage]:
-        return usage_of(
-            broker.manager, files, lambda _: high_watermark, is_wanted=lambda _: is_wanted
-        )
+    def usage(*, is_wanted: bool = True) -> list[DirectoryUsage]:
+        return result_of(usage_of(broker.manager, files, is_wanted=lambda _: is_wanted))
 
-    here, gone = usage(2)
+    here, gone = usage()
     assert here.path == "/a"
     assert here.total_bytes == 1_000_000
     assert 0 < here.usable_bytes < 1_000_000
     assert here.logs == (LogUsage("orders", 0, log.size_bytes(), 0, False),)
     assert gone == DirectoryUsage("/b", False, -1, -1, ())
-    assert usage(5)[0].logs[0].offset_lag == 2
-    assert usage(2, is_wanted=False)[0].logs == ()
+    assert usage(is_wanted=False)[0].logs == ()
+    log.truncate_fully_and_start_at(5, log_start_offset=7)
+    assert usage()[0].logs[0].offset_lag == 2
 
 
 def test_the_lag_of_a_copy_is_measured_against_its_log() -> None:
@@ -309,9 +339,5 @@ def test_the_lag_of_a_copy_is_measured_against_its_log() -> None:
     broker.stop()
     files.rename("/b/orders-1", f"/b/orders-0.{UNIQUE}-future")
     again = Broker(files, ["/a", "/b"]).start()
-
-    def end(log: Log) -> int:
-        return log.end_offset
-
-    _, there = usage_of(again.manager, files, end, is_wanted=lambda _: True)
+    _, there = result_of(usage_of(again.manager, files, is_wanted=lambda _: True))
     assert [(log.is_future, log.offset_lag) for log in there.logs] == [(True, 3)]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from tests.support.processes import LoggedProcess, free_port
 
-READY_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 15.0
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+PROGRAM = ("-I", "-m", "odradek")
 
 
 class BrokerProcess:
@@ -25,16 +26,21 @@ class BrokerProcess:
         folder: Path,
         *,
         overrides: Mapping[str, str] | None = None,
-        limits: Mapping[int, int] | None = None,
+        limits: Mapping[int, int | tuple[int, int]] | None = None,
         port: int | None = None,
+        program: Sequence[str] = PROGRAM,
     ) -> None:
-        """limits  resource.RLIMIT_* -> soft limit of the process"""
+        """
+        limits   resource.RLIMIT_* -> soft limit of the process, or soft and hard one
+        program  what Python runs, up to the subcommand
+        """
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port() if port is None else port
         self.address = f"127.0.0.1:{self.port}"
         self._overrides = dict(overrides or {})
         self._limits = dict(limits or {})
+        self._program = tuple(program)
         self._process: LoggedProcess | None = None
 
     @property
@@ -43,10 +49,8 @@ class BrokerProcess:
         assert self._process is not None, "the broker is not running"
         return self._process
 
-    def start(self) -> Self:
-        """Start on the directory as it is and wait for the line that says `ready`."""
-        assert self._process is None, "the broker is running already"
-        self.data.mkdir(parents=True, exist_ok=True)
+    def command(self) -> list[str]:
+        """The command line of the broker."""
         configuration = self.folder / "server.properties"
         configuration.write_text("")
         settings = {
@@ -55,11 +59,17 @@ class BrokerProcess:
             "log.dirs": str(self.data),
             **self._overrides,
         }
-        command = [sys.executable, "-I", "-m", "odradek", "start", str(configuration)]
+        command = [sys.executable, *self._program, "start", str(configuration)]
         for key, value in settings.items():
             command += ["--override", f"{key}={value}"]
+        return command
+
+    def start(self) -> Self:
+        """Start on the directory as it is and wait for the line that says `ready`."""
+        assert self._process is None, "the broker is running already"
+        self.data.mkdir(parents=True, exist_ok=True)
         process = LoggedProcess(
-            command,
+            self.command(),
             log=self.folder / "broker.log",
             folder=self.folder,
             environment={"PYTHONUNBUFFERED": "1"},
@@ -94,7 +104,7 @@ def odradek_broker(
     folder: Path,
     *,
     overrides: Mapping[str, str] | None = None,
-    limits: Mapping[int, int] | None = None,
+    limits: Mapping[int, int | tuple[int, int]] | None = None,
     port: int | None = None,
 ) -> Iterator[BrokerProcess]:
     """A running broker; a test may stop, kill and start it again."""

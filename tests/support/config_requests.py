@@ -16,6 +16,7 @@ from protocol.messages import describe_configs as describe_messages
 from protocol.messages import incremental_alter_configs as incremental_messages
 from runtime.metrics import BrokerMetrics
 from runtime.timers import TimingWheel
+from tests.support.handlers import outcome_of
 
 LOGGER = logging.getLogger("odradek.tests.levels")
 
@@ -50,7 +51,7 @@ def describe(
         include_synonyms=synonyms,
         include_documentation=documentation,
     )
-    outcome = describe_configs.run(surroundings, request)
+    outcome = outcome_of(describe_configs.run(surroundings, request))
     (result,) = outcome.response.results
     assert isinstance(result, describe_messages.DescribeConfigsResult)
     return result
@@ -76,7 +77,7 @@ def change(
         ],
         validate_only=validate_only,
     )
-    return incremental_alter_configs.run(surroundings, request)
+    return outcome_of(incremental_alter_configs.run(surroundings, request))
 
 
 def replace(
@@ -96,7 +97,7 @@ def replace(
         ],
         validate_only=validate_only,
     )
-    return alter_configs.run(surroundings, request)
+    return outcome_of(alter_configs.run(surroundings, request))
 
 
 def answers(response: Any) -> list[list[Any]]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
-from kazoo.protocol.states import WatchedEvent, ZnodeStat
+from kazoo.protocol.states import KazooState, WatchedEvent, ZnodeStat
 
 from controller.coordination.embedded import EmbeddedSession, EmbeddedTree
 from controller.coordination.errors import CoordinationError, MultiFailed
+from controller.coordination.pending import Pending
 from controller.coordination.session import (
     Check,
     Create,
@@ -31,7 +32,9 @@ from controller.coordination.session import (
 )
 from runtime.clock import VirtualClock
 from runtime.memory_files import MemoryFileSystem
+from tests.support.threads import HeldThreads
 
+T = TypeVar("T")
 ROLLED_BACK = 0
 NAMES = ("a", "b", "c", "d")
 Step = tuple[Any, ...]
@@ -124,18 +127,27 @@ def _ranked(value: Any, ranks: dict[int, int]) -> Any:
 
 
 class EmbeddedActor:
-    """Our tree."""
+    """Our tree; each call is seen through its group commit before the next one."""
 
     def __init__(self) -> None:
         files = MemoryFileSystem(folders=["/data"])
-        self.embedded = EmbeddedTree(files, "/data", VirtualClock())
+        self.embedded = EmbeddedTree(files, "/data", VirtualClock(), journal_entries_max=7)
+        self._threads = HeldThreads()
+        self.embedded.serve(self._threads, on_failure=self._fail, on_problem=self._fail)
         self._events: list[tuple[str, str, str]] = []
         self._sessions: dict[str, EmbeddedSession] = {}
         self._owners: dict[int, str] = {0: "nobody"}
         for name in "AB":
             self._connect(name)
-        self._sessions["A"].create("/script", b"").result()
+        self._done(self._sessions["A"].create("/script", b""))
         self._prefix = "/script"
+
+    def _fail(self, problem: str) -> None:
+        raise AssertionError(problem)
+
+    def _done(self, pending: Pending[T]) -> T:
+        self._threads.settle()
+        return pending.result()
 
     def _connect(self, name: str) -> None:
         def on_event(event: Event) -> None:
@@ -167,26 +179,26 @@ class EmbeddedActor:
         match step[1:]:
             case ("create", path, data, ephemeral, sequential):
                 path = self._prefix + path
-                return session.create(
-                    path, data, ephemeral=ephemeral, sequential=sequential
-                ).result()
+                return self._done(
+                    session.create(path, data, ephemeral=ephemeral, sequential=sequential)
+                )
             case ("delete", path, version):
-                return session.delete(self._prefix + path, version).result()
+                return self._done(session.delete(self._prefix + path, version))
             case ("set", path, data, version):
-                return self._stat(session.set(self._prefix + path, data, version).result())
+                return self._stat(self._done(session.set(self._prefix + path, data, version)))
             case ("get", path, watch):
-                data, stat = session.get(self._prefix + path, watch=watch).result()
+                data, stat = self._done(session.get(self._prefix + path, watch=watch))
                 return data, self._stat(stat)
             case ("exists", path, watch):
-                found = session.exists(self._prefix + path, watch=watch).result()
+                found = self._done(session.exists(self._prefix + path, watch=watch))
                 return None if found is None else self._stat(found)
             case ("children", path, watch):
-                return session.children(self._prefix + path, watch=watch).result()
+                return self._done(session.children(self._prefix + path, watch=watch))
             case ("multi", operations):
                 moved = [_moved(one, self._prefix) for one in operations]
-                return [self._result(one) for one in session.multi(moved).result()]
+                return [self._result(one) for one in self._done(session.multi(moved))]
             case _:
-                session.close().result()
+                self._done(session.close())
                 self._connect(step[0])
                 return None
 
@@ -216,6 +228,8 @@ class ZooKeeperActor:
         self._clients: dict[str, KazooClient] = {}
         self._watchers: dict[str, Callable[[WatchedEvent], None]] = {}
         self._owners: dict[int, str] = {0: "nobody"}
+        self.was_interrupted = False
+        """Whether a connection broke, so that nothing can be said of what was seen."""
         for name in "AB":
             self._connect(name)
         self._clients["A"].create(folder, b"")
@@ -223,12 +237,14 @@ class ZooKeeperActor:
     def close(self) -> None:
         """End the sessions."""
         for client in self._clients.values():
+            client.remove_listener(self._on_state)
             client.stop()
             client.close()
 
     def _connect(self, name: str) -> None:
-        client = KazooClient(hosts=self._hosts, timeout=10.0)
-        client.start(timeout=15)
+        client = KazooClient(hosts=self._hosts, timeout=30.0)
+        client.start(timeout=60)
+        client.add_listener(self._on_state)
         self._clients[name] = client
         self._owners[client.client_id[0]] = name
 
@@ -241,18 +257,21 @@ class ZooKeeperActor:
 
         self._watchers[name] = on_event
 
+    def _on_state(self, state: str) -> None:
+        self.was_interrupted |= state != KazooState.CONNECTED
+
     def events(self) -> list[tuple[str, str, str]]:
         """What fired: each client asks something, then its callbacks are waited for."""
         for client in self._clients.values():
             client.exists("/")
             flushed = threading.Event()
             client.handler.callback_queue.put(flushed.set)
-            assert flushed.wait(10)
+            assert flushed.wait(60)
         found, self._events = self._events, []
         return [
             (who, kind, "/script" + path[len(self._prefix) :])
             for who, kind, path in found
-            if not path.startswith("/zookeeper") and who in self._clients
+            if path is not None and not path.startswith("/zookeeper") and who in self._clients
         ]
 
     def perform(self, step: Step) -> Any:
@@ -289,6 +308,7 @@ class ZooKeeperActor:
             case ("multi", operations):
                 return self._multi(client, operations)
             case _:
+                client.remove_listener(self._on_state)
                 client.stop()
                 client.close()
                 self._connect(step[0])

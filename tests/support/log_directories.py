@@ -10,6 +10,7 @@ from protocol.records.batch import RecordBatch
 from runtime.files import FileSystem
 from storage.descriptors import Descriptors
 from storage.disk_jobs import DiskJob
+from storage.events import StorageEvent
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_loading import LoadedDirectory
@@ -30,7 +31,13 @@ class Broker:
         """Starts: the directories are open and all logs loaded."""
         self.files = files
         self.now_ms = now_ms
-        self.manager = LogManager(files, paths, Descriptors(files), file_delete_delay_ms=60_000)
+        self.events: list[StorageEvent] = []
+        self.manager = LogManager(
+            files,
+            paths,
+            Descriptors(files, report=self.events.append),
+            file_delete_delay_ms=60_000,
+        )
         self.upkeep = Upkeep(self.manager)
         self.report: list[LoadedDirectory] = []
 
@@ -78,8 +85,12 @@ class Broker:
                 self.perform([job])
 
     def stop(self, high_watermarks: dict[tuple[str, int], int] | None = None) -> None:
-        """A clean shutdown."""
-        self.manager.shutdown(high_watermarks or {}, now_ms=self.now_ms)
+        """A clean shutdown, after what is given was replicated."""
+        for key, offset in (high_watermarks or {}).items():
+            log = self.manager.get(*key)
+            assert log is not None, key
+            log.advance_high_watermark(offset)
+        self.manager.shutdown(now_ms=self.now_ms)
 
 
 def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = 0) -> None:

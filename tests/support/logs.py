@@ -10,6 +10,7 @@ from protocol.records.control import build_end_marker
 from protocol.records.record import Record
 from runtime.memory_files import MemoryFileSystem
 from storage.descriptors import Descriptors
+from storage.events import StorageEvent
 from storage.log import Appended, Log
 from storage.log_config import LogConfig
 from storage.log_opening import open_log
@@ -64,6 +65,8 @@ class LogHouse:
     files: MemoryFileSystem = field(default_factory=MemoryFileSystem)
     config: LogConfig = field(default_factory=LogConfig)
     open_max: int = 1_000
+    events: list[StorageEvent] = field(default_factory=list)
+    """What was reported since the log was opened last."""
 
     def __post_init__(self) -> None:
         self.files.make_directory(FOLDER)
@@ -80,7 +83,10 @@ class LogHouse:
         now_ms: int = NOW_MS,
     ) -> Log:
         """Open what is in the folder, as after a start."""
-        self.descriptors = Descriptors(self.files, open_max=self.open_max)
+        self.events.clear()
+        self.descriptors = Descriptors(
+            self.files, open_max=self.open_max, report=self.events.append
+        )
         return open_log(
             self.files,
             FOLDER,
@@ -93,6 +99,10 @@ class LogHouse:
             now_ms=now_ms,
             descriptors=self.descriptors,
         )
+
+    def warnings(self) -> list[str]:
+        """The texts of the warnings."""
+        return [event.text for event in self.events if event.is_warning]
 
 
 def append(

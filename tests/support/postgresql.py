@@ -18,7 +18,7 @@ from tests.support.processes import LoggedProcess, free_port
 
 PROGRAMS = Path("/usr/lib/postgresql")
 USER = "postgres"
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
 MAKE_TIMEOUT_S = 60.0
 
 

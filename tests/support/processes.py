@@ -59,15 +59,16 @@ class LoggedProcess:
         log: Path,
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        limits: Mapping[int, int] | None = None,
+        limits: Mapping[int, int | tuple[int, int]] | None = None,
     ) -> None:
-        """limits  resource.RLIMIT_* -> soft limit, set in the child only"""
+        """limits  resource.RLIMIT_* -> soft limit, or soft and hard one, set in the child only"""
         wanted = dict(limits or {})
 
         def prepare() -> None:
             die_with_parent()
-            for kind, soft in wanted.items():
-                resource.setrlimit(kind, (soft, resource.getrlimit(kind)[1]))
+            for kind, limit in wanted.items():
+                both = (limit, resource.getrlimit(kind)[1]) if isinstance(limit, int) else limit
+                resource.setrlimit(kind, both)
 
         self.name = Path(log).stem
         self.log = log
@@ -155,7 +156,7 @@ class LoggedProcess:
             raise ProcessFailed(
                 f"{self.name} did not end in {timeout_s} s:\n{self.tail()}"
             ) from None
-        self._pump.join(10)
+        self._pump.join(60)
         return self._child.returncode
 
     def stop(self, *, timeout_s: float = 30.0) -> int:
@@ -169,7 +170,7 @@ class LoggedProcess:
             raise ProcessFailed(
                 f"{self.name} did not stop in {timeout_s} s:\n{self.tail()}"
             ) from None
-        self._pump.join(10)
+        self._pump.join(60)
         return self._child.returncode
 
     def kill(self) -> None:
@@ -177,7 +178,7 @@ class LoggedProcess:
         if self.running():
             self._child.kill()
         self._child.wait(30)
-        self._pump.join(10)
+        self._pump.join(60)
 
     def __enter__(self) -> Self:
         return self

@@ -187,10 +187,10 @@ class Program:
         self._ready.close()
         self._in.close()
         try:
-            self._child.wait(10)
+            self._child.wait(60)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            self._child.wait(10)
+            self._child.wait(60)
         self._out.close()
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ from protocol.headers import encode_request_header, response_header_version
 from protocol.schema import schema_of
 
 CLIENT_ID = "wire"
-ANSWER_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 90.0
 FRAME_BYTES_MAX = 64 << 20
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.processes import LoggedProcess, free_port
 
 JARS = ("/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar")
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
 
 
 def write_configuration(folder: Path, port: int, tick_ms: int) -> Path:

@@ -109,8 +109,9 @@ class Draft:
         """Differs from Kafka: what clients send to be kept is bounded over all groups."""
         known = self.group.members.get(new.member_id)
         more_bytes = size_bytes(new) - (0 if known is None else size_bytes(known))
-        used_bytes = self.group.memory.used_bytes
-        if more_bytes > 0 and used_bytes + more_bytes > self.settings.members_bytes_max:
+        memory, group_bytes = self.group.memory, self.group.member_bytes
+        bytes_max = self.settings.members_bytes_max
+        if not memory.has_room(new.client_host, group_bytes, more_bytes, bytes_max):
             raise BrokerError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, "There is no memory for more members."
             )

@@ -52,9 +52,13 @@ from broker.group.consumer.offsets import check_commit
 from broker.group.consumer.records import classic_gone, encode, group_gone
 from broker.group.consumer.regexes import Matching, store_matches
 from broker.group.consumer.replay import replay
-from broker.group.consumer.state import LEAVE_FOR_A_WHILE_EPOCH, ConsumerGroup
+from broker.group.consumer.state import (
+    LEAVE_FOR_A_WHILE_EPOCH,
+    NAME_BYTES,
+    ConsumerGroup,
+)
 from broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
-from broker.group.state import Group, GroupState, TopicPartition
+from broker.group.state import MEMBER_BYTES, Group, GroupState, TopicPartition
 from controller.coordination.pending import Pending
 from protocol.errors import BrokerError, ErrorCode
 from protocol.records.record import Record
@@ -100,6 +104,7 @@ class ConsumerEdge:
         raises  BrokerError as `heartbeat` says, GROUP_ID_NOT_FOUND, and when nothing was written
         """
         if beat.epoch == JOIN_EPOCH:
+            self._make_room(group_id, beat)
             holder, draft = self._enter(group_id)
         else:
             holder = self._known(group_id, is_leaving=beat.epoch < 0)
@@ -108,6 +113,21 @@ class ConsumerEdge:
         if beat.epoch < 0:
             return self._leave(holder, draft, beat)
         return self._commit(holder, draft, heartbeat(draft, beat))
+
+    def _make_room(self, group_id: str, beat: Beat) -> None:
+        """Have members of the classic protocol that never completed a join dropped if memory is
+        short; before anything is decided, since they may be of this group."""
+        holder = self._shard.groups.get(group_id)
+        group_bytes = 0
+        if holder is not None:
+            group_bytes = holder.member_bytes
+            if holder.consumer is not None:
+                group_bytes += holder.consumer.member_bytes
+        names = (beat.member_id, beat.topic_regex or "", *(beat.topic_names or ()))
+        more_bytes = MEMBER_BYTES + sum(NAME_BYTES + len(name) for name in names)
+        doors = self._doors
+        bytes_max = doors.consumer.members_bytes_max
+        doors.memory.make_room(beat.client_host, group_bytes, more_bytes, bytes_max)
 
     def _known(self, group_id: str, *, is_leaving: bool) -> Group:
         holder = self._shard.groups.get(group_id)

@@ -260,7 +260,9 @@ class ConsumerGroup:
         self._count_subscriptions(old, member)
         self._count_choices(old, -1)
         self._count_choices(member, 1)
-        self._weigh(size_bytes(member) - (0 if old is None else size_bytes(old)))
+        if old is not None:
+            self._weigh(old, -size_bytes(old))
+        self._weigh(member, size_bytes(member))
         self._disown(old)
         self._own(member.assigned_partitions, member.member_epoch)
         self._own(member.partitions_pending_revocation, member.member_epoch)
@@ -272,25 +274,27 @@ class ConsumerGroup:
         old = self.members.pop(member_id)
         self._count_subscriptions(old, None)
         self._count_choices(old, -1)
-        self._weigh(-size_bytes(old))
+        self._weigh(old, -size_bytes(old))
         self._disown(old)
         if old.instance_id is not None:
             self.static_members.pop(old.instance_id, None)
         self.deadlines.forget(member_id)
 
-    def _weigh(self, more_bytes: int) -> None:
+    def _weigh(self, member: ConsumerMember, more_bytes: int) -> None:
         self.member_bytes += more_bytes
-        self.memory.used_bytes += more_bytes
+        self.memory.charge(member.client_host, more_bytes)
 
     def share(self, memory: Memory) -> None:
         """Its members take a part of this memory from now on."""
         if self.memory is not memory:
-            memory.used_bytes += self.member_bytes
+            for member in self.members.values():
+                memory.charge(member.client_host, size_bytes(member))
             self.memory = memory
 
     def forget(self) -> None:
         """The group is dropped with its members: their memory is free."""
-        self._weigh(-self.member_bytes)
+        for member in self.members.values():
+            self._weigh(member, -size_bytes(member))
 
     def put_target(self, member_id: str, target: Assignment) -> None:
         """What a member shall have."""

@@ -295,7 +295,7 @@ def test_segments_that_went_meanwhile_are_not_put_into_place(tmp_path: Path) -> 
             async def clean_and_lose(*arguments: Any) -> Any:
                 answer = await clean(*arguments)
                 log.advance_log_start(log.base_offsets[1])
-                log.delete_old_segments(now_ms=NOW_MS, high_watermark=log.end_offset)
+                log.delete_old_segments(now_ms=NOW_MS)
                 made.worker.clean = clean  # type: ignore[method-assign]
                 return answer
 

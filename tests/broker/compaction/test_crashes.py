@@ -106,7 +106,7 @@ def test_a_full_disk_puts_a_cleaning_off_and_the_log_serves_on(tmp_path: Path) -
         written.flush()
         changes = {"segment.bytes": "1000000", "cleanup.policy": "compact"}
         alter(broker, ResourceType.TOPIC, TOPIC, changes)
-        line = broker.process.wait_for_line("was not cleaned, the next attempt", timeout_s=10)
+        line = broker.process.wait_for_line("was not cleaned, the next attempt", timeout_s=60)
         assert "File too large" in line
         wait_until("an end of its files", lambda: not leftovers(broker))
         assert len(check_log(broker, written)) == 3_000

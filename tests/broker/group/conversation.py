@@ -18,6 +18,7 @@ from broker.group.events import (
     Synced,
 )
 from broker.group.limits import Limits, Now
+from broker.group.rebalance import FIRST_JOIN_WAIT_MS
 from broker.group.state import NEXT_STATES, Event, Group, GroupState
 from protocol.errors import ErrorCode
 
@@ -29,7 +30,14 @@ REBALANCE_MS = 60_000
 class Conversation:
     """One group, the answers that it gave, and the records that it wants stored."""
 
-    def __init__(self, limits: Limits | None = None, *, stores_at_once: bool = True) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        stores_at_once: bool = True,
+        skips_first_wait: bool = True,
+    ) -> None:
+        """skips_first_wait  the first JoinGroup has its response at once if the delay is 0"""
         self.limits = limits or Limits(initial_delay_ms=0)
         self.group = Group("g")
         self.now = Now(WALL_MS, 0)
@@ -38,6 +46,7 @@ class Conversation:
         self.open: dict[int, None] = {}
         self.stores: list[StoreGroup] = []
         self.stores_at_once = stores_at_once
+        self.skips_first_wait = skips_first_wait
         self.seen: dict[tuple[Event, GroupState, GroupState], None] = {}
         self._tickets = count(1)
         self._ids = count(1)
@@ -89,6 +98,9 @@ class Conversation:
         before = self.group.state
         effects = classic.join(self.group, Join(**fields), self.limits, self.now)
         self._done(Event.JOIN, before, effects)
+        is_first = self.group.initial_left_ms is not None
+        if is_first and self.skips_first_wait and not self.limits.initial_delay_ms:
+            self.wait(FIRST_JOIN_WAIT_MS)
         return ticket
 
     def sync(self, member_id: str, generation: int | None = None, **changes: Any) -> int:

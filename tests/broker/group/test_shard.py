@@ -13,15 +13,15 @@ from broker.delayed import Purgatory
 from broker.group.doors import Doors
 from broker.group.events import Join, JoinAnswer, Leaving, Sync
 from broker.group.limits import Limits
+from broker.group.rebalance import FIRST_JOIN_WAIT_MS
 from broker.group.shard import Shard
 from broker.group.state import CommittedOffset, GroupState, TopicPartition
 from broker.replication.leader import PartitionLeader
 from broker.replication.partition import Partition
 from controller.coordination.pending import Pending
 from protocol.errors import BrokerError, ErrorCode
-from protocol.records.record import Record
 from runtime.clock import VirtualClock
-from runtime.memory_files import MemoryFileSystem
+from runtime.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
 from runtime.metrics import BrokerMetrics
 from runtime.timers import TimingWheel
 from tests.support.log_directories import Broker
@@ -40,7 +40,8 @@ class Host:
         self.doors = Doors(
             self.purgatory, self.wheel, self.clock, limits or Limits(initial_delay_ms=0)
         )
-        log = Broker(MemoryFileSystem(folders=["/a"]), ["/a"]).start().create("__consumer_offsets")
+        self.files = MemoryFileSystem(folders=["/a"])
+        log = Broker(self.files, ["/a"]).start().create("__consumer_offsets")
         self.partition = Partition("__consumer_offsets", UUID(int=1), 0, log)
         self.partition.leader_epoch = 0
         self.in_sync = in_sync
@@ -52,8 +53,9 @@ class Host:
         log = self.partition.log
         self.partition.leader_epoch += 1
         log.assign_epoch(self.partition.leader_epoch, log.end_offset)
-        self.partition.leader = PartitionLeader(
-            replica_id=1, in_sync=self.in_sync, end_offset=log.end_offset, high_watermark=0
+        self.partition.replicas = self.in_sync
+        self.partition.lead(
+            PartitionLeader(replica_id=1, in_sync=self.in_sync, end_offset=log.end_offset)
         )
         return Shard(self.partition, self.doors)
 
@@ -73,7 +75,7 @@ class Host:
         return self.shard
 
     def join(self, group: str = "g", member_id: str = "", **changes: Any) -> Pending[JoinAnswer]:
-        """A JoinGroup."""
+        """A JoinGroup; the wait of a group's first one is over."""
         ticket = next(self.tickets)
         fields: dict[str, Any] = {
             "ticket": ticket,
@@ -88,13 +90,22 @@ class Host:
             "protocols": (("range", b""),),
             "is_id_required": False,
         }
-        return self.shard.join(group, Join(**{**fields, **changes}))
+        return self.enter(group, Join(**{**fields, **changes}))
 
-    def settle(self) -> str:
+    def enter(self, group_id: str, event: Join) -> Pending[JoinAnswer]:
+        """Any JoinGroup, likewise."""
+        answer = self.shard.join(group_id, event)
+        group = self.shard.groups.get(group_id)
+        if group is not None and group.initial_left_ms == 0:
+            self.wait(FIRST_JOIN_WAIT_MS)
+        return answer
+
+    def settle(self, group: str = "g", **changes: Any) -> str:
         """A stable group of one; the member's id."""
-        answer = self.join().result()
+        answer = self.join(group, **changes).result()
+        assert answer.error is NONE
         done = self.shard.sync(
-            "g",
+            group,
             Sync(
                 next(self.tickets),
                 answer.member_id,
@@ -158,21 +169,6 @@ def test_nothing_is_answered_while_the_partition_is_read() -> None:
     shard.check_ready()
 
 
-def test_a_record_that_cannot_be_read_leaves_the_partition_without_a_coordinator(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    host = Host()
-    stored: list[ErrorCode] = []
-    damaged = Record(b"\0\2\0\1g", b"\0\x63")
-    host.shard.append([damaged], lambda error, _: stored.append(error))
-    assert stored == [NONE]
-    host.reload()
-    with pytest.raises(BrokerError) as refused:
-        host.shard.check_ready()
-    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert "__consumer_offsets-0 cannot be read" in caplog.text
-
-
 def test_the_last_of_many_records_of_a_key_counts() -> None:
     host = Host()
     for number in range(300):
@@ -205,7 +201,8 @@ def test_a_commit_is_answered_when_the_replicas_have_it() -> None:
     assert not pending.is_done
     assert not host.shard.groups["g"].offsets
     assert host.partition.leader is not None
-    host.partition.leader.on_in_sync_changed((1,))
+    replicated_end = host.partition.leader.on_in_sync_changed((1,))
+    host.partition.log.advance_high_watermark(replicated_end)
     host.purgatory.notify(host.partition)
     host.purgatory.run_notified()
     assert pending.result() is NONE
@@ -295,6 +292,22 @@ def test_offsets_of_a_partition_that_is_deleted_during_the_loading_are_forgotten
     assert list(host.shard.groups["g"].offsets) == [("other", 0)]
 
 
+def test_a_log_that_cannot_be_opened_now_is_loaded_later() -> None:
+    host = Host()
+    host.commit(5)
+    host.shard.close()
+    for segment in host.partition.log.segments:
+        segment.handle.close()
+    host.files.descriptors_max = host.files.descriptor_count()
+    host.shard = host.lead()
+    host.wait(2_000)
+    assert host.shard.is_loading
+    assert not host.shard.has_failed
+    host.files.descriptors_max = UNLIMITED_DESCRIPTORS
+    host.wait(1_000)
+    assert list(host.shard.groups["g"].offsets) == [PLACE]
+
+
 def test_old_offsets_expire_and_with_the_last_one_the_group() -> None:
     host = Host()
     host.commit(5)
@@ -323,24 +336,51 @@ def test_a_flood_of_joins_without_an_id_costs_no_more_than_it_may() -> None:
     for number in range(1_000):
         told = host.join(f"group {number % 300}", is_id_required=True, session_timeout_ms=60_000)
         assert told.result().error is ErrorCode.MEMBER_ID_REQUIRED
-    assert host.doors.given_ids.used_bytes <= 100_000
+    assert host.doors.memory.pending_ids.used_bytes <= 100_000
     assert sum(len(group.pending) for group in host.shard.groups.values()) <= 50
     assert len(host.shard.groups) <= 50
     late = host.join("group 1", "m2", session_timeout_ms=60_000)
     assert late.result().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_flood_of_members_with_large_metadata_is_stopped() -> None:
+LARGE = (("range", bytes(100_000)),)
+
+
+def test_members_that_never_complete_a_join_leave_when_memory_is_short() -> None:
     host = Host(Limits(initial_delay_ms=0, members_bytes_max=1_000_000))
-    errors = [
-        host.join(f"group {number}", protocols=(("range", bytes(100_000)),)).result().error
-        for number in range(20)
-    ]
-    assert errors.count(NONE) == 9
-    assert errors[9:] == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 11
+    for number in range(20):
+        joined = host.join(f"group {number}", session_timeout_ms=1_800_000, protocols=LARGE)
+        assert joined.result().error is NONE
+        assert host.doors.memory.used_bytes < 500_000
+    assert host.join("small").result().error is NONE
+    assert host.doors.memory.unjoined_count < 6
+
+
+def test_members_that_completed_a_join_stay_and_leave_room_for_small_groups() -> None:
+    host = Host(Limits(initial_delay_ms=0, members_bytes_max=1_000_000))
+    for number in range(4):
+        host.settle(f"group {number}", protocols=LARGE)
+    refused = host.join("group 4", protocols=LARGE).result()
+    assert refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    for number in range(20):
+        assert host.join(f"small {number}").result().error is NONE
+    assert host.join("other", protocols=LARGE, client_host="/10.0.0.2").result().error is NONE
     host.wait(2_000)
     assert host.doors.memory.used_bytes == 0
-    assert host.join("group 1", protocols=(("range", bytes(100_000)),)).result().error is NONE
+    assert host.join("group 1", protocols=LARGE).result().error is NONE
+
+
+def test_a_pending_id_takes_no_memory_after_it_was_used() -> None:
+    host = Host()
+    pending_ids = host.doors.memory.pending_ids
+    for number in range(100):
+        given = host.join(f"group {number}", is_id_required=True).result()
+        assert len(pending_ids) == 1
+        assert host.join(f"group {number}", given.member_id).result().error is NONE
+        assert (len(pending_ids), pending_ids.used_bytes) == (0, 0)
+    host.join("expires", is_id_required=True)
+    host.wait(2_000)
+    assert (len(pending_ids), pending_ids.used_bytes) == (0, 0)
 
 
 def test_groups_that_never_began_are_forgotten() -> None:

@@ -157,7 +157,9 @@ class SlowController:
         self.image = Image(topics={"t": TopicImage("t", NO_TOPIC_ID, {})})
         self.pending: list[Pending[None]] = []
 
-    def alter_config(self, entity_type: str, entity: str, config: object) -> Pending[None]:
+    def alter_config(
+        self, entity_type: str, entity: str, config: object, *, requested_by: str
+    ) -> Pending[None]:
         self.pending.append(Pending())
         return self.pending[-1]
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+import tracemalloc
+from collections.abc import Container, Iterable
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.replication.fetch_session import (
+    ENTRY_BYTES,
     EVICTION_MS,
     FINAL_EPOCH,
+    SESSION_BYTES,
+    UNKNOWN_MAX,
+    Client,
     FetchPlan,
     FetchSessions,
     PartitionKey,
@@ -19,8 +30,8 @@ from runtime.rng import SeededRng
 A, B, C = ("t", 0), ("t", 1), ("t", 2)
 
 
-def build(slots: int = 10) -> FetchSessions:
-    return FetchSessions(slots, SeededRng(1).below)
+def build(slots: int = 10, bytes_max: int = 1_000_000) -> FetchSessions:
+    return FetchSessions(slots, SeededRng(1).below, bytes_max=bytes_max)
 
 
 def wanted(offset: int) -> Wanted:
@@ -36,6 +47,9 @@ def ask(
     forget: Iterable[PartitionKey] = (),
     now_ms: int = 0,
     uses_ids: bool = False,
+    unknown: Container[PartitionKey] = (),
+    host: str = "h",
+    is_follower: bool = False,
 ) -> FetchPlan:
     return sessions.plan(
         session_id=session_id,
@@ -43,6 +57,8 @@ def ask(
         uses_ids=uses_ids,
         wanted={key: wanted(0) for key in keys},
         forgotten=iter(forget),
+        exists=lambda key: key not in unknown,
+        client=Client(host, is_follower=is_follower),
         now_ms=now_ms,
     )
 
@@ -128,3 +144,147 @@ def test_a_settled_smaller_session_gives_way_to_a_larger_one() -> None:
     ask(sessions, small, 1, now_ms=late_ms)
     assert ask(sessions, 0, 0, [B], now_ms=late_ms).session_id == 0
     assert ask(sessions, 0, 0, [B, C], now_ms=late_ms).session_id > 0
+
+
+def many(count: int, first: int = 0) -> list[PartitionKey]:
+    return [("t", index) for index in range(first, first + count)]
+
+
+def test_a_fetch_of_many_unknown_partitions_is_served_without_a_session() -> None:
+    sessions = build()
+    few, more = many(UNKNOWN_MAX), many(UNKNOWN_MAX + 1)
+    assert ask(sessions, 0, 0, few, unknown=few).session_id > 0
+    before_bytes = sessions.used_bytes
+    refused = ask(sessions, 0, 0, more, unknown=more)
+    assert (refused.session_id, list(refused.wanted)) == (0, more)
+    assert all(refused.must_tell(key, Told(-1, -1), has_news=False) for key in more)
+    assert (len(sessions), sessions.used_bytes) == (1, before_bytes)
+
+
+def test_a_session_that_collects_unknown_partitions_is_served_and_closed() -> None:
+    sessions = build()
+    few, more = many(UNKNOWN_MAX), many(1, first=UNKNOWN_MAX)
+    session_id = ask(sessions, 0, 0, [A, *few], unknown=few[1:]).session_id
+    known = ask(sessions, session_id, 1, more)
+    assert known.session_id == session_id
+    swapped = ask(
+        sessions, session_id, 2, [B, *many(1, 5_000)], forget=[few[9]], unknown=[("t", 5_000)]
+    )
+    assert swapped.session_id == session_id
+    closed = ask(sessions, session_id, 3, many(2, first=9_000), unknown=many(2, first=9_000))
+    assert closed.session_id == 0
+    assert set(many(2, first=9_000)) < set(closed.wanted)
+    assert (len(sessions), sessions.used_bytes) == (0, 0)
+    assert ask(sessions, session_id, 4).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_bytes_are_bounded_whatever_the_number_of_slots() -> None:
+    sessions = build(slots=1_000, bytes_max=10 * (SESSION_BYTES + 100 * (ENTRY_BYTES + 1)))
+    given_ids = [ask(sessions, 0, 0, many(100), now_ms=0).session_id for _ in range(20)]
+    assert [session_id > 0 for session_id in given_ids] == [True] * 10 + [False] * 10
+    assert ask(sessions, 0, 0, many(2_000), now_ms=0).session_id == 0
+    growing = given_ids[0]
+    assert ask(sessions, growing, 1, many(1, first=100), now_ms=0).session_id == 0
+    assert len(sessions) == 9
+    late = ask(sessions, 0, 0, many(100), now_ms=EVICTION_MS + 1)
+    assert late.session_id > 0
+
+
+def test_a_host_that_has_less_takes_from_the_one_that_has_most() -> None:
+    for sessions in (
+        build(slots=10),
+        build(bytes_max=10 * (SESSION_BYTES + 1 * (ENTRY_BYTES + 1))),
+    ):
+        ids = [ask(sessions, 0, 0, [A], host="greedy").session_id for _ in range(10)]
+        assert ask(sessions, 0, 0, [A], host="greedy").session_id == 0
+        for _ in range(5):
+            assert ask(sessions, 0, 0, [A], host="late").session_id > 0
+        assert ask(sessions, 0, 0, [A], host="late").session_id == 0
+        kept = [ask(sessions, one, 1).error is ErrorCode.NONE for one in ids]
+        assert kept == [False] * 5 + [True] * 5
+
+
+def test_a_follower_takes_the_place_of_a_client_and_never_the_other_way() -> None:
+    sessions = build(slots=2)
+    first = ask(sessions, 0, 0, [A, B]).session_id
+    second = ask(sessions, 0, 0, [A]).session_id
+    assert ask(sessions, 0, 0, [A], is_follower=True).session_id > 0
+    assert ask(sessions, second, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert ask(sessions, 0, 0, [A], is_follower=True).session_id > 0
+    assert ask(sessions, first, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert ask(sessions, 0, 0, [A, B, C]).session_id == 0
+    assert ask(sessions, 0, 0, [A], is_follower=True).session_id == 0
+    assert ask(sessions, 0, 0, [A, B, C], host="other").session_id == 0
+
+
+@pytest.mark.parametrize("uses_ids", [False, True])
+def test_an_entry_takes_no_more_memory_than_it_is_charged_for(uses_ids: bool) -> None:
+    sessions = build(slots=10, bytes_max=100_000_000)
+    count = 20_000
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        keys: list[PartitionKey] = [
+            (UUID(int=index) if uses_ids else f"topic {index:010}", index + 1_000)
+            for index in range(count)
+        ]
+        plan = sessions.plan(
+            session_id=0,
+            session_epoch=0,
+            uses_ids=uses_ids,
+            wanted={key: Wanted((1 << 40) + key[1], 1 << 20, 900, 900, 1 << 40) for key in keys},
+            forgotten=iter(()),
+            exists=lambda key: True,
+            client=Client("h"),
+            now_ms=0,
+        )
+        for key in keys:
+            plan.on_answered(key, Told((1 << 41) + key[1], 1 << 40), has_records=True)
+        del keys, plan
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before <= sessions.used_bytes
+    assert after - before > sessions.used_bytes / 2
+
+
+requests = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.integers(0, 30),
+        st.integers(0, 12),
+        st.sampled_from(["a", "b", "c"]),
+        st.booleans(),
+    ),
+    max_size=60,
+)
+
+
+@given(requests)
+def test_slots_and_bytes_are_kept_whatever_is_asked(
+    asked: list[tuple[int, int, int, str, bool]],
+) -> None:
+    bytes_max = 40_000
+    sessions = build(slots=5, bytes_max=bytes_max)
+    epochs: dict[int, int] = {}
+    now_ms = 0
+    for kind, count, first, host, is_follower in asked:
+        now_ms += EVICTION_MS // 8
+        keys = many(count, first)
+        if kind == 0 or not epochs:
+            plan = ask(sessions, 0, 0, keys, now_ms=now_ms, host=host, is_follower=is_follower)
+            if plan.session_id:
+                epochs[plan.session_id] = 1
+        else:
+            session_id = list(epochs)[count % len(epochs)]
+            epoch = epochs.pop(session_id)
+            plan = ask(sessions, session_id, epoch, keys, forget=many(kind, first), now_ms=now_ms)
+            if plan.session_id:
+                epochs[plan.session_id] = epoch + 1
+        assert len(sessions) <= 5
+        assert 0 <= sessions.used_bytes <= bytes_max
+    for session_id in epochs:
+        ask(sessions, session_id, -1, now_ms=now_ms)
+    assert (len(sessions), sessions.used_bytes) == (0, 0)

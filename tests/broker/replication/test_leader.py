@@ -1,4 +1,4 @@
-"""High watermark and in-sync replicas, as the leader sees them."""
+"""In-sync replicas, and what all of them have, as the leader sees it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from broker.replication.leader import PartitionLeader
 
 
 def test_a_leader_alone_commits_what_it_appends() -> None:
-    leader = PartitionLeader(replica_id=1, in_sync=(1,), end_offset=5, high_watermark=3)
-    assert leader.high_watermark == 5
-    assert leader.on_append(9)
-    assert leader.high_watermark == 9
+    leader = PartitionLeader(replica_id=1, in_sync=(1,), end_offset=5)
+    assert leader.replicated_end() == 5
+    assert leader.on_append(9) == 9
 
 
-def test_an_in_sync_follower_holds_the_high_watermark_back() -> None:
-    leader = PartitionLeader(replica_id=1, in_sync=(1, 2), end_offset=5, high_watermark=3)
-    assert not leader.on_append(9)
-    assert leader.high_watermark == 3
-    assert leader.on_in_sync_changed((1,))
-    assert leader.high_watermark == 9
+def test_an_in_sync_follower_that_has_not_fetched_holds_everything_back() -> None:
+    leader = PartitionLeader(replica_id=1, in_sync=(1, 2), end_offset=5)
+    assert leader.on_append(9) == -1
+    assert leader.on_in_sync_changed((1,)) == 9
+    assert leader.epoch_start_offset == 5
 
 
-@given(st.lists(st.integers(0, 50), min_size=1))
-def test_the_high_watermark_never_falls(steps: list[int]) -> None:
-    leader = PartitionLeader(replica_id=1, in_sync=(1,), end_offset=0, high_watermark=0)
-    seen = 0
-    end = 0
+@given(
+    st.lists(st.one_of(st.integers(0, 50), st.sampled_from([(1,), (1, 2), (1, 2, 3)])), min_size=1)
+)
+def test_what_is_replicated_never_exceeds_the_end(steps: list[int | tuple[int, ...]]) -> None:
+    leader = PartitionLeader(replica_id=1, in_sync=(1,), end_offset=0)
+    end, in_sync = 0, (1,)
     for step in steps:
-        end += step
-        leader.on_append(end)
-        assert leader.high_watermark >= seen
-        seen = leader.high_watermark
-    assert seen == end
+        if isinstance(step, int):
+            end += step
+            found = leader.on_append(end)
+        else:
+            in_sync = step
+            found = leader.on_in_sync_changed(step)
+        assert leader.in_sync_count() == len(in_sync)
+        assert found == leader.replicated_end() == (end if in_sync == (1,) else -1)

@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from mmap import mmap
 from pathlib import Path
 
 import pytest
 
+from broker.server import transmit
 from broker.server.transmit import (
     CHUNKS_MAX,
+    CUT,
     SHORT_SLICE_BYTES,
     Progress,
     Transmitter,
     is_in_memory,
 )
 from broker.server.windows import WINDOW_BYTES, WINDOWS_MAX, Windows
+from runtime.system_files import SystemFileSystem
+from storage.descriptors import Descriptors
+from storage.log_config import LogConfig
+from storage.log_opening import open_log
+from storage.slices import FileSlice
+from tests.support.logs import NOW_MS, append, batch
 
 
 class Slice:
@@ -27,6 +36,7 @@ class Slice:
         self.position = position
         self.size = size
         self.released = 0
+        self.is_cut = False
 
     def __len__(self) -> int:
         return self.size
@@ -42,7 +52,7 @@ class Slice:
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    theirs.settimeout(10)
+    theirs.settimeout(60)
     yield ours, theirs
     ours.close()
     theirs.close()
@@ -127,17 +137,26 @@ def test_a_file_that_was_just_written_is_in_memory(tmp_path: Path) -> None:
         assert is_in_memory(file.fileno(), 0, 1 << 20)
 
 
+def write_past_page_cache(path: Path, size: int) -> None:
+    """Write random bytes that no page of memory holds afterwards."""
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_DIRECT)
+    try:
+        with mmap(-1, size) as buffer:  # aligned, as O_DIRECT asks for
+            buffer[:] = os.urandom(size)
+            assert os.write(descriptor, buffer) == size
+    finally:
+        os.close(descriptor)
+
+
 def test_a_cold_file_is_found_out_and_warmed(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
     size = 1 << 20
-    path.write_bytes(os.urandom(size))
+    write_past_page_cache(path, size)
     with path.open("rb") as file:
         descriptor = file.fileno()
-        os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         transmitter = Transmitter(pair[0])
         transmitter.add([Slice(descriptor, 0, size)])
         assert transmitter.run() is Progress.COLD
@@ -182,3 +201,113 @@ def test_windows_are_few_grow_with_their_file_and_are_dropped_when_idle(tmp_path
         assert len(windows) == 1
         windows.drop_idle()
         assert len(windows) == 0
+
+
+class OneLog:
+    """A log on this machine's disk, and a peer that reads slowly."""
+
+    def __init__(self, folder: Path, value_bytes: int) -> None:
+        self.value_bytes = value_bytes
+        files = SystemFileSystem()
+        self.log = open_log(
+            files,
+            str(folder),
+            "orders",
+            0,
+            LogConfig(),
+            log_start_offset=0,
+            recovery_point=0,
+            was_clean_shutdown=True,
+            now_ms=NOW_MS,
+            descriptors=Descriptors(files),
+        )
+
+    def write(self, fill: bytes, epoch: int, count: int) -> None:
+        value = fill * (self.value_bytes // len(fill))
+        append(self.log, *[batch(NOW_MS, value=value) for _ in range(count)], leader_epoch=epoch)
+
+    def slice(self) -> FileSlice:
+        piece = self.log.read(0, 1 << 30, up_to_offset=self.log.end_offset)
+        assert piece is not None
+        return piece
+
+
+@pytest.mark.parametrize("way", ["short", "sendfile", "mapped", "cold"])
+@pytest.mark.parametrize("cut_share", [0.0, 0.6, 0.9, 1.0])
+def test_a_slow_peer_gets_nothing_that_was_written_after_a_cut(
+    pair: tuple[socket.socket, socket.socket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    cut_share: float,
+) -> None:
+    ours, theirs = pair
+    is_short = way == "short"
+    stored = OneLog(tmp_path, 200 if is_short else 60_000)
+    stored.write(b"old ", 1, 40)
+    transmitter = Transmitter(ours, Windows() if way == "mapped" else None)
+    piece = stored.slice()
+    assert (len(piece) <= SHORT_SLICE_BYTES) == is_short
+    promised = piece.read()
+    # Before the slice there is as much as the socket takes: the peer has not begun to read.
+    head = bytes(1 << 20)
+    transmitter.add([head, piece, b"the end"])
+    if not is_short:
+        # A short slice would be read together with what is before it.
+        assert transmitter.run() is Progress.BLOCKED
+        assert transmitter.queue[0] is head, "nothing of the slice has left"
+    received = bytearray()
+
+    def send_all() -> None:
+        while transmitter.run() is Progress.BLOCKED:
+            received.extend(theirs.recv(1 << 16))
+
+    if way == "cold":
+        monkeypatch.setattr(transmit, "is_in_memory", lambda *_: False)
+        while transmitter.run() is not Progress.COLD:
+            received += theirs.recv(1 << 16)
+        warm = transmitter.cold_slice()
+    cut_offset = int(40 * cut_share)
+    stored.log.truncate_to(cut_offset)
+    stored.write(b"new ", 2, 60 - cut_offset)
+    if way == "cold":
+        warm()
+        transmitter.warmed()
+    if cut_offset == 40:
+        send_all()
+        received += read_all(theirs, len(head + promised) + 7 - len(received))
+        assert received == head + promised + b"the end"
+        return
+    with pytest.raises(OSError, match=CUT):
+        send_all()
+    ours.close()
+    while data := theirs.recv(1 << 16):
+        received += data
+    assert (head + promised).startswith(received)
+    assert b"new" not in received
+    transmitter.close()
+    assert stored.log.active.handle.holders == 0
+
+
+def test_a_cut_in_the_midst_of_a_slice_ends_the_connection_with_what_was_sent_before(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    ours, theirs = pair
+    stored = OneLog(tmp_path, 60_000)
+    stored.write(b"old ", 1, 80)
+    piece = stored.slice()
+    promised = piece.read()
+    transmitter = Transmitter(ours, Windows())
+    transmitter.add([b"head", piece])
+    received = bytearray()
+    while len(received) < len(promised) // 2:
+        assert transmitter.run() is Progress.BLOCKED
+        received += theirs.recv(1 << 16)
+    stored.log.truncate_to(20)
+    stored.write(b"new ", 2, 60)
+    with pytest.raises(OSError, match=CUT):
+        transmitter.run()
+    ours.close()
+    while data := theirs.recv(1 << 16):
+        received += data
+    assert (b"head" + promised).startswith(received)

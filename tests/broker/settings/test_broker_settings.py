@@ -61,15 +61,31 @@ def test_our_own_sample_starts_us_alone_on_this_machine() -> None:
     assert settings.group_initial_rebalance_delay_ms == 0
 
 
-def test_nothing_set_at_all_is_kafkas_defaults() -> None:
-    settings = load_settings(None, [])
+def test_an_empty_file_gives_kafkas_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("")
+    settings = load_settings(str(file), [])
     assert settings.broker_id == -1
     assert settings.log_dirs == ("/tmp/kafka-logs",)
+    assert settings.listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
     assert settings.inter_broker_listener_name == "PLAINTEXT"
     assert settings.advertised_listeners == settings.listeners
     assert settings.log_cleanup_policy == ("delete",)
     assert settings.num_replica_alter_log_dirs_threads == 1
     assert settings.max_connections_per_ip_overrides == {}
+
+
+def test_without_a_file_it_listens_on_loopback_and_keeps_data_here() -> None:
+    settings = load_settings(None, [])
+    assert settings.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+    assert settings.log_dirs == (os.path.abspath("data"),)
+
+
+@pytest.mark.parametrize("override", ["log.dirs=/a", "log.dir=/a"])
+def test_without_a_file_overrides_win(override: str) -> None:
+    settings = load_settings(None, [override, "listeners=PLAINTEXT://127.0.0.1:1"])
+    assert settings.log_dirs == ("/a",)
+    assert settings.listeners[0].port == 1
 
 
 def test_an_override_wins_over_the_file(tmp_path: Path) -> None:

@@ -30,6 +30,19 @@ func (f franz) create(topic string, partitions int) error {
 	return err
 }
 
+func (f franz) transact(id string) error {
+	client, ctx, done, err := f.client(kgo.TransactionalID(id))
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	_, _, err = client.ProducerID(ctx)
+	return err
+}
+
 func (f franz) produce(how settings, records []record) ([]int64, error) {
 	codecs := map[string]kgo.CompressionCodec{
 		"none":   kgo.NoCompression(),

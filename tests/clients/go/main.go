@@ -44,6 +44,8 @@ type library interface {
 	produce(how settings, records []record) ([]int64, error)
 	position(topic string, partition int32, start string) (int64, error)
 	consume(topic string, partition int32, offset int64, count int, each func(record)) error
+	// transact begins a transaction.
+	transact(id string) error
 	// live is a member of a group until a line says `leave`.
 	live(wanted groupWanted, lines <-chan string) error
 }
@@ -114,6 +116,8 @@ func command(chosen library, words []string, lines <-chan string) error {
 			say(map[string]any{"partition": records[index].partition, "offset": offset})
 		}
 		return nil
+	case "transact":
+		return chosen.transact(words[1])
 	case "consume":
 		partition := int32(number(words[2]))
 		offset, err := chosen.position(words[1], partition, words[3])

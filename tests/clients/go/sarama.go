@@ -28,6 +28,21 @@ func (s saramaLibrary) create(topic string, partitions int) error {
 	return admin.CreateTopic(topic, detail, false)
 }
 
+func (s saramaLibrary) transact(id string) error {
+	config := newConfig()
+	config.Producer.Return.Successes = true
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Idempotent = true
+	config.Producer.Transaction.ID = id
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer(s.addresses(), config)
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	return producer.BeginTxn()
+}
+
 func (s saramaLibrary) produce(how settings, records []record) ([]int64, error) {
 	config := newConfig()
 	config.Producer.Return.Successes = true

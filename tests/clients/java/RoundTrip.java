@@ -84,6 +84,7 @@ public final class RoundTrip {
                     case "consume":
                         consume(new TopicPartition(words[1], Integer.parseInt(words[2])), words[3], Integer.parseInt(words[4]));
                         break;
+                    case "transact": transact(words[1]); break;
                     case "group": new GroupMember(bootstrap, words, in, out).live(); break;
                     default: throw new IllegalArgumentException("unknown command " + words[0]);
                 }
@@ -105,6 +106,17 @@ public final class RoundTrip {
             admin.createTopics(Collections.singletonList(new NewTopic(topic, partitions, (short) 1)))
                 .all()
                 .get(WAIT_MS, TimeUnit.MILLISECONDS);
+        }
+    }
+
+    private void transact(String id) {
+        Properties settings = settings();
+        settings.put("transactional.id", id);
+        settings.put("max.block.ms", WAIT_MS);
+        settings.put("key.serializer", ByteArraySerializer.class.getName());
+        settings.put("value.serializer", ByteArraySerializer.class.getName());
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
+            producer.initTransactions();
         }
     }
 

@@ -98,6 +98,16 @@ class RoundTrip {
     }
   }
 
+  async transact(id) {
+    const producer = this.kafka.producer({ transactionalId: id, idempotent: true, maxInFlightRequests: 1 })
+    await producer.connect()
+    try {
+      await producer.transaction()
+    } finally {
+      await producer.disconnect()
+    }
+  }
+
   async position(topic, partition, start) {
     if (start.startsWith('offset:')) return Number(start.slice(7))
     const listed = await this.withAdmin(admin =>
@@ -182,6 +192,8 @@ async function main(bootstrap) {
         await client.produce(words, records)
       } else if (command === 'consume') {
         await client.consume(words[0], Number(words[1]), words[2], Number(words[3]))
+      } else if (command === 'transact') {
+        await client.transact(words[0])
       } else if (command === 'group') {
         const nextLine = async () => ((await lines.next()).value ?? '')
         await groupMember.live(client.kafka, words, nextLine, say)

@@ -8,12 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.coordination.embedded import (
-    JOURNAL_NAME,
-    SNAPSHOT_NAME,
-    EmbeddedSession,
-    EmbeddedTree,
-)
+from controller.coordination.embedded import EmbeddedSession, EmbeddedTree
 from controller.coordination.errors import (
     BadVersion,
     CoordinationError,
@@ -22,7 +17,6 @@ from controller.coordination.errors import (
     SessionExpired,
     StorageFailed,
 )
-from controller.coordination.journal import SnapshotDamaged
 from controller.coordination.session import (
     Create,
     Delete,
@@ -38,6 +32,7 @@ from runtime.memory_files import MemoryFileSystem
 from runtime.memory_nodes import FileNode
 from runtime.rng import SeededRng
 from runtime.system_files import SystemFileSystem
+from tests.support.threads import at_once
 
 FOLDER = "/data"
 Picture = dict[str, tuple[bytes | None, int, int]]
@@ -65,11 +60,13 @@ class KillingFiles(MemoryFileSystem):
 
 
 def open_tree(
-    files: MemoryFileSystem, *, sync_writes: bool = False, entries_max: int = 5
+    files: MemoryFileSystem, *, entries_max: int = 5, problems: list[str] | None = None
 ) -> EmbeddedTree:
-    return EmbeddedTree(
-        files, FOLDER, VirtualClock(), sync_writes=sync_writes, journal_entries_max=entries_max
-    )
+    """A tree that serves, its threads done at once."""
+    embedded = EmbeddedTree(files, FOLDER, VirtualClock(), journal_entries_max=entries_max)
+    complain = [].append if problems is None else problems.append
+    embedded.serve(at_once, on_failure=complain, on_problem=complain)
+    return embedded
 
 
 def ignore(_: Event) -> None:
@@ -104,9 +101,9 @@ def steps() -> Iterator[Callable[[EmbeddedSession], None]]:
         )[1]
 
 
-def run(files: MemoryFileSystem, seen: list[Picture], *, sync_writes: bool) -> None:
+def run(files: MemoryFileSystem, seen: list[Picture]) -> None:
     """All steps; `seen` gets the picture after each one that was answered."""
-    embedded = open_tree(files, sync_writes=sync_writes)
+    embedded = open_tree(files)
     seen.append(picture_of(embedded.tree))
     session = embedded.connect(ignore)
     for step in steps():
@@ -118,13 +115,13 @@ def run(files: MemoryFileSystem, seen: list[Picture], *, sync_writes: bool) -> N
 def next_picture(position: int) -> Picture:
     """The picture after one step more than `position`."""
     seen: list[Picture] = []
-    run(MemoryFileSystem(folders=[FOLDER]), seen, sync_writes=False)
+    run(MemoryFileSystem(folders=[FOLDER]), seen)
     return seen[min(position + 1, len(seen) - 1)]
 
 
-def operations_of_a_run(*, sync_writes: bool) -> int:
+def operations_of_a_run() -> int:
     files = MemoryFileSystem(folders=[FOLDER])
-    run(files, [], sync_writes=sync_writes)
+    run(files, [])
     return files.operations
 
 
@@ -139,18 +136,18 @@ def same_but_for_creates(found: Picture, wanted: Picture) -> bool:
 def test_a_death_at_any_file_operation_loses_nothing_that_was_answered(
     has_power_cut: bool,
 ) -> None:
-    count = operations_of_a_run(sync_writes=has_power_cut)
+    count = operations_of_a_run()
     assert count > 60
     for kill_at in range(1, count + 1):
         files = KillingFiles(folders=[FOLDER])
         files.kill_at = kill_at
         seen: list[Picture] = [picture_of(Tree())]
         with pytest.raises(Killed):
-            run(files, seen, sync_writes=has_power_cut)
+            run(files, seen)
         files.kill_at = 0
         if has_power_cut:
             files.crash(SeededRng(kill_at))
-        embedded = open_tree(files, sync_writes=has_power_cut)
+        embedded = open_tree(files)
         embedded.tree.check()
         found = picture_of(embedded.tree)
         position = len(seen) - 2
@@ -161,22 +158,28 @@ def test_a_death_at_any_file_operation_loses_nothing_that_was_answered(
         embedded.connect(ignore).create("/after", None).result()
 
 
-def test_a_failure_at_any_file_operation_is_told_or_undone() -> None:
+def test_a_failure_at_any_file_operation_is_reported_or_undone() -> None:
     failing = 0
     while True:
         failing += 1
         files = MemoryFileSystem(folders=[FOLDER])
-        embedded = open_tree(files)
+        problems: list[str] = []
+        embedded = open_tree(files, problems=problems)
         session = embedded.connect(ignore)
         end = files.operations + failing
         files.fail_operation(failing, OSError(errno.ENOSPC, "full"))
         refused = 0
+        possible = []
         for step in steps():
             before = picture_of(embedded.tree)
             try:
                 step(session)
             except StorageFailed:
                 refused += 1
+                # Unknown after a failed sync: the process ends.
+                if problems and "cannot be synced" in problems[0]:
+                    possible = [before, picture_of(embedded.tree)]
+                    break
                 assert picture_of(embedded.tree) == before
             except CoordinationError:
                 if not refused:
@@ -184,8 +187,8 @@ def test_a_failure_at_any_file_operation_is_told_or_undone() -> None:
             embedded.tree.check()
         if files.operations < end:
             break
-        last = picture_of(embedded.tree)
-        assert picture_of(open_tree(files).tree) == last
+        possible = possible or [picture_of(embedded.tree)]
+        assert picture_of(open_tree(files).tree) in possible
     assert failing > 40
 
 
@@ -208,87 +211,20 @@ def test_a_full_disk_refuses_writes_until_there_is_room() -> None:
     assert len(again.tree.nodes) == made + 2
 
 
-def test_a_failed_sync_ends_all_writing() -> None:
+def test_a_failed_sync_ends_the_use_of_the_tree_and_is_not_repeated() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
-    embedded = open_tree(files, sync_writes=True)
-    session = embedded.connect(ignore)
+    problems: list[str] = []
+    session = open_tree(files, problems=problems).connect(ignore)
     files.fail_operation(2, OSError(errno.EIO, "lost"))
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageFailed, match="lost"):
         session.create("/a", None).result()
-    with pytest.raises(StorageFailed):
-        session.create("/b", None).result()
-    assert session.exists("/a").result() is None
-
-
-def test_a_torn_tail_is_cut_off() -> None:
-    files = MemoryFileSystem(folders=[FOLDER])
-    embedded = open_tree(files, entries_max=1_000)
-    session = embedded.connect(ignore)
-    session.create("/kept", b"1").result()
-    path = f"{FOLDER}/{JOURNAL_NAME}"
-    size = files.size(path)
-    session.create("/torn", b"2").result()
-    whole = files.read(path)
-    for end in range(size, len(whole)):
-        files.open(path).truncate(0)
-        files.open(path).append([whole[:end]])
-        again = open_tree(files, entries_max=1_000)
-        assert again.torn_bytes == end - size
-        assert sorted(again.tree.nodes) == ["/", "/kept"]
-
-
-def test_a_flipped_bit_ends_the_journal_there() -> None:
-    files = MemoryFileSystem(folders=[FOLDER])
-    session = open_tree(files, entries_max=1_000).connect(ignore)
-    path = f"{FOLDER}/{JOURNAL_NAME}"
-    session.create("/a", b"1").result()
-    size = files.size(path)
-    session.create("/b", b"2").result()
-    content = bytearray(files.read(path))
-    content[size + 12] ^= 1
-    files.open(path).write_at(0, bytes(content))
-    assert sorted(open_tree(files).tree.nodes) == ["/", "/a"]
-
-
-def test_damage_with_good_entries_behind_it_is_refused_and_nothing_is_cut() -> None:
-    files = MemoryFileSystem(folders=[FOLDER])
-    session = open_tree(files, entries_max=1_000).connect(ignore)
-    path = f"{FOLDER}/{JOURNAL_NAME}"
-    size = files.size(path)
-    session.create("/a", b"1").result()
-    session.create("/b", b"2").result()
-    content = bytearray(files.read(path))
-    content[size + 12] ^= 1
-    files.open(path).write_at(0, bytes(content))
-    with pytest.raises(SnapshotDamaged, match=f"damaged at byte {size}"):
-        open_tree(files)
-    assert files.read(path) == bytes(content)
-
-
-def test_a_damaged_snapshot_is_refused() -> None:
-    files = MemoryFileSystem(folders=[FOLDER])
-    open_tree(files).close()
-    embedded = open_tree(files)
-    embedded.connect(ignore).create("/a", b"1").result()
-    embedded.close()
-    path = f"{FOLDER}/{SNAPSHOT_NAME}"
-    content = bytearray(files.read(path))
-    content[40] ^= 1
-    files.open(path).write_at(0, bytes(content))
-    with pytest.raises(SnapshotDamaged):
-        open_tree(files)
-
-
-def test_a_journal_that_does_not_continue_the_snapshot_is_refused() -> None:
-    files = MemoryFileSystem(folders=[FOLDER])
-    embedded = open_tree(files, entries_max=3)
-    session = embedded.connect(ignore)
-    session.create("/a", None).result()
-    for _ in range(9):
-        session.set("/a", b"again").result()
-    files.remove(f"{FOLDER}/{SNAPSHOT_NAME}")
-    with pytest.raises(SnapshotDamaged):
-        open_tree(files)
+    count = files.operations
+    for call in (session.create("/b", None), session.exists("/a"), session.children("/")):
+        with pytest.raises(StorageFailed, match="lost"):
+            call.result()
+    assert files.operations == count
+    assert len(problems) == 1
+    assert "coordination.journal.00000000000000000001 cannot be synced" in problems[0]
 
 
 def test_a_session_of_an_earlier_process_is_gone_with_its_ephemeral_nodes() -> None:
@@ -387,7 +323,7 @@ def test_a_refused_multi_says_why_and_does_nothing() -> None:
         session.create("/a", None).result()
 
 
-def test_a_thousand_topics_are_read_in_a_tenth_of_a_second(tmp_path: object) -> None:
+def test_a_thousand_topics_are_read_in_half_a_second_of_processor_time(tmp_path: object) -> None:
     files = SystemFileSystem()
     folder = str(tmp_path)
     embedded = EmbeddedTree(files, folder, VirtualClock())
@@ -403,23 +339,50 @@ def test_a_thousand_topics_are_read_in_a_tenth_of_a_second(tmp_path: object) -> 
         ).result()
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         again = EmbeddedTree(files, folder, VirtualClock())
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
         assert len(again.tree.nodes) == 5_003
-    # Five runs, the best of them: other processes share the machine.
-    assert min(seconds) < 0.1
+    # 30 ms on an idle machine; the best of five, since other processes share its caches.
+    assert min(seconds) < 0.5
 
 
-def test_a_write_that_cannot_be_taken_back_ends_all_writing() -> None:
+def test_a_write_that_cannot_be_taken_back_ends_the_use_of_the_tree() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
-    session = open_tree(files).connect(ignore)
+    problems: list[str] = []
+    session = open_tree(files, problems=problems).connect(ignore)
     session.create("/a", None).result()
     files.fail_operation(1, OSError(errno.EIO, "bad"))
     files.fail_operation(2, OSError(errno.EIO, "bad"))
     for path in ("/b", "/c"):
         with pytest.raises(StorageFailed):
             session.create(path, None).result()
+    assert len(problems) == 1
+    assert "torn end" in problems[0]
     again = open_tree(files)
-    assert again.torn_bytes
+    assert "was not acknowledged" in again.warnings[0]
     assert sorted(again.tree.nodes) == ["/", "/a"]
+
+
+def test_a_write_on_a_full_disk_is_repeated_while_room_can_be_made() -> None:
+    files = MemoryFileSystem(folders=[FOLDER])
+    rooms = iter((1, 1, 500))
+
+    def make_room() -> bool:
+        room_bytes = next(rooms, 0)
+        files.capacity_bytes = files.used_bytes() + room_bytes
+        return room_bytes > 0
+
+    embedded = EmbeddedTree(files, FOLDER, VirtualClock(), make_room=make_room)
+    session = embedded.connect(lambda event: None)
+    files.capacity_bytes = files.used_bytes()
+    session.create("/a", b"x" * 100).result()
+    files.capacity_bytes = files.used_bytes()
+    with pytest.raises(StorageFailed, match="journal"):
+        session.create("/b", b"x" * 100).result()
+    files.capacity_bytes = 1 << 20
+    embedded.close()
+    again = EmbeddedTree(files, FOLDER, VirtualClock())
+    session = again.connect(lambda event: None)
+    assert session.exists("/a").result() is not None
+    assert session.exists("/b").result() is None

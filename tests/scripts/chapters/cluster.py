@@ -54,8 +54,9 @@ def coordinators(talk: Talk) -> None:
             talk.ask(f"kind {kind}", request, version)
     talk.ask("no keys", FindCoordinatorRequest(coordinator_keys=[]), 4)
     talk.ask("an empty key", FindCoordinatorRequest(coordinator_keys=[""]), 4)
-    share = FindCoordinatorRequest(coordinator_keys=["g:0:0"], key_type=SHARE)
-    talk.ask("a share group", share, 6)
+    for version in versions_of(FindCoordinatorRequest)[1:]:
+        share = FindCoordinatorRequest(key="g:0:0", coordinator_keys=["g:0:0"], key_type=SHARE)
+        talk.ask("a share group", share, version)
 
 
 def wait_for_coordinator(talk: Talk, kind: int) -> None:

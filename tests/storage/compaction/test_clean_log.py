@@ -319,7 +319,7 @@ def test_small_index_files_bound_the_entries(house: LogHouse) -> None:
     log.config = replace(CONFIG, segment_index_bytes=60)
     clean_log(house.files, log)
     log.check()
-    assert len(log.segments[0].offset_index) == 4
+    assert len(log.segments[0].indexes.offsets) == 4
     assert [
         found.base_offset for offset in range(30) if (found := log.segments[0].find(offset))
     ] == [*range(30)]

@@ -25,7 +25,7 @@ from tests.support.apache import java_command
 
 VERSION = "4.3.0"
 PROGRAM = Path(__file__).parent / "java" / "GroupOracle.java"
-ANSWERS_TIMEOUT_S = 50
+ANSWERS_TIMEOUT_S = 120
 
 Json = dict[str, Any]
 
@@ -76,10 +76,10 @@ class Apache:
         with suppress(BrokenPipeError):
             self._in.close()
         try:
-            self._child.wait(10)
+            self._child.wait(60)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            self._child.wait(10)
+            self._child.wait(60)
         self._out.close()
 
 

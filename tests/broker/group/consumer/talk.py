@@ -169,7 +169,7 @@ class Talk(Host):
             ),
             is_id_required=changes.pop("is_id_required", False),
         )
-        pending = self.shard.join("g", event)
+        pending = self.enter("g", event)
         return pending.result() if pending.is_done else None
 
     def classic_sync(
@@ -264,7 +264,7 @@ class Talk(Host):
         """The groups that a coordinator would read."""
         loading = Loading()
         log = self.partition.log
-        for _ in load_steps(log, loading, log.end_offset):
+        for _ in load_steps(log, loading):
             pass
         return loading.finish(self.doors.now())
 

@@ -307,7 +307,7 @@ def test_a_full_group_takes_nobody_in() -> None:
 
 
 def test_members_take_memory_that_is_bounded_over_all_groups() -> None:
-    talk = Talk(members_bytes_max=5_000)
+    talk = Talk(members_bytes_max=9_000)
     talk.beat("m", 0)
     used_bytes = talk.doors.memory.used_bytes
     assert used_bytes == talk.group().member_bytes > 1_000

@@ -1,0 +1,76 @@
+"""An API after its first request: its handler, and how its messages are read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from struct import Struct
+from typing import Any, Final
+
+from broker.handlers.handler import Handler
+from broker.handlers.table import Api
+from protocol.api_keys import ApiKey, messages_of
+from protocol.compiler import decoder, parts_encoder
+from protocol.headers import RequestHeader, response_header_version
+
+HEADS: Final = (Struct(">ii"), Struct(">iix"))
+"""An int32 size and response header 0 or 1 without tags."""
+
+
+class LoadedApi:
+    """Handler module and codecs by version."""
+
+    __slots__ = (
+        "answered",
+        "api",
+        "decoders",
+        "encoders",
+        "handler",
+        "heads",
+        "name",
+        "release",
+        "request",
+        "response",
+        "run_large",
+    )
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.name = ApiKey(api.key).name
+        self.answered = 0
+        self.request, self.response = messages_of(api.key)
+        self.handler: Handler = import_module(f"broker.handlers.{api.module}")
+        handler: Any = self.handler
+        self.run_large = getattr(handler, "run_large", handler.run)
+        self.release: Callable[[Any], None] = getattr(handler, "release", lambda response: None)
+        self.decoders: dict[int, Callable[[memoryview, int], tuple[Any, int]]] = {}
+        self.encoders: dict[int, Callable[[Any], list[Any]]] = {}
+        self.heads: dict[int, Struct] = {}
+        """Size of the frame and response header, by version."""
+
+    def prepare(self, version: int) -> None:
+        """Generate the codecs of one version."""
+        self.decoders[version] = decoder(self.request, version)
+        self.encoders[version] = parts_encoder(self.response, version)
+        self.heads[version] = HEADS[response_header_version(self.api.key, version)]
+
+    def wants_response(self, request: Any) -> bool:
+        """False for Produce with acks=0: a frame that its client does not wait for would be taken
+        for the response to its next request."""
+        return self.api.key != ApiKey.PRODUCE or request.acks != 0
+
+
+def encode_response(header: RequestHeader, loaded: LoadedApi, response: Any) -> list[Any]:
+    """The frame of a response: its parts, the first starting with size and response header."""
+    version = header.version
+    parts = loaded.encoders[version](response)
+    head = loaded.heads[version]
+    size = head.size - 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+    parts[0] = head.pack(size, header.correlation_id) + parts[0]
+    return parts
+
+
+def framed(header: RequestHeader, loaded: LoadedApi, parts: list[Any], size: int) -> list[Any]:
+    """The frame of an encoded response."""
+    head = loaded.heads[header.version]
+    return [head.pack(head.size - 4 + size, header.correlation_id), *parts]

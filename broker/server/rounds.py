@@ -1,0 +1,202 @@
+"""Work that did not fit into its first slice, in rounds between which the loop serves everybody.
+
+A round is one callback of the loop: it gives slices to those that wait, first come first served,
+each at most one, until its time is over.  So the longest that a connection waits for others grows
+with their number and not with what they send.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, Future
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor
+from time import monotonic_ns
+from typing import Any, Final, Protocol
+
+from broker.handlers.handler import Steps
+from runtime.loop_watch import LoopWatch
+
+SLICE_NS: Final = 2_000_000
+"""How long one connection keeps the loop from the others."""
+SHORT_SLICE_NS: Final = 200_000
+"""The same of a first slice while others wait for theirs."""
+ROUND_NS: Final = 4_000_000
+
+logger = logging.getLogger("odradek.server")
+
+
+class Runnable(Protocol):
+    """What takes slices."""
+
+    def run_slice(self, deadline_ns: int) -> bool:
+        """Work until about `deadline_ns` of the monotonic clock; True asks for another slice."""
+
+    def abandon(self, error: Exception) -> None:
+        """A slice has failed: give back what is held."""
+
+
+class Rounds:
+    """Those that wait for a slice."""
+
+    def __init__(
+        self, loop: AbstractEventLoop, executor: Executor, watch: LoopWatch | None = None
+    ) -> None:
+        """watch  counts how long slices take"""
+        self._loop = loop
+        self._watch = watch
+        self._executor = executor
+        self._waiting: OrderedDict[Runnable, None] = OrderedDict()
+        self._is_scheduled = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, runnable: Runnable) -> None:
+        """Wait for a slice; once, however often it is asked for."""
+        self._waiting[runnable] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._run)
+
+    def first_deadline_ns(self) -> int:
+        """The end of a slice that begins now outside the rounds."""
+        return monotonic_ns() + (SHORT_SLICE_NS if self._waiting else SLICE_NS)
+
+    def _run(self) -> None:
+        waiting = self._waiting
+        now_ns = monotonic_ns()
+        end_ns = now_ns + ROUND_NS
+        for _ in range(len(waiting)):
+            runnable, _ = waiting.popitem(last=False)
+            try:
+                if runnable.run_slice(min(end_ns, now_ns + SLICE_NS)):
+                    waiting[runnable] = None
+            except Exception as error:
+                logger.exception("a slice of work failed")
+                runnable.abandon(error)
+            if self._watch is not None:
+                self._watch.ran(now_ns, "a slice of requests")
+            now_ns = monotonic_ns()
+            if now_ns >= end_ns or not waiting:
+                break
+        if waiting:
+            self._loop.call_soon(self._run)
+        else:
+            self._is_scheduled = False
+
+    def run_in_thread(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
+        """Run `work` off the loop, then `done` on it."""
+        self._loop.run_in_executor(self._executor, work).add_done_callback(done)
+
+
+class SlicedSteps:
+    """Steps on their way through the rounds.
+
+    on_end     called once, when they have ended, failed or were cancelled
+    on_failed  called before it with what they raised
+    """
+
+    __slots__ = (
+        "_error",
+        "_is_cancelled",
+        "_is_in_thread",
+        "_is_running",
+        "_on_end",
+        "_on_failed",
+        "_rounds",
+        "_steps",
+        "_value",
+    )
+
+    def __init__(
+        self,
+        rounds: Rounds,
+        steps: Steps[None],
+        on_failed: Callable[[Exception], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._rounds = rounds
+        self._steps = steps
+        self._on_failed = on_failed
+        self._on_end = on_end
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._is_cancelled = False
+        self._is_in_thread = False
+        self._is_running = False
+
+    def start(self) -> None:
+        """Run the first slice; what it leaves goes on in the rounds."""
+        if self.run_slice(self._rounds.first_deadline_ns()):
+            self._rounds.add(self)
+
+    def run_slice(self, deadline_ns: int) -> bool:
+        """Run steps until the time is over."""
+        if self._is_cancelled:
+            return False
+        self._is_running = True
+        try:
+            step = self._resume()
+            while step is None:
+                if monotonic_ns() >= deadline_ns:
+                    return self._goes_on()
+                step = next(self._steps)
+            self._is_in_thread = True
+            self._rounds.run_in_thread(step.work, self._on_worked)
+        except StopIteration:
+            self._on_end()
+        except Exception as error:  # noqa: BLE001 - the owner decides what becomes of it
+            self._is_in_thread = False
+            self.abandon(error)
+        finally:
+            self._is_running = False
+        return False
+
+    def _resume(self) -> Any:
+        error, self._error = self._error, None
+        if error is not None:
+            return self._steps.throw(error)
+        value, self._value = self._value, None
+        return self._steps.send(value)
+
+    def abandon(self, error: Exception) -> None:
+        """Report the failure and end."""
+        try:
+            self._on_failed(error)
+        finally:
+            self._on_end()
+
+    def _on_worked(self, future: Future[Any]) -> None:
+        self._is_in_thread = False
+        if future.cancelled() or self._is_cancelled:
+            self._end_cancelled()
+            return
+        self._error = future.exception()
+        if self._error is None:
+            self._value = future.result()
+        try:
+            self._rounds.add(self)
+        except Exception as error:  # noqa: BLE001 - no other callback would come
+            self.abandon(error)
+
+    def cancel(self) -> None:
+        """Nothing needs the outcome: end now, or as soon as a step or a thread under way has."""
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            if not (self._is_in_thread or self._is_running):
+                self._end_cancelled()
+
+    def _goes_on(self) -> bool:
+        if self._is_cancelled:
+            self._end_cancelled()
+        return not self._is_cancelled
+
+    def _end_cancelled(self) -> None:
+        try:
+            self._steps.close()
+        except Exception:
+            logger.exception("work that was cancelled failed")
+        finally:
+            self._on_end()

@@ -1,0 +1,82 @@
+"""Damaged coordination files: as much of the tree as they give, and a tree in their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.coordination.journal import decode_entries
+from controller.coordination.state_files import (
+    CoordinationDamaged,
+    find_files,
+    journal_path,
+    read_snapshot,
+    read_tree,
+    replay_entry,
+    write_snapshot,
+)
+from controller.coordination.tree import Tree
+from runtime.files import FileSystem
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """As much of a tree as damaged files give."""
+
+    tree: Tree
+    complaint: str | None
+    """Why it is not the whole tree; None when it is."""
+    last_ms: int = 0
+    """Time of the last change in it, milliseconds since 1970; 0 for an empty tree."""
+
+
+def salvage(files: FileSystem, folder: str, now_ms: int) -> Salvaged:
+    """The newest state of the tree that can be read, whatever comes after it.
+
+    Nothing is changed on the disk.
+    raises  OSError
+    """
+    complaint: str | None = None
+    try:
+        tree = read_tree(files, folder, now_ms).tree
+    except CoordinationDamaged as damaged:
+        complaint = damaged.complaint
+        tree = _salvage_damaged(files, folder, now_ms)
+    last_ms = max(node.mtime_ms for node in tree.nodes.values())
+    return Salvaged(tree, complaint, last_ms)
+
+
+def _salvage_damaged(files: FileSystem, folder: str, now_ms: int) -> Tree:
+    snapshots, journals = find_files(files, folder)
+    best = Tree()
+    for snapshot in (*reversed(snapshots), None):
+        try:
+            tree = Tree() if snapshot is None else read_snapshot(files, snapshot, now_ms)
+        except CoordinationDamaged:
+            continue
+        for journal in journals:
+            for _, entry in decode_entries(files.read(journal.path)):
+                if entry.zxid == tree.zxid + 1:
+                    replay_entry(tree, entry)
+        if tree.zxid > best.zxid:
+            best = tree
+    return best
+
+
+def replace_all(files: FileSystem, folder: str, tree: Tree, suffix: str) -> list[str]:
+    """Write a tree in place of all files that are there; the new paths of those.
+
+    The zxid of the tree becomes greater than any of theirs.
+    suffix  for the names of the files that are set aside
+    raises  OSError; may be repeated then
+    """
+    snapshots, journals = find_files(files, folder)
+    former = [*snapshots, *journals]
+    tree.zxid = max([tree.zxid, *(one.number for one in former)]) + 1
+    files.open(journal_path(folder, tree.zxid + 1), create=True).close()
+    write_snapshot(files, folder, tree)
+    aside: list[str] = []
+    for one in former:
+        aside.append(f"{one.path}{suffix}")
+        files.rename(one.path, aside[-1])
+    files.sync_directory(folder)
+    return aside

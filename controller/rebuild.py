@@ -1,0 +1,257 @@
+"""Metadata rebuilt from the folders of the topics, on what the coordination files still give.
+
+The folders decide: a topic that has some exists, with the id and at least the partitions that they
+name, and no leader epoch is written again.  The rest (settings, partitions that never had a folder)
+is taken from the tree where it knows the same topic id.  Pure.
+
+    base tree whole      what it knows stays; topics of folders are added
+    base tree damaged    topics without a folder are dropped: they may have been deleted since
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from controller import znodes
+from controller.config_znodes import encode_config
+from controller.coordination.session import Create, Delete, SetData
+from controller.coordination.tree import Tree
+
+SAFE_JUMP: Final = 1_000_000
+"""Producer ids that are passed over when it is not known which were given out: a producer that has
+an id and has not written yet left no trace of it.  There are 2**63."""
+
+KEEP_EVERYTHING: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""Settings of a topic whose own are lost: by the defaults it could lose records at once."""
+
+_TIMEOUT_MS: Final = 18_000
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic, as its folders say."""
+
+    name: str
+    topic_id: UUID | None
+    leader_epochs: Mapping[int, int]
+    """Per partition that has a folder the greatest one, or -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Everything that was found on the disks."""
+
+    broker_id: int
+    cluster_id: str | None
+    topics: Sequence[FoundTopic]
+    producer_id: int
+    """The greatest one, or -1."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done to the tree, for the operator."""
+
+    changes: list[str] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    """What could not be found again."""
+
+
+class Rebuild:
+    """Changes a tree so that it describes what was found; see `run`."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        found: Found,
+        *,
+        is_whole: bool,
+        internal_config: Callable[[str], Mapping[str, str] | None],
+        now_ms: int,
+    ) -> None:
+        """tree             as much as the coordination files give; it is changed
+        is_whole         whether that is everything that was acknowledged
+        internal_config  settings of an internal topic, None for others
+        """
+        self._tree = tree
+        self._found = found
+        self._is_whole = is_whole
+        self._internal_config = internal_config
+        self._now_ms = now_ms
+        self._session_id = 0
+        self._is_growing = False
+        """Whether the folders have a topic or partitions that the tree does not know."""
+        self._report = Report()
+
+    def run(self) -> Report:
+        """Do everything.  An empty list of changes: the tree describes the folders already."""
+        tree = self._tree
+        tree.open_session(_TIMEOUT_MS, self._now_ms)
+        self._session_id = tree.last_session_id
+        for path in znodes.PERSISTENT_ROOTS:
+            self._ensure(path)
+        self._restore_cluster_id()
+        for topic in self._found.topics:
+            self._restore_topic(topic)
+        if not self._is_whole:
+            self._drop_topics()
+        self._restore_producer_ids()
+        tree.close_session(self._session_id)
+        return self._report
+
+    # Nodes.
+
+    def _data(self, path: str) -> bytes | None:
+        node = self._tree.nodes.get(path)
+        return None if node is None else node.data
+
+    def _ensure(self, path: str) -> None:
+        position = path.find("/", 1)
+        while position > 0:
+            self._create_unless_there(path[:position])
+            position = path.find("/", position + 1)
+        self._create_unless_there(path)
+
+    def _create_unless_there(self, path: str) -> None:
+        if path not in self._tree.nodes:
+            self._tree.transact(self._session_id, (Create(path),), self._now_ms)
+
+    def _put(self, path: str, data: bytes) -> None:
+        self._ensure(path)
+        self._tree.transact(self._session_id, (SetData(path, data),), self._now_ms)
+
+    def _remove_tree(self, path: str) -> None:
+        node = self._tree.nodes.get(path)
+        if node is None:
+            return
+        for name in list(node.children):
+            self._remove_tree(f"{path}/{name}")
+        self._tree.transact(self._session_id, (Delete(path),), self._now_ms)
+
+    # The cluster.
+
+    def _restore_cluster_id(self) -> None:
+        wanted = self._found.cluster_id
+        if wanted is None:
+            return
+        try:
+            known = znodes.decode_cluster_id(self._data(znodes.CLUSTER_ID))
+        except znodes.BadZnode:
+            known = None
+        if known != wanted:
+            self._put(znodes.CLUSTER_ID, znodes.encode_cluster_id(wanted))
+            self._report.changes.append(f"cluster id {wanted}, from meta.properties")
+
+    def _restore_producer_ids(self) -> None:
+        data = self._data(znodes.PRODUCER_ID_BLOCK)
+        end = -1
+        if data:
+            try:
+                end = znodes.ProducerIdBlockZnode.decode(data).end
+            except znodes.BadZnode:
+                self._is_whole = False
+        if self._is_whole and not self._is_growing and end >= self._found.producer_id:
+            return
+        size = znodes.PRODUCER_ID_BLOCK_SIZE
+        greatest = max(end, self._found.producer_id) + SAFE_JUMP
+        last = (greatest // size + 1) * size - 1
+        block = znodes.ProducerIdBlockZnode(self._found.broker_id, last - size + 1, last)
+        self._put(znodes.PRODUCER_ID_BLOCK, block.encode())
+        self._report.changes.append(
+            f"producer ids go on at {last + 1}; the greatest one that was found is "
+            f"{self._found.producer_id}"
+        )
+
+    # Topics.
+
+    def _restore_topic(self, topic: FoundTopic) -> None:
+        known = self._known(topic.name)
+        is_same = known is not None and topic.topic_id in (None, known.topic_id)
+        count = max(topic.leader_epochs) + 1
+        partitions: dict[int, tuple[int, ...]] = {}
+        if known is not None and is_same:
+            partitions.update(known.partitions)
+        elif known is not None:
+            self._forget(topic.name)
+        kept = set(partitions) if self._is_whole else set[int]()
+        for index in range(count):
+            partitions.setdefault(index, (self._found.broker_id,))
+        missing = sorted(set(partitions) - set(topic.leader_epochs) - kept)
+        topic_id = topic.topic_id if known is None or not is_same else known.topic_id
+        added = known is None or not is_same or set(partitions) != set(known.partitions)
+        if added:
+            self._is_growing = True
+            assignment = znodes.TopicAssignmentZnode(topic_id, partitions, {}, {})
+            self._put(znodes.topic_path(topic.name), assignment.encode())
+            shown = "a new id" if topic_id is None else f"id {znodes.encode_topic_id(topic_id)}"
+            self._report.changes.append(
+                f"topic {topic.name}: {shown}, {len(partitions)} partitions"
+            )
+        if missing:
+            shown = ", ".join(map(str, missing))
+            self._report.losses.append(
+                f"topic {topic.name}: there is no folder of partitions {shown}; they will be empty"
+            )
+        self._restore_states(topic)
+        self._restore_config(topic.name)
+
+    def _known(self, name: str) -> znodes.TopicAssignmentZnode | None:
+        data = self._data(znodes.topic_path(name))
+        try:
+            return None if data is None else znodes.TopicAssignmentZnode.decode(data)
+        except znodes.BadZnode:
+            return None
+
+    def _forget(self, name: str) -> None:
+        self._remove_tree(znodes.topic_path(name))
+        self._remove_tree(znodes.config_path("topics", name))
+        self._remove_tree(znodes.delete_topic_path(name))
+
+    def _restore_states(self, topic: FoundTopic) -> None:
+        raised: list[int] = []
+        for index, log_epoch in topic.leader_epochs.items():
+            path = znodes.partition_state_path(topic.name, index)
+            data = self._data(path)
+            try:
+                state = None if data is None else znodes.PartitionStateZnode.decode(data)
+            except znodes.BadZnode:
+                state = None
+            if state is not None and self._is_whole and state.leader_epoch >= log_epoch:
+                continue
+            # The epochs that were written since the log's last one are not known: above it.
+            epoch = max(log_epoch, -1 if state is None else state.leader_epoch) + 1
+            broker_id = self._found.broker_id
+            written = znodes.PartitionStateZnode(
+                controller_epoch=0 if state is None else state.controller_epoch,
+                leader=broker_id,
+                leader_epoch=epoch,
+                isr=(broker_id,),
+            )
+            self._put(path, written.encode())
+            raised.append(index)
+        if raised and self._is_whole:
+            shown = ", ".join(map(str, sorted(raised)))
+            self._report.changes.append(f"topic {topic.name}: leader epochs of partitions {shown}")
+
+    def _restore_config(self, name: str) -> None:
+        path = znodes.config_path("topics", name)
+        if self._data(path) is not None:
+            return
+        internal = self._internal_config(name)
+        config = KEEP_EVERYTHING if internal is None else internal
+        self._put(path, encode_config(dict(config)))
+        if internal is None:
+            self._report.losses.append(
+                f"topic {name}: its settings; until you set them again it keeps all records "
+                "(retention.ms=-1, retention.bytes=-1)"
+            )
+
+    def _drop_topics(self) -> None:
+        there = {topic.name for topic in self._found.topics}
+        for name in sorted(self._tree.nodes[znodes.BROKER_TOPICS].children):
+            if name not in there:
+                self._forget(name)
+                self._report.losses.append(f"topic {name}: it has no folder, and is dropped")

@@ -1,0 +1,26 @@
+"""The arguments of commands that read a broker's settings."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def override(text: str) -> str:
+    """An argument of --override; argparse refuses one that has no key or no equals sign."""
+    key, equals, _ = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"Invalid override {text}: Expected key=value")
+    return text
+
+
+def add_settings_arguments(parser: argparse.ArgumentParser, config_help: str) -> None:
+    """Add CONFIG and --override; wrong usage of either exits with 2."""
+    parser.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    parser.add_argument(
+        "--override",
+        action="append",
+        type=override,
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting that replaces the file's; may be given several times",
+    )

@@ -1,0 +1,83 @@
+"""How long callbacks keep an event loop, and how late its timers are.
+
+uvloop reports no slow callbacks, so the entries into the loop measure themselves: what the loop
+calls takes `monotonic_ns` at its beginning and calls `ran` at its end (0.2 us together).  The lag
+shows the callbacks that are not measured, too: a timer that fires late has waited for one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Final
+
+from runtime.metrics import BrokerMetrics
+
+SLOW_NS: Final = 100_000_000
+"""A callback that takes longer is logged."""
+LOG_INTERVAL_NS: Final = 10_000_000_000
+"""Between two lines; those left out are counted in the next one."""
+
+logger = logging.getLogger("odradek.loop")
+
+
+class LoopWatch:
+    """Keeps `loop_*` of the metrics."""
+
+    __slots__ = ("_left_out", "_logged_at_ns", "_metrics", "_notable_ns", "name_of")
+
+    name_of: Callable[[object], str]
+    """Names what is neither a text nor a function."""
+
+    def __init__(self, metrics: BrokerMetrics) -> None:
+        self._metrics = metrics
+        self._notable_ns = 1_000_000
+        self._logged_at_ns = -LOG_INTERVAL_NS
+        self._left_out = 0
+        self.name_of = repr
+
+    def ran(self, began_ns: int, what: object) -> None:
+        """A callback of the loop ends.
+
+        began_ns  `monotonic_ns` when it began
+        what      its name, the function that ran, or something for `name_of`
+        """
+        took_ns = monotonic_ns() - began_ns
+        if took_ns > self._notable_ns:
+            self._note(took_ns, what)
+
+    def _note(self, took_ns: int, what: object) -> None:
+        metrics = self._metrics
+        metrics.loop_callback_max_ms = max(metrics.loop_callback_max_ms, took_ns // 1_000_000)
+        # Shorter ones than the longest so far, and than a slow one, need no second look.
+        self._notable_ns = min(max(took_ns, self._notable_ns), SLOW_NS)
+        if took_ns <= SLOW_NS:
+            return
+        metrics.loop_slow_callbacks += 1
+        now_ns = monotonic_ns()
+        if now_ns - self._logged_at_ns < LOG_INTERVAL_NS:
+            self._left_out += 1
+            return
+        logger.warning(
+            "%s kept the event loop for %d ms%s",
+            self._name(what),
+            took_ns // 1_000_000,
+            f"; {self._left_out} more since the last line" if self._left_out else "",
+        )
+        self._logged_at_ns = now_ns
+        self._left_out = 0
+
+    def _name(self, what: object) -> str:
+        if isinstance(what, str):
+            return what
+        name = getattr(what, "__qualname__", None)
+        if name is None:
+            return self.name_of(what)
+        return f"{getattr(what, '__module__', '')}.{name}"
+
+    def late(self, lag_ms: int) -> None:
+        """A timer has fired so much after its time."""
+        metrics = self._metrics
+        metrics.loop_lag_ms = lag_ms
+        metrics.loop_lag_max_ms = max(metrics.loop_lag_max_ms, lag_ms)

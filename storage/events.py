@@ -1,0 +1,39 @@
+"""What an operator has to learn of the logs: plain data, handed to the caller's `Report`.
+
+`storage` does not log.  Whatever it cuts, drops, rebuilds or finds damaged it reports through
+`Descriptors.report`, which the broker sets; a report may come from any thread and must not block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+NAMED_MAX: Final = 10
+"""How many of a list of offsets one report names."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageEvent:
+    """One thing that happened."""
+
+    place: str
+    """The log's folder, or a file."""
+    text: str
+    """What was done, with offsets or bytes, and why."""
+    is_warning: bool = True
+    """False: expected in the life of a log (retention, a clean-up)."""
+
+
+Report = Callable[[StorageEvent], None]
+
+
+def ignore(event: StorageEvent) -> None:
+    """Report nothing."""
+
+
+def summary(offsets: Sequence[int]) -> str:
+    """A list of offsets for a report, cut short."""
+    named = ", ".join(map(str, offsets[:NAMED_MAX]))
+    return named if len(offsets) <= NAMED_MAX else f"{named}, ... {offsets[-1]}"

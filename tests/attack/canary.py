@@ -1,0 +1,156 @@
+"""An honest client beside an attack: how long does it wait?
+
+    python -m tests.attack.canary HOST:PORT TOPIC
+
+A process of its own, so that what the attacker computes does not count.  It asks ApiVersions every
+20 ms, and produces and fetches a record every 50 ms, each on one connection.  For each line on its
+standard input it prints what it saw since the last one, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.schema import ZERO_UUID
+from tests.scripts.chapters.batches import batch, produce_request
+from tests.scripts.chapters.fetch import fetch_request
+from tests.support.wire import Closed, Wire
+
+ASK_EVERY_S = 0.02
+PRODUCE_EVERY_S = 0.05
+TIMEOUT_S = 60.0
+START_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What one probe saw."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    worst_ms: float
+    failures: int
+    """Errors and connections that were closed or never answered."""
+
+
+def summarise(waits_ms: list[float], failures: int) -> Waits:
+    """Of at least one wait; zeros without."""
+    ordered = sorted(waits_ms) or [0.0]
+    return Waits(
+        len(waits_ms),
+        round(ordered[len(ordered) // 2], 2),
+        round(ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)], 2),
+        round(ordered[-1], 2),
+        failures,
+    )
+
+
+class Probe(threading.Thread):
+    """One connection that asks at a pace."""
+
+    def __init__(self, address: str, topic: str | None, every_s: float) -> None:
+        super().__init__(daemon=True)
+        self._address = address
+        self._topic = topic
+        self._every_s = every_s
+        self._lock = threading.Lock()
+        self._waits_ms: list[float] = []
+        self._failures = 0
+        self._offset = 0
+        self._under_way_s: float | None = None
+
+    def run(self) -> None:
+        """Until the process ends."""
+        pause = threading.Event()
+        wire: Wire | None = None
+        while True:
+            began_s = time.monotonic()
+            self._under_way_s = began_s
+            try:
+                if wire is None:
+                    wire = Wire(self._address, timeout_s=TIMEOUT_S)
+                self._ask(wire)
+            except (Closed, OSError, AssertionError):
+                if wire is not None:
+                    wire.close()
+                wire = None
+                with self._lock:
+                    self._failures += 1
+            wait_s = time.monotonic() - began_s
+            with self._lock:
+                self._under_way_s = None
+                self._waits_ms.append(wait_s * 1000)
+            pause.wait(max(0.0, self._every_s - wait_s))
+
+    def _ask(self, wire: Wire) -> None:
+        if self._topic is None:
+            wire.call(ApiVersionsRequest(), 0)
+            return
+        written = wire.call(produce_request(self._topic, batch(1)), 9)
+        stored = written.responses[0].partition_responses[0]
+        assert stored.error_code == 0
+        fetched = wire.call(fetch_request(self._topic, ZERO_UUID, stored.base_offset), 12)
+        assert fetched.responses[0].partitions[0].records, "what was written is read"
+
+    def take(self) -> Waits:
+        """What was seen since the last call; a request under way counts with what it has waited."""
+        with self._lock:
+            waits_ms, self._waits_ms = self._waits_ms, []
+            failures, self._failures = self._failures, 0
+            if self._under_way_s is not None:
+                waits_ms.append((time.monotonic() - self._under_way_s) * 1000)
+        return summarise(waits_ms, failures)
+
+
+class Canary:
+    """The process, from outside."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "tests.attack.canary", address, topic],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.take()
+
+    def take(self) -> dict[str, Waits]:
+        """What it saw since the last call: `ask` and `produce`."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.stdin.write("\n")
+        self._child.stdin.flush()
+        found: dict[str, Any] = json.loads(self._child.stdout.readline())
+        return {name: Waits(**waits) for name, waits in found.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+
+def main() -> None:
+    """Probe until the input ends."""
+    address, topic = sys.argv[1:]
+    probes = {
+        "ask": Probe(address, None, ASK_EVERY_S),
+        "produce": Probe(address, topic, PRODUCE_EVERY_S),
+    }
+    for probe in probes.values():
+        probe.start()
+    for _ in sys.stdin:
+        print(json.dumps({name: asdict(one.take()) for name, one in probes.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

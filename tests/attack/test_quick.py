@@ -1,0 +1,24 @@
+"""The quick part of the campaign: attacks that take seconds, with bars that any machine holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.attack import attacks_damage, attacks_floods, attacks_requests
+from tests.attack.scene import ATTACKS, RELAXED, perform
+
+SEED = 1
+SCALE = 0.05
+MODULES = (attacks_damage, attacks_floods, attacks_requests)
+QUICK = [name for name, one in ATTACKS.items() if one.is_quick]
+
+
+def test_every_finding_has_an_attack() -> None:
+    assert {one.finding for one in ATTACKS.values()} >= set(range(1, 13))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", QUICK)
+def test_an_attack_does_no_harm(name: str) -> None:
+    figures, harm = perform(ATTACKS[name], seed=SEED, bars=RELAXED, scale=SCALE)
+    assert harm is None, figures

@@ -1,0 +1,166 @@
+"""Responses that wait for the coordination's syncs: what a first use creates, producer ids."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.group.coordinator import OFFSETS_TOPIC
+from broker.handlers import find_coordinator, init_producer_id, metadata
+from broker.handlers.handler import Context, Delayed, Handler, Reply
+from protocol.errors import BrokerError, ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from runtime.memory_files import MemoryFileSystem
+from tests.support.handlers import outcome_of
+from tests.support.stored_node import FOLDER, StoredNode
+
+
+class Client:
+    """Requests to a node whose threads are held."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFileSystem(folders=[FOLDER])
+        self.node = StoredNode(self.files, seed=1, entries_max=1_000)
+
+    def ask(self, handler: Any, request: Any, version: int) -> Answer:
+        node = self.node
+        services: Any = SimpleNamespace(
+            settings=node.settings,
+            topics=node.topics,
+            purgatory=node.purgatory,
+            producer_ids=node.producer_ids,
+        )
+        context = Context(services, version, 1, "c", 0, "PLAINTEXT", "192.0.2.1")
+        try:
+            outcome = outcome_of(handler.run(context, request))
+        except BrokerError as error:
+            outcome = Reply(handler.failed(request, error.code, error.message))
+        return Answer(node, handler, request, outcome)
+
+    def ask_for_topics(self, *names: str) -> Answer:
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        return self.ask(metadata, MetadataRequest(topics=topics), 9)
+
+    def ask_for_coordinator(self) -> Answer:
+        return self.ask(find_coordinator, FindCoordinatorRequest(key="group", key_type=0), 3)
+
+    def ask_for_producer_id(self) -> Answer:
+        request = InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout_ms=1,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        return self.ask(init_producer_id, request, 4)
+
+
+class Answer:
+    """A response, now or later."""
+
+    def __init__(self, node: StoredNode, handler: Handler, request: Any, outcome: Any) -> None:
+        self.node = node
+        self.response: Any = None
+        self.delayed: Delayed | None = None
+        if isinstance(outcome, Reply):
+            self.response = outcome.response
+            return
+        assert isinstance(outcome, Delayed)
+
+        def attempt() -> Any:
+            try:
+                return outcome_of(outcome.attempt())
+            except BrokerError as error:
+                return handler.failed(request, error.code, error.message)
+
+        def expire() -> Any:
+            return outcome_of(outcome.expire())
+
+        self.delayed = Delayed(outcome.watch, outcome.timeout_ms, attempt, expire)
+        node.purgatory.park(self.delayed, 0, self._take)
+
+    def _take(self, response: Any) -> None:
+        self.response = response
+
+    def after_syncs(self) -> Any:
+        self.node.threads.settle()
+        self.node.purgatory.run_notified()
+        return self.response
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def test_metadata_waits_until_a_topic_of_first_use_is_durable_and_led(client: Client) -> None:
+    answer = client.ask_for_topics("t", "u")
+    client.node.threads.work()
+    client.node.purgatory.run_notified()
+    assert answer.response is None
+    response = answer.after_syncs()
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0), ("u", 0)]
+    assert [part.leader_id for topic in response.topics for part in topic.partitions] == [0, 0]
+
+
+def test_metadata_that_waits_too_long_has_the_error_for_which_clients_ask_again(
+    client: Client,
+) -> None:
+    answer = client.ask_for_topics("t")
+    assert answer.delayed is not None
+    response = answer.delayed.expire()
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
+
+
+def test_requests_for_the_same_topic_join_one_creation(client: Client) -> None:
+    answers = [client.ask_for_topics("t") for _ in range(20)]
+    client.node.threads.settle()
+    client.node.purgatory.run_notified()
+    assert {answer.response.topics[0].topic_id for answer in answers} == {
+        client.node.controller.image.topics["t"].topic_id
+    }
+    journal = client.files.read(f"{FOLDER}/coordination.journal.00000000000000000001")
+    assert journal.count(b'/brokers/topics/t\x7b"partitions"') == 1
+
+
+def test_a_refused_creation_is_reported_without_waiting(client: Client) -> None:
+    response = client.ask_for_topics("not/a/name").response
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+def test_a_full_disk_leaves_the_client_asking_again(client: Client) -> None:
+    client.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
+    answer = client.ask_for_topics("t")
+    response = answer.response or answer.after_syncs()
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
+    assert client.ask_for_topics("t").after_syncs().topics[0].error_code == ErrorCode.NONE
+
+
+def test_find_coordinator_waits_for_the_offsets_topic(client: Client) -> None:
+    answer = client.ask_for_coordinator()
+    assert answer.response is None
+    response = answer.after_syncs()
+    assert (response.error_code, response.node_id) == (ErrorCode.NONE, 0)
+    assert len(client.node.controller.image.topics[OFFSETS_TOPIC].partitions) == 2
+    assert client.ask_for_coordinator().response.error_code == ErrorCode.NONE
+
+
+def test_producers_wait_for_their_block_of_ids(client: Client) -> None:
+    answers = [client.ask_for_producer_id() for _ in range(3)]
+    assert [answer.response for answer in answers] == [None] * 3
+    client.node.threads.settle()
+    client.node.purgatory.run_notified()
+    assert [answer.response.producer_id for answer in answers] == [0, 1, 2]
+    assert client.ask_for_producer_id().response.producer_id == 3
+
+
+def test_producers_ask_again_when_no_block_can_be_stored(client: Client) -> None:
+    client.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
+    answer = client.ask_for_producer_id()
+    response = answer.response or answer.after_syncs()
+    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert client.ask_for_producer_id().after_syncs().producer_id == 0

@@ -1,0 +1,67 @@
+"""ListOffsets where the high watermark lags behind the end of the log, as in a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.handlers import list_offsets
+from broker.handlers.handler import Context
+from broker.services import Services
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.support.handlers import outcome_of
+from tests.support.logs import NOW_MS, batch
+from tests.support.replicas import BROKER_ID, Replicas
+
+LATEST, EARLIEST, MAX_TIMESTAMP, LAST_TIERED = -1, -2, -3, -5
+NOT_AVAILABLE = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def ask(replicas: Replicas, timestamp: int, *, replica_id: int = -1) -> tuple[int, ErrorCode]:
+    """(offset, error)."""
+    parts: dict[str, Any] = {field.name: None for field in fields(Services)}
+    parts |= {"partitions": replicas.partitions, "topics": SimpleNamespace()}
+    context = Context(Services(**parts), 9, 1, "test", NOW_MS, "PLAINTEXT", "localhost")
+    wanted = ListOffsetsPartition(partition_index=0, timestamp_ms=timestamp, max_num_offsets=1)
+    topic = ListOffsetsTopic(name="orders", partitions=[wanted])
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[topic])
+    reply = outcome_of(list_offsets.run(context, request))
+    found = reply.response.topics[0].partitions[0]
+    return found.offset, ErrorCode(found.error_code)
+
+
+@pytest.fixture
+def lagging() -> Replicas:
+    """Five records that are replicated, the newest of the first epoch and of the second are not."""
+    replicas = Replicas()
+    for each in range(5):
+        replicas.lead().append([batch(NOW_MS + each)], NOW_MS)
+    replicas.lead(in_sync=(BROKER_ID, 2)).append([batch(NOW_MS + 10)], NOW_MS)
+    return replicas
+
+
+def test_the_largest_timestamp_is_one_that_the_reader_may_fetch(lagging: Replicas) -> None:
+    assert ask(lagging, MAX_TIMESTAMP) == (-1, ErrorCode.NONE)
+    assert ask(lagging, MAX_TIMESTAMP, replica_id=2) == (5, ErrorCode.NONE)
+    partition = lagging.partitions.held("orders", 0)
+    partition.log.advance_high_watermark(6)
+    assert ask(lagging, MAX_TIMESTAMP) == (5, ErrorCode.NONE)
+
+
+def test_what_a_new_leader_cannot_know_yet_is_not_available(lagging: Replicas) -> None:
+    lagging.lead(in_sync=(BROKER_ID, 2))
+    for timestamp in (LATEST, MAX_TIMESTAMP, NOW_MS + 10):
+        assert ask(lagging, timestamp) == (-1, NOT_AVAILABLE)
+    assert ask(lagging, EARLIEST) == (0, ErrorCode.NONE)
+    assert ask(lagging, NOW_MS + 4) == (4, ErrorCode.NONE)
+    assert ask(lagging, LAST_TIERED) == (-1, ErrorCode.NONE)
+    assert ask(lagging, LATEST, replica_id=2) == (6, ErrorCode.NONE)
+    assert ask(lagging, NOW_MS + 11, replica_id=2) == (-1, ErrorCode.NONE)

@@ -1,0 +1,71 @@
+"""Replicas that a disk cannot hold: full ones are tried again, failed ones stay what they are."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from protocol.errors import BrokerError, ErrorCode
+from runtime.memory_files import UNLIMITED_BYTES
+from tests.support.logs import NOW_MS, batch
+from tests.support.replicas import BROKER_ID, Replicas
+
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+KEY = ("orders", 0)
+
+
+def lead_in(replicas: Replicas, leader_epoch: int) -> dict[tuple[str, int], ErrorCode]:
+    response = replicas.send_state(*KEY, BROKER_ID, (BROKER_ID,), leader_epoch)
+    return dict(response.partition_errors)
+
+
+def test_a_replica_refused_by_a_full_disk_is_reported_once_it_has_a_log() -> None:
+    replicas = Replicas()
+    reports: list[int] = []
+    replicas.leadership.on_space = lambda: reports.append(1)
+    replicas.files.capacity_bytes = 0
+    assert lead_in(replicas, 1) == {KEY: STORAGE_ERROR}
+    # The controller regards it as offline then.
+    assert replicas.stop(is_deleted=False) == {}
+    replicas.leadership.retry()
+    assert (reports, replicas.stored.manager.all()) == ([], [])
+    replicas.files.capacity_bytes = UNLIMITED_BYTES
+    replicas.leadership.retry()
+    replicas.leadership.retry()
+    assert reports == [1]
+    assert lead_in(replicas, 2) == {}
+    assert replicas.partitions.held(*KEY).leader is not None
+
+
+def test_a_replica_deleted_while_it_waits_for_space_gets_no_log() -> None:
+    replicas = Replicas()
+    replicas.files.capacity_bytes = 0
+    assert lead_in(replicas, 1) == {KEY: STORAGE_ERROR}
+    replicas.stop(is_deleted=True)
+    replicas.files.capacity_bytes = UNLIMITED_BYTES
+    replicas.leadership.retry()
+    assert replicas.stored.manager.all() == []
+
+
+def test_a_replica_on_a_failed_directory_refuses_leadership_and_stop() -> None:
+    replicas = Replicas(folders=("/a", "/b"))
+    replicas.config = replace(replicas.config, flush_messages=1)
+    partition = replicas.lead()
+    partition.append([batch(NOW_MS)], NOW_MS)
+    replicas.files.fail_operation(1, OSError(errno.EIO, "the disk is broken"))
+    replicas.stored.flush(partition.log)
+    assert lead_in(replicas, 2) == {KEY: STORAGE_ERROR}
+    for is_deleted in (False, True):
+        assert replicas.stop(is_deleted=is_deleted) == {KEY: STORAGE_ERROR}
+    assert replicas.partitions.held(*KEY) is partition
+    with pytest.raises(BrokerError) as refusal:
+        partition.leading()
+    assert refusal.value.code is STORAGE_ERROR
+    (result,) = partition.append([batch(NOW_MS)], NOW_MS)
+    assert isinstance(result, BrokerError)
+    assert result.code is STORAGE_ERROR
+    assert partition.high_watermark == 0
+    replicas.leadership.retry()
+    assert replicas.fatal == []

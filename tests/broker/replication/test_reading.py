@@ -1,0 +1,100 @@
+"""Reads of one partition: what its errors spoil, and which of them comes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.replication.fetch_session import Wanted
+from broker.replication.partition import Partition
+from broker.replication.reading import PartitionRead, Reading, read_partition
+from protocol.errors import BrokerError, ErrorCode
+from storage.log import Log
+from tests.support.logs import NOW_MS, batch
+from tests.support.replicas import Replicas
+
+COMMITTED = Reading(read_committed=True, min_bytes=1, max_bytes=1 << 20, version=12)
+
+
+def read(partition: Partition, offset: int, *, last_epoch: int = -1) -> PartitionRead:
+    wanted = Wanted(offset, 1 << 20, -1, last_epoch, -1)
+    return read_partition(
+        partition, wanted, COMMITTED, ErrorCode.NONE, max_bytes=1 << 20, at_least_one=True
+    )
+
+
+def led(*epochs: int) -> Partition:
+    """Two records in each of these leader epochs."""
+    replicas = Replicas()
+    for epoch in epochs:
+        replicas.leader_epoch = epoch - 1
+        partition = replicas.lead()
+        partition.append([batch(NOW_MS, NOW_MS)], NOW_MS)
+    return partition
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (BrokerError(ErrorCode.CORRUPT_MESSAGE), ErrorCode.CORRUPT_MESSAGE),
+        (OSError("the disk is broken"), ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_a_damaged_transaction_index_is_an_error_of_its_partition_and_lets_the_records_go(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, expected: ErrorCode
+) -> None:
+    partition = led(1)
+
+    def fail(log: Log, start: int, end: int) -> list[tuple[int, int]]:
+        raise failure
+
+    monkeypatch.setattr(Log, "aborted_transactions", fail)
+    found = read(partition, 0)
+    assert (found.error, found.records, found.high_watermark) == (expected, None, -1)
+    assert partition.log.active.handle.holders == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "expected"),
+    [
+        (3, 2, (1, 2)),
+        (2, 2, (1, 2)),
+        (1, 2, (1, 2)),
+        (0, 2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (0, 1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (2, 1, None),
+        (3, 1, (1, 2)),
+        (4, 9, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_a_fetch_below_the_log_start_is_out_of_range_before_it_diverges(
+    offset: int, last_epoch: int, expected: tuple[int, int] | ErrorCode | None
+) -> None:
+    partition = led(1, 3)
+    partition.log.advance_log_start(1)
+    found = read(partition, offset, last_epoch=last_epoch)
+    if isinstance(expected, ErrorCode):
+        assert found.error is expected
+        assert found.diverging is None
+    else:
+        assert found.error is ErrorCode.NONE
+        assert found.diverging == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (5, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (6, ErrorCode.KAFKA_STORAGE_ERROR),
+        (17, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_versions_below_6_know_no_storage_error(version: int, expected: ErrorCode) -> None:
+    partition = led(1)
+    partition.log.is_offline = True
+    wanted = Wanted(0, 1 << 20, -1, -1, -1)
+    reading = Reading(read_committed=False, min_bytes=1, max_bytes=1 << 20, version=version)
+    found = read_partition(
+        partition, wanted, reading, ErrorCode.NONE, max_bytes=1 << 20, at_least_one=True
+    )
+    assert found.error is expected

@@ -1,0 +1,254 @@
+"""What a request may be and may ask for, and what a client may leave untaken."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from broker.server.budget import Budget
+from broker.server.dispatch import TRAILING_BYTES_MAX
+from protocol.errors import ErrorCode
+from protocol.headers import encode_request_header
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.records.builder import build_batch
+from protocol.records.record import Record
+from tests.scripts.chapters.batches import batch, produce_request
+from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
+
+MEBIBYTE: Final = 1 << 20
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[NodeHere]:
+    with node_here(
+        tmp_path,
+        num_partitions="1",
+        log_cleaner_enable="false",
+        socket_request_max_bytes=str(2 * MEBIBYTE),
+        queued_max_request_bytes=str(4 * MEBIBYTE),
+    ) as node:
+        yield node
+        assert node.failures == []
+
+
+def make_topic(here: NodeHere, caller: Caller, name: str, **configs: str) -> None:
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=1,
+        replication_factor=1,
+        assignments=[],
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+    answer = here.call(caller, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+    assert answer.topics[0].error_code == 0
+
+
+def is_closed_without_a_byte(here: NodeHere, content: bytes) -> bool:
+    caller = here.caller()
+    caller.send_bytes(content)
+    here.until(lambda: caller.step() or caller.is_closed or caller.received, "neither")
+    return caller.is_closed and not caller.received
+
+
+def joining(group_id: str) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def test_a_group_id_that_no_older_version_can_write_never_gets_in(here: NodeHere) -> None:
+    caller = here.caller()
+    here.call(caller, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+    assert is_closed_without_a_byte(here, framed(joining("g" * 0x8000), 9, 1))
+    assert here.call(caller, joining("g" * 0x7FFF), 9).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert here.call(caller, ListGroupsRequest(), 0).error_code == 0
+
+
+def test_a_few_bytes_after_a_request_are_passed_over_as_kafka_does(here: NodeHere) -> None:
+    """librdkafka 2.16 sends three after a Metadata for all topics."""
+    caller = here.caller()
+    content = framed(ApiVersionsRequest(), 0, 1)[4:] + bytes(TRAILING_BYTES_MAX)
+    caller.send_bytes(struct.pack(">i", len(content)) + content)
+    here.until(lambda: bool(caller.frames()), "no response")
+
+
+@pytest.mark.parametrize("size", [TRAILING_BYTES_MAX + 1, 20_000, 100_000])
+def test_many_bytes_after_a_request_close_the_connection(here: NodeHere, size: int) -> None:
+    content = framed(ApiVersionsRequest(), 0, 1)[4:] + bytes(size)
+    assert is_closed_without_a_byte(here, struct.pack(">i", len(content)) + content)
+    assert here.server.held_frame_bytes() == 0
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_an_unserved_produce_without_acks_is_not_answered(here: NodeHere, acks: int) -> None:
+    body = struct.pack(">hii", acks, 1_000, 0)
+    content = encode_request_header(0, 2, 7, "old") + body
+    is_silent = is_closed_without_a_byte(here, struct.pack(">i", len(content)) + content)
+    assert is_silent == (acks == 0)
+
+
+def test_more_elements_than_any_request_needs_close_the_connection(here: NodeHere) -> None:
+    topics = [MetadataRequestTopic(name="") for _ in range(200_001)]
+    assert is_closed_without_a_byte(here, framed(MetadataRequest(topics=topics), 9, 1))
+    assert here.server.budget.held_bytes == 0
+
+
+def test_a_response_that_would_be_too_large_is_an_error_instead(here: NodeHere) -> None:
+    caller = here.caller()
+    names = [f"{number}".rjust(240, "x") for number in range(5_000)]
+    answer = here.call(caller, DescribeGroupsRequest(groups=names), 5)
+    assert {group.error_code for group in answer.groups} == {ErrorCode.INVALID_REQUEST}
+    assert (
+        here.call(caller, DescribeGroupsRequest(groups=names[:100]), 5).groups[0].error_code == 16
+    )
+
+
+def test_a_group_is_described_once_however_often_it_is_named(here: NodeHere) -> None:
+    answer = here.call(here.caller(), DescribeGroupsRequest(groups=["a", "b", "a"]), 5)
+    assert [group.group_id for group in answer.groups] == ["a", "b"]
+
+
+def test_who_leaves_most_responses_untaken_loses_its_connection_and_nobody_else(
+    here: NodeHere,
+) -> None:
+    modest = here.caller()
+    names = [f"{number}".rjust(200, "x") for number in range(2_000)]
+    request = framed(DescribeGroupsRequest(groups=names), 5, 1)
+    greedy = [here.caller() for _ in range(12)]
+    for caller in greedy:
+        caller.takes = False
+        caller.send_bytes(request * 40)
+    modest.send_bytes(framed(DescribeGroupsRequest(groups=names[:10]), 5, 1))
+    budget = here.server.budget
+    here.until(lambda: here.server.session_count() < len(greedy) + 1, "nobody is closed")
+    assert budget.held_bytes <= budget.bytes_max
+    here.until(lambda: bool(modest.frames()), "the modest one waits")
+    assert here.call(modest, ApiVersionsRequest(), 0).error_code == 0
+    for caller in greedy:
+        caller.close()
+    here.until(lambda: here.server.session_count() == 1, "a connection stays")
+    assert budget.held_bytes == 0
+
+
+def heavy(count: int, key: bytes | None = b"key") -> bytes:
+    records = [Record(key, b"value %d" % number, timestamp_ms=1) for number in range(count)]
+    return bytes(build_batch(records, codec=1))
+
+
+@pytest.mark.parametrize("topic", ["recompressed", "compacted"])
+def test_batches_that_are_checked_in_a_thread_keep_the_order_of_their_connection(
+    here: NodeHere, topic: str
+) -> None:
+    caller = here.caller()
+    make_topic(here, caller, "recompressed", compression_type="lz4")
+    make_topic(here, caller, "compacted", cleanup_policy="compact")
+    contents = [heavy(3_000), heavy(2), heavy(3_000), batch(1), heavy(1_000)]
+    counts = [3_000, 2, 3_000, 1, 1_000]
+    caller.send_bytes(
+        b"".join(
+            framed(produce_request(topic, content), 9, number)
+            for number, content in enumerate(contents)
+        )
+    )
+    frames: list[bytes] = []
+
+    def are_there() -> bool:
+        frames.extend(caller.frames())
+        return len(frames) == len(contents)
+
+    here.until(are_there, "a batch is not answered")
+    answers = [decoded(frame, 0, 9).responses[0].partition_responses[0] for frame in frames]
+    assert [answer.error_code for answer in answers] == [0] * len(contents)
+    assert [answer.base_offset for answer in answers] == [
+        sum(counts[:number]) for number in range(len(counts))
+    ]
+
+
+def test_a_batch_that_is_refused_in_a_thread_is_answered_and_its_neighbours_are_kept(
+    here: NodeHere,
+) -> None:
+    caller = here.caller()
+    make_topic(here, caller, "compacted", cleanup_policy="compact")
+    refused = here.call(caller, produce_request("compacted", heavy(1_000, key=None)), 9)
+    assert refused.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+    kept = here.call(caller, produce_request("compacted", heavy(1_000)), 9)
+    assert kept.responses[0].partition_responses[0].base_offset == 0
+
+
+def test_a_connection_that_ends_while_its_batch_is_checked_leaves_nothing(here: NodeHere) -> None:
+    caller = here.caller()
+    make_topic(here, caller, "recompressed", compression_type="lz4")
+    for _ in range(5):
+        other = here.caller()
+        other.send_bytes(framed(produce_request("recompressed", heavy(20_000)), 9, 1))
+        here.turn()
+        other.close()
+    here.until(lambda: here.server.session_count() == 1, "a connection stays")
+    here.until(lambda: here.server.held_frame_bytes() == 0, "its memory stays")
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="recompressed", partitions=[partition])
+    fetched = here.call(caller, FetchRequest(max_wait_ms=0, min_bytes=1, topics=[topic]), 11)
+    assert fetched.responses[0].partitions[0].error_code == 0
+
+
+class Holder:
+    """A connection as the budget sees it."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.client_host = "here"
+        self.budget = budget
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.budget.forget(self)
+
+
+def test_the_largest_holder_is_closed_and_what_it_held_is_free() -> None:
+    budget = Budget(100)
+    small, large, other = (Holder(budget) for _ in range(3))
+    budget.charge(small, 10)
+    budget.charge(large, 50)
+    budget.set_responses(other, 40)
+    assert not large.is_closed
+    budget.set_responses(other, 45)
+    assert (small.is_closed, large.is_closed, other.is_closed) == (False, True, False)
+    assert budget.held_bytes == 55
+    budget.release(large, 50)
+    budget.release(small, 10)
+    budget.set_responses(other, 0)
+    assert budget.held_bytes == 0
+
+
+def test_requests_and_responses_of_one_connection_count_together() -> None:
+    budget = Budget(100)
+    both, one = Holder(budget), Holder(budget)
+    budget.charge(both, 40)
+    budget.set_responses(both, 20)
+    budget.charge(one, 45)
+    assert both.is_closed
+    assert not one.is_closed
+    assert budget.of(one) == budget.held_bytes == 45

@@ -1,0 +1,165 @@
+"""Whatever one connection sends, the loop serves the others in between.
+
+A whole node runs in this process, and what counts is the CPU time of its loop's callbacks: of the
+longest one, and of all of them between a request of another client and its response.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from broker.group.coordinator import OFFSETS_TOPIC
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest
+from tests.support.attacks import PIPELINED, REQUESTS, named_topics
+from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
+
+CALLBACK_NS_MAX: Final = 100_000_000
+"""Of a machine at a third of its speed: what is seen here is 5 to 30 ms."""
+CANARY_NS_MAX: Final = 200_000_000
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[NodeHere]:
+    with node_here(tmp_path, num_partitions="1", log_cleaner_enable="false") as node:
+        caller = node.caller()
+        make_topic(node, caller, "topic", 100)
+        node.call(caller, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+        yield node
+        assert node.failures == []
+        assert node.server.budget.held_bytes == 0
+        assert node.server.held_frame_bytes() == 0
+
+
+def make_topic(here: NodeHere, caller: Caller, name: str, partitions: int) -> None:
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+    assert here.call(caller, request, 7).topics[0].error_code == 0
+
+
+class Canary:
+    """A client that asks again and again while another one attacks."""
+
+    def __init__(self, here: NodeHere) -> None:
+        self._here = here
+        self._caller = here.caller()
+        self._sent_ns: int | None = None
+        self.worst_ns = 0
+        self.count = 0
+
+    def close(self) -> None:
+        """End."""
+        self._caller.close()
+
+    def step(self) -> None:
+        """Take a response, and ask again."""
+        if self._caller.frames():
+            assert self._sent_ns is not None
+            self.worst_ns = max(self.worst_ns, self._here.spent_ns - self._sent_ns)
+            self.count += 1
+            self._sent_ns = None
+        if self._sent_ns is None:
+            self._sent_ns = self._here.spent_ns
+            self._caller.send_bytes(framed(ApiVersionsRequest(), 0, 1))
+
+
+def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
+    """Send what an attacker sends, and see what the others see meanwhile.
+
+    responses  that it is to get; fewer when its connection is closed
+    """
+    attacker = here.caller()
+    canary = Canary(here)
+    found: list[bytes] = []
+    gc.collect()
+    here.longest_ns = 0
+    attacker.send_bytes(content)
+
+    def is_over() -> bool:
+        canary.step()
+        found.extend(attacker.frames())
+        return (len(found) >= responses or attacker.is_closed) and canary.count > 0
+
+    here.until(is_over, "the attacker gets no response")
+    assert here.longest_ns < CALLBACK_NS_MAX, here.longest
+    assert canary.worst_ns < CANARY_NS_MAX
+    attacker.close()
+    canary.close()
+    here.until(lambda: here.server.session_count() == 1, "a connection stays")
+    return found
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_one_request_that_names_much_keeps_nobody_waiting(here: NodeHere, name: str) -> None:
+    request, version = REQUESTS[name]
+    (response,) = endure(here, framed(request, version, 1), 1)
+    assert response
+
+
+@pytest.mark.parametrize("name", PIPELINED)
+def test_many_requests_in_one_packet_keep_nobody_waiting_and_are_answered_in_order(
+    here: NodeHere, name: str
+) -> None:
+    request, version, count = PIPELINED[name]
+    content = b"".join(framed(request, version, number) for number in range(count))
+    frames = endure(here, content, count)
+    assert [int.from_bytes(frame[:4], "big") for frame in frames] == list(range(count))
+
+
+def test_a_request_in_slices_is_answered_before_the_next_of_its_connection(here: NodeHere) -> None:
+    slow = MetadataRequest(topics=named_topics(5_000), allow_auto_topic_creation=False)
+    content = b"".join(
+        framed(slow, 9, number) + framed(ApiVersionsRequest(), 0, number + 1)
+        for number in range(0, 10, 2)
+    )
+    frames = endure(here, content, 10)
+    assert [int.from_bytes(frame[:4], "big") for frame in frames] == list(range(10))
+
+
+def test_a_topic_of_many_partitions_is_made_described_and_deleted_between_requests(
+    here: NodeHere,
+) -> None:
+    topics = [
+        CreatableTopic(
+            name=f"made-{number}",
+            num_partitions=9,
+            replication_factor=1,
+            assignments=[],
+            configs=[],
+        )
+        for number in range(100)
+    ]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=120_000)
+    (made,) = endure(here, framed(request, 7, 1), 1)
+    assert {topic.error_code for topic in decoded(made, 19, 7).topics} == {0}
+    deletion = DeleteTopicsRequest(topic_names=[topic.name for topic in topics], timeout_ms=120_000)
+    (gone,) = endure(here, framed(deletion, 5, 1), 1)
+    assert {topic.error_code for topic in decoded(gone, 20, 5).responses} == {0}
+
+
+def test_auto_creation_is_bounded_and_ends_with_all_topics_when_it_is_asked_again(
+    here: NodeHere,
+) -> None:
+    caller = here.caller()
+    request = MetadataRequest(topics=named_topics(80))
+    seen: list[set[ErrorCode]] = []
+    for _ in range(5):
+        errors = [ErrorCode(topic.error_code) for topic in here.call(caller, request, 9).topics]
+        seen.append(set(errors))
+        if seen[-1] == {ErrorCode.NONE}:
+            break
+    assert seen[-1] == {ErrorCode.NONE}
+    assert set().union(*seen) == {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}
+    assert len(seen) == 3
+    assert OFFSETS_TOPIC in here.node.services.topics.names()

@@ -1,0 +1,371 @@
+"""Starts that do not get to their end: what they leave, wherever they end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import pytest
+
+from broker.disk_reserve import RESERVE_BYTES, RESERVE_NAME
+from broker.node import Node, StartError, StartInterrupted
+from broker.settings.broker_settings import BrokerSettings, make_settings
+from controller.coordination.errors import StorageFailed
+from controller.coordination.pending import Pending
+from protocol.errors import BrokerError, ErrorCode
+from runtime.files import Bytes, File
+from runtime.system_files import SystemFile, SystemFileSystem
+from storage import manager as storage_manager
+from storage.checkpoint import CHECKPOINT_FILES
+from storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from storage.manager import LogManager
+from tests.scripts.chapters.batches import batch, produce_request
+from tests.scripts.talk import Talk
+from tests.support.broker_process import odradek_broker
+from tests.support.logs import batch as stored_batch
+from tests.support.logs import read_all
+from tests.support.processes import LoggedProcess, free_port
+
+TOPICS = ("one", "two", "three")
+
+
+class Injected(Exception):
+    """A failure that nothing expects."""
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with records, after a clean stop."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with odradek_broker(folder) as broker:
+        talk = Talk(broker.address)
+        for topic in TOPICS:
+            talk.make_topic(topic, 2)
+            for _ in range(3):
+                answer = talk.quiet(produce_request(topic, batch(4)), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+        talk.close()
+        assert broker.stop() == 0
+        return broker.data
+
+
+def tree_of(data: Path) -> dict[str, bytes]:
+    """Every file but those of coordination; checkpoints with their lines sorted."""
+    found: dict[str, bytes] = {}
+    for path in sorted(data.rglob("*")):
+        if path.is_file() and not path.name.startswith("coordination."):
+            content = path.read_bytes()
+            if path.name in CHECKPOINT_FILES:
+                content = b"".join(sorted(content.splitlines(keepends=True)))
+            found[str(path.relative_to(data))] = content
+    return found
+
+
+@pytest.fixture
+def data(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of its own."""
+    shutil.copytree(stopped, tmp_path / "data")
+    assert (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).exists()
+    return tmp_path / "data"
+
+
+def settings_of(data: Path, port: int = 0) -> BrokerSettings:
+    return make_settings(
+        {
+            "broker.id": "0",
+            "log.dirs": str(data),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "advertised.listeners": "PLAINTEXT://127.0.0.1:9",
+        }
+    )
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    yield made
+    made.close()
+    asyncio.set_event_loop(None)
+
+
+def start_and_stop(
+    loop: asyncio.AbstractEventLoop,
+    settings: BrokerSettings,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """As `broker.process.run` does."""
+    node = Node(loop, settings, should_stop=should_stop)
+    try:
+        node.start()
+    finally:
+        loop.run_until_complete(node.stop())
+
+
+def fail(error: BaseException) -> Callable[..., NoReturn]:
+    def failing(*_: Any, **__: Any) -> NoReturn:
+        raise error
+
+    return failing
+
+
+STEPS = [
+    "broker.node.EmbeddedTree",
+    "broker.node.Node._build_services",
+    "controller.driver.Controller.prepare",
+    "storage.manager.LogManager.claim",
+    "broker.node.bind",
+    "storage.manager.LogManager.load",
+    "storage.manager.LogManager._adopt",
+    "broker.node.Node._identity",
+    "controller.driver.Controller.start",
+    "broker.replication.leadership.Leadership._become",
+    "broker.background.Background.start",
+    "broker.background.Background._checkpoint",
+    "broker.server.listener.SocketServer.listen",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("error", [Injected(), OSError(errno.EIO, "failure"), StartError("no")])
+def test_a_start_that_fails_leaves_the_directory_as_it_was(
+    step: str,
+    error: Exception,
+    data: Path,
+    loop: asyncio.AbstractEventLoop,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = tree_of(data)
+    with monkeypatch.context() as patched:
+        patched.setattr(step, fail(error))
+        with pytest.raises((type(error), StartError)):
+            start_and_stop(loop, settings_of(data))
+    assert tree_of(data) == before
+    start_and_stop(loop, settings_of(data))
+    assert tree_of(data) == before
+
+
+@pytest.mark.parametrize("step", ["prepare", "start"])
+def test_a_coordination_that_refuses_leaves_the_directory_as_it_was(
+    step: str, data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree_of(data)
+    refused = Pending[Any].failed(StorageFailed("no"))
+    monkeypatch.setattr(f"controller.driver.Controller.{step}", lambda *_: refused)
+    with pytest.raises(StorageFailed):
+        start_and_stop(loop, settings_of(data))
+    assert tree_of(data) == before
+
+
+def test_a_port_that_is_taken_leaves_the_directory_as_it_was(
+    data: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    before = tree_of(data)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(StartError, match="cannot listen on"):
+            start_and_stop(loop, settings_of(data, taken.getsockname()[1]))
+    assert tree_of(data) == before
+
+
+def test_a_port_that_is_taken_during_the_start_leaves_the_directory_as_it_was(
+    data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, port = tree_of(data), free_port()
+    load = LogManager.load
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+        def load_while_another_one_listens(*given: Any, **more: Any) -> Any:
+            taken.bind(("127.0.0.1", port))
+            taken.listen()
+            return load(*given, **more)
+
+        monkeypatch.setattr(LogManager, "load", load_while_another_one_listens)
+        with pytest.raises(StartError, match="cannot listen on"):
+            start_and_stop(loop, settings_of(data, port))
+    assert tree_of(data) == before
+
+
+def test_a_start_that_is_interrupted_anywhere_leaves_the_directory_as_it_was(
+    data: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    before = tree_of(data)
+    asked = 0
+    while True:
+        asked += 1
+        answers = [True] + [False] * (asked - 1)
+        try:
+            start_and_stop(loop, settings_of(data), answers.pop)
+        except StartInterrupted:
+            assert tree_of(data) == before, asked
+        else:
+            break
+    assert asked > 2 * len(TOPICS), "asked before each log"
+    assert tree_of(data) == before
+
+
+def test_a_log_that_cannot_be_opened_leaves_the_directory_as_it_was(
+    data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fails at the n-th log: the only directory is lost, for this time."""
+    before = tree_of(data)
+    opened = storage_manager.load_directory.__globals__["open_log"]
+    for number in range(2 * len(TOPICS)):
+        count = 0
+
+        def failing(*given: Any, number: int = number, **more: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count > number:
+                raise OSError(errno.EMFILE, "too many open files")
+            return opened(*given, **more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("storage.log_loading.open_log", failing)
+            with pytest.raises(storage_manager.NoDirectoryLeft):
+                start_and_stop(loop, settings_of(data))
+        assert tree_of(data) == before
+
+
+class LimitedFile(SystemFile):
+    """A file on a volume that is nearly full."""
+
+    volume: ClassVar[LimitedFileSystem]
+
+    def append(self, chunks: Sequence[Bytes]) -> int:
+        LimitedFile.volume.take(sum(map(len, chunks)))
+        return super().append(chunks)
+
+    def truncate(self, size: int) -> None:
+        LimitedFileSystem.free_bytes += self.size() - size
+        super().truncate(size)
+
+
+class LimitedFileSystem(SystemFileSystem):
+    """The host's, with a bound on what may be added."""
+
+    free_bytes = 0
+
+    def take(self, size: int) -> None:
+        if size > self.free_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        LimitedFileSystem.free_bytes -= size
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        LimitedFile.volume = self
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return LimitedFile(path, os.open(path, flags, 0o644))
+
+    def replace(self, path: str, data: bytes) -> None:
+        self.take(len(data))
+        super().replace(path, data)
+
+    def remove(self, path: str) -> None:
+        LimitedFileSystem.free_bytes += self.size(path)
+        super().remove(path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        return 1 << 40, self.free_bytes
+
+
+@pytest.mark.parametrize("state", ["stopped", "killed"])
+def test_a_broker_starts_on_a_full_disk(
+    state: str, data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many times, and whatever a start leaves of the reserve, others take before the next one."""
+    if state == "killed":
+        (data / CLEAN_SHUTDOWN_FILE).unlink()
+    assert (data / RESERVE_NAME).stat().st_size == RESERVE_BYTES
+    monkeypatch.setattr("broker.node.SystemFileSystem", LimitedFileSystem)
+    monkeypatch.setattr(LimitedFileSystem, "free_bytes", 0)
+    for _ in range(8):
+        LimitedFileSystem.free_bytes = 0
+        node = Node(loop, settings_of(data))
+        node.start()
+        partition = node.services.partitions.get("one", 0)
+        assert partition is not None
+        assert partition.log.end_offset == 12
+        assert read_all(partition.log)
+        assert LimitedFileSystem.free_bytes < 50_000
+        (refusal,) = partition.append([stored_batch(value=b"v" * 60_000)], 0)
+        assert isinstance(refusal, BrokerError)
+        assert refusal.code is ErrorCode.KAFKA_STORAGE_ERROR
+        loop.run_until_complete(node.stop())
+
+
+def test_sigterm_during_a_start_ends_it_in_order(data: Path, tmp_path: Path) -> None:
+    for number in range(1_000):
+        shutil.copytree(data / f"{TOPICS[0]}-0", data / f"copy-{number}")
+    with odradek_broker(tmp_path) as broker:
+        assert broker.stop() == 0
+        before = tree_of(data)
+        mark = data / CLEAN_SHUTDOWN_FILE
+        process = LoggedProcess(broker.command(), log=tmp_path / "second.log")
+        deadline_s = time.monotonic() + 30
+        while mark.exists():
+            assert time.monotonic() < deadline_s
+        assert process.stop(timeout_s=30) == 0, process.tail()
+        assert tree_of(data) == before
+
+
+GARBAGE = [b"", b"\xff\x00garbage\n", b"0\n7\none 0 5\n", b"1\n0\n", b"0\n1\none 0 -4\n"]
+
+
+@pytest.mark.parametrize("state", ["stopped", "killed"])
+def test_garbage_beside_the_logs_is_reported_and_costs_no_record(
+    state: str, data: Path, tmp_path: Path
+) -> None:
+    if state == "killed":
+        (data / CLEAN_SHUTDOWN_FILE).unlink()
+    garbage = dict(zip(CHECKPOINT_FILES, GARBAGE[1:], strict=True))
+    for name, content in garbage.items():
+        (data / name).write_bytes(content)
+    (data / "one-0" / "partition.metadata").write_bytes(b"version: 0\ntopic_id: none\n")
+    (data / "two-0" / "partition.metadata").write_bytes(b"")
+    (data / "meta.properties").write_bytes(GARBAGE[1])
+    with odradek_broker(tmp_path) as broker:
+        lines = "\n".join(broker.process.lines())
+        for name in (*garbage, "one-0", "two-0", "meta.properties"):
+            assert re.search(f"WARNING.*{data}/{name}: ", lines), name
+        talk = Talk(broker.address)
+        for topic in TOPICS:
+            talk.wait_for_topic(topic, 2)
+            answer = talk.quiet(produce_request(topic, batch(1)), 9)
+            stored = answer.responses[0].partition_responses[0]
+            assert (stored.error_code, stored.base_offset) == (0, 12)
+        talk.close()
+        assert broker.stop() == 0
+        broker.start()
+        assert "odradek.storage" not in "\n".join(broker.process.lines())
+        assert broker.stop() == 0
+        for topic in TOPICS:
+            assert b"topic_id: " in (data / f"{topic}-0" / "partition.metadata").read_bytes()
+
+
+def test_coordination_files_in_another_directory_than_the_first_stop_the_start(
+    data: Path, tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    before = tree_of(data)
+    added = tmp_path / "added"
+    added.mkdir()
+    settings = make_settings(
+        {
+            "broker.id": "0",
+            "log.dirs": f"{added},{data}",
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "advertised.listeners": "PLAINTEXT://127.0.0.1:9",
+        }
+    )
+    with pytest.raises(StartError, match=f"coordination files are in {data}, .* put it first"):
+        Node(loop, settings)
+    assert tree_of(data) == before

@@ -1,0 +1,235 @@
+"""Group commit: nothing is seen before it is durable, and everything in one order."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from controller.coordination.embedded import EmbeddedSession, EmbeddedTree
+from controller.coordination.errors import CoordinationError, NodeExists, StorageFailed
+from controller.coordination.pending import Pending
+from controller.coordination.session import Create, Event, SetData
+from runtime.clock import VirtualClock
+from runtime.memory_files import MemoryFileSystem
+from runtime.rng import SeededRng
+from tests.support.threads import HeldThreads
+
+FOLDER = "/data"
+
+
+class Scene:
+    """A tree whose threads are held, two sessions, and what they have seen."""
+
+    def __init__(self, *, entries_max: int = 1_000) -> None:
+        self.files = MemoryFileSystem(folders=[FOLDER])
+        self.threads = HeldThreads()
+        self.failures: list[str] = []
+        self.problems: list[str] = []
+        self.seen: list[Any] = []
+        self.tree = EmbeddedTree(
+            self.files, FOLDER, VirtualClock(), journal_entries_max=entries_max
+        )
+        self.one = self.tree.connect(lambda event: self.note("one", event))
+        self.two = self.tree.connect(lambda event: self.note("two", event))
+        self.tree.serve(
+            self.threads, on_failure=self.failures.append, on_problem=self.problems.append
+        )
+
+    def note(self, who: str, event: Event) -> None:
+        self.seen.append((who, event))
+
+    def follow(self, name: str, pending: Pending[Any]) -> None:
+        """Have the end of a call in `seen`."""
+
+        def ended(done: Pending[Any]) -> None:
+            try:
+                done.result()
+            except CoordinationError as error:
+                self.seen.append((name, type(error)))
+            else:
+                self.seen.append((name, None))
+
+        pending.on_done(ended)
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.seen]
+
+    def syncs(self) -> int:
+        """How often the thread has to work until nothing is left."""
+        count = 0
+        while self.threads.work():
+            count += 1
+            self.threads.report()
+        return count
+
+
+def test_a_write_is_done_when_its_sync_is() -> None:
+    scene = Scene()
+    pending = scene.one.create("/a", b"")
+    assert not pending.is_done
+    scene.threads.work()
+    assert not pending.is_done
+    scene.threads.report()
+    assert pending.result() == "/a"
+
+
+def test_a_read_of_another_session_waits_for_the_write_that_it_shows() -> None:
+    scene = Scene()
+    before = scene.two.exists("/a")
+    assert before.is_done
+    assert before.result() is None
+    scene.one.create("/a", b"")
+    shown = scene.two.exists("/a")
+    assert not shown.is_done
+    scene.threads.settle()
+    assert shown.result() is not None
+
+
+def test_a_refusal_waits_for_the_write_that_it_rests_on() -> None:
+    scene = Scene()
+    scene.one.create("/a", b"")
+    refused = scene.two.create("/a", b"")
+    assert not refused.is_done
+    scene.threads.settle()
+    with pytest.raises(NodeExists):
+        refused.result()
+
+
+def test_watch_events_come_after_the_sync_and_before_the_results_that_show_the_change() -> None:
+    scene = Scene()
+    scene.two.exists("/a", watch=True)
+    scene.follow("write", scene.one.create("/a", b""))
+    scene.follow("read", scene.two.exists("/a", watch=True))
+    scene.follow("second write", scene.one.set("/a", b"2"))
+    assert scene.seen == []
+    scene.threads.settle()
+    assert scene.names() == ["two", "write", "read", "two", "second write"]
+
+
+def test_writes_that_wait_share_a_sync() -> None:
+    scene = Scene()
+    for number in range(50):
+        scene.follow(f"{number}", scene.one.create(f"/n{number}", b""))
+    assert scene.syncs() == 1
+    assert scene.names() == [f"{number}" for number in range(50)]
+
+
+def test_writes_made_during_a_sync_share_the_next_one() -> None:
+    scene = Scene()
+    scene.follow("first", scene.one.create("/first", b""))
+    scene.threads.work()
+    for number in range(10):
+        scene.follow("later", scene.one.create(f"/n{number}", b""))
+    scene.threads.report()
+    assert scene.names() == ["first"]
+    assert scene.syncs() == 1
+    assert len(scene.seen) == 11
+
+
+def test_a_call_made_by_a_callback_keeps_its_place_after_what_is_held() -> None:
+    scene = Scene()
+
+    def read_again(_: Pending[str]) -> None:
+        scene.follow("read", scene.one.get("/a"))
+
+    scene.two.exists("/b", watch=True)
+    scene.one.create("/a", b"").on_done(read_again)
+    scene.follow("b", scene.one.create("/b", b""))
+    scene.threads.settle()
+    assert scene.names() == ["two", "b", "read"]
+
+
+def test_a_failed_sync_fails_all_that_waits_and_is_reported_once() -> None:
+    scene = Scene()
+    scene.two.exists("/a", watch=True)
+    for name in ("a", "b"):
+        scene.follow(name, scene.one.create(f"/{name}", b""))
+    scene.follow("read", scene.two.exists("/a"))
+    scene.files.fail_operation(1, OSError(errno.EIO, "the disk is gone"))
+    scene.threads.settle()
+    assert scene.seen == [("a", StorageFailed), ("b", StorageFailed), ("read", StorageFailed)]
+    assert len(scene.failures) == 1
+    operations = scene.files.operations
+    scene.follow("later", scene.two.exists("/a"))
+    assert scene.seen[-1] == ("later", StorageFailed)
+    assert scene.files.operations == operations
+    assert not scene.threads.is_busy
+
+
+def test_a_full_disk_refuses_one_write_while_others_wait_for_their_sync() -> None:
+    scene = Scene()
+    scene.follow("a", scene.one.create("/a", b""))
+    scene.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
+    scene.follow("b", scene.one.create("/b", b""))
+    scene.follow("c", scene.one.create("/c", b""))
+    scene.threads.settle()
+    assert scene.seen == [("a", None), ("b", StorageFailed), ("c", None)]
+    assert scene.one.children("/").result() == ["a", "c"]
+    assert not scene.failures
+
+
+def test_the_journal_is_folded_in_the_thread_while_writes_go_on() -> None:
+    scene = Scene(entries_max=5)
+    session = scene.one
+    for number in range(8):
+        session.create(f"/n{number}", b"")
+    while len(scene.files.list(FOLDER)) < 2:
+        scene.threads.work()
+        scene.threads.report()
+    written = session.create("/during", b"")
+    scene.threads.settle()
+    assert written.result() == "/during"
+    names = scene.files.list(FOLDER)
+    assert [name for name in names if "snapshot" in name] == [
+        "coordination.snapshot.00000000000000000010"
+    ]
+    assert not scene.problems
+    again = EmbeddedTree(scene.files, FOLDER, VirtualClock())
+    assert "/during" in again.tree.nodes
+    assert "/n7" in again.tree.nodes
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_was_seen_survives_a_power_cut_at_any_moment(seed: int) -> None:
+    rng = SeededRng(seed)
+    scene = Scene(entries_max=4)
+    done: dict[str, int] = {}
+    shown: dict[str, int] = {}
+    versions: dict[str, int] = {}
+    sessions: tuple[EmbeddedSession, ...] = (scene.one, scene.two)
+    for _ in range(rng.below(120)):
+        path = f"/n{rng.below(6)}"
+        session = sessions[rng.below(2)]
+        match rng.below(5):
+            case 0 | 1:
+                number = versions[path] = versions.get(path, -1) + 1
+                data = str(number).encode()
+                write = (
+                    session.multi([SetData(path, data)])
+                    if number
+                    else session.multi([Create(path, data)])
+                )
+
+                def ended(pending: Pending[Any], path: str = path, number: int = number) -> None:
+                    pending.result()
+                    done[path] = number
+
+                write.on_done(ended)
+            case 2 if path in versions:
+
+                def read(pending: Pending[Any], path: str = path) -> None:
+                    shown[path] = int(pending.result()[0])
+
+                session.get(path).on_done(read)
+            case 3:
+                scene.threads.work()
+            case _:
+                scene.threads.report()
+    scene.files.crash(rng)
+    again = EmbeddedTree(scene.files, FOLDER, VirtualClock())
+    for seen in (done, shown):
+        for path, number in seen.items():
+            assert int(again.tree.nodes[path].data or b"-1") >= number
+    assert all(int(again.tree.nodes[path].data or b"-1") <= versions[path] for path in done)

@@ -1,0 +1,116 @@
+"""What an alteration costs, however many came before; and what is logged of topics and configs."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from controller import znodes
+from controller.configs import NOTIFICATION_AGE_MAX_MS, PURGE_INTERVAL_MS
+from controller.coordination.tree import Tree
+from controller.decide.partitions import CreatePartitions
+from controller.decide.topics import CreateTopic
+from tests.support.cluster import Cluster
+
+
+class CountedTree:
+    """Counts the calls of a tree, in its place."""
+
+    def __init__(self, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        for name in ("get", "exists", "children", "transact"):
+            self._wrap(tree, name, monkeypatch)
+
+    def _wrap(self, tree: Tree, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        call = getattr(tree, name)
+
+        def counted(*arguments: object, **named: object) -> object:
+            self.count += 1
+            return call(*arguments, **named)
+
+        monkeypatch.setattr(tree, name, counted)
+
+
+def notifications(cluster: Cluster) -> list[str]:
+    return sorted(cluster.tree.tree.nodes[znodes.CONFIG_CHANGES].children)
+
+
+def test_the_thousandth_alteration_costs_what_the_first_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    controller = cluster.add(1).controller
+    controller.create_topics([CreateTopic("t", 1, 1)]).result()
+    counted = CountedTree(cluster.tree.tree, monkeypatch)
+    costs = []
+    for number in range(1_000):
+        cluster.clock.advance(PURGE_INTERVAL_MS // 100)
+        before = counted.count
+        controller.alter_config("topics", "t", {"segment.bytes": str(number)}).result()
+        costs.append(counted.count - before)
+    # The first one asks for an age, which is due once a minute.
+    assert max(costs) <= costs[0]
+    assert sum(costs[1:]) <= 1_000 * (costs[0] - 1) + 10
+    assert len(notifications(cluster)) == 1_000
+    assert controller.image.topic_config("t")["segment.bytes"] == "999"
+
+
+def test_notifications_of_the_last_15_minutes_are_kept() -> None:
+    cluster = Cluster()
+    controller = cluster.add(1).controller
+    minutes = 40
+    for number in range(minutes):
+        controller.alter_config("topics", "t", {"segment.bytes": str(number)}).result()
+        cluster.clock.advance(60_000)
+    kept = notifications(cluster)
+    assert kept[-1].endswith(f"{minutes - 1:010d}")
+    allowed = NOTIFICATION_AGE_MAX_MS // 60_000 + 1
+    assert allowed <= len(kept) <= allowed + 1
+
+
+def test_a_broker_that_was_away_reads_each_change_once() -> None:
+    cluster = Cluster()
+    cluster.add(1)
+    reader = cluster.add(2)
+    reader.configs.clear()
+    for name in "abc":
+        cluster.nodes[1].controller.alter_config("topics", name, {"segment.ms": "7"}).result()
+    cluster.settle()
+    assert [(kind, name) for kind, name, _ in reader.configs] == [
+        ("topics", "a"),
+        ("topics", "b"),
+        ("topics", "c"),
+    ]
+
+
+def test_changes_of_topics_are_logged_with_who_asked_for_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    controller = Cluster().add(1).controller
+    by = "client 'c' at 192.0.2.1"
+    (made,) = controller.create_topics(
+        [CreateTopic("t", 2, 1, config={"segment.ms": "9"})], requested_by=by
+    ).result()
+    controller.create_topics([CreateTopic("u", 1, 1)], validate_only=True, requested_by=by)
+    controller.auto_create_topic(CreateTopic("v"), requested_by=by)
+    controller.create_partitions([CreatePartitions("t", 5)], requested_by=by)
+    controller.alter_config("topics", "t", {"segment.ms": "8"}, requested_by=by)
+    controller.alter_config("brokers", "1", {"ssl.keystore.password": "hidden"}, requested_by=by)
+    controller.delete_topics(["t"], requested_by=by)
+    lines = [record.getMessage() for record in caplog.records]
+    topic_id = znodes.encode_topic_id(made.topic_id)
+    assert lines[0] == (
+        f"topic t was created: id {topic_id}, 2 partitions, replication factor 1, segment.ms=9, "
+        f"by {by}"
+    )
+    assert lines[1].startswith("topic v was created: id ")
+    assert lines[1].endswith(f"default config, by first use by {by}")
+    assert lines[2:] == [
+        f"topic t has 5 partitions now, 3 of them new, by {by}",
+        f"settings of topics t are stored: segment.ms=8, by {by}",
+        f"settings of brokers 1 are stored: ssl.keystore.password, by {by}",
+        f"topic t is marked for deletion, by {by}",
+        f"topic t was deleted: id {topic_id}, 5 partitions",
+    ]

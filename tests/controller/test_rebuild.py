@@ -1,0 +1,161 @@
+"""Metadata rebuilt from what folders say: nothing that was written is contradicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller import znodes
+from controller.config_znodes import decode_config
+from controller.coordination.tree import Tree
+from controller.decide.topics import CreateTopic
+from controller.rebuild import KEEP_EVERYTHING, SAFE_JUMP, Found, FoundTopic, Rebuild, Report
+from tests.support.cluster import Cluster
+
+CLUSTER_ID = "kVSgfurUQFGGpHMTBqBPiw"
+OTHER_ID = UUID(int=7 << 64)
+
+
+def internal_config(topic: str) -> Mapping[str, str] | None:
+    return {"cleanup.policy": "compact"} if topic == "__consumer_offsets" else None
+
+
+def rebuild(tree: Tree, *topics: FoundTopic, producer_id: int = -1, is_whole: bool) -> Report:
+    found = Found(1, CLUSTER_ID, topics, producer_id)
+    report = Rebuild(
+        tree, found, is_whole=is_whole, internal_config=internal_config, now_ms=1
+    ).run()
+    tree.check()
+    return report
+
+
+def assignment(tree: Tree, topic: str) -> znodes.TopicAssignmentZnode:
+    return znodes.TopicAssignmentZnode.decode(tree.nodes[znodes.topic_path(topic)].data)
+
+
+def epoch(tree: Tree, topic: str, partition: int) -> int:
+    data = tree.nodes[znodes.partition_state_path(topic, partition)].data
+    return znodes.PartitionStateZnode.decode(data).leader_epoch
+
+
+def next_producer_id(tree: Tree) -> int:
+    data = tree.nodes[znodes.PRODUCER_ID_BLOCK].data
+    return znodes.ProducerIdBlockZnode.decode(data).end + 1
+
+
+def cluster_with_topic() -> tuple[Cluster, UUID]:
+    cluster = Cluster()
+    wish = CreateTopic("t", 2, 1, config={"retention.ms": "5"})
+    (made,) = cluster.add(1).controller.create_topics([wish]).result()
+    return cluster, made.topic_id
+
+
+def test_an_empty_tree_gets_everything_that_the_folders_say() -> None:
+    tree = Tree()
+    topics = (
+        FoundTopic("__consumer_offsets", UUID(int=3), {0: -1, 1: 4}),
+        FoundTopic("t", OTHER_ID, {0: 6, 1: 0, 3: 2}),
+        FoundTopic("old", None, {0: -1}),
+    )
+    report = rebuild(tree, *topics, producer_id=12_345, is_whole=False)
+    assert znodes.decode_cluster_id(tree.nodes["/cluster/id"].data) == CLUSTER_ID
+    assert assignment(tree, "t").topic_id == OTHER_ID
+    assert assignment(tree, "t").partitions == {0: (1,), 1: (1,), 2: (1,), 3: (1,)}
+    assert [epoch(tree, "t", index) for index in (0, 1, 3)] == [7, 1, 3]
+    assert znodes.partition_state_path("t", 2) not in tree.nodes
+    assert assignment(tree, "old").topic_id is None
+    assert next_producer_id(tree) > 12_345 + SAFE_JUMP
+    assert decode_config(tree.nodes["/config/topics/t"].data) == KEEP_EVERYTHING
+    offsets = decode_config(tree.nodes["/config/topics/__consumer_offsets"].data)
+    assert offsets == {"cleanup.policy": "compact"}
+    assert any("no folder of partitions 2" in loss for loss in report.losses)
+    assert any("topic t: its settings" in loss for loss in report.losses)
+    assert not any("__consumer_offsets: its settings" in loss for loss in report.losses)
+
+
+def test_a_whole_tree_that_knows_the_folders_is_not_changed() -> None:
+    cluster, topic_id = cluster_with_topic()
+    tree = cluster.tree.tree
+    before = {path: node.data for path, node in tree.nodes.items()}
+    found = FoundTopic("t", topic_id, {0: 0, 1: -1})
+    node = cluster.nodes[1]
+    cluster_id = node.controller.image.cluster_id
+    report = Rebuild(
+        tree,
+        Found(1, cluster_id, [found], -1),
+        is_whole=True,
+        internal_config=internal_config,
+        now_ms=1,
+    ).run()
+    assert report.changes == []
+    assert report.losses == []
+    assert {path: node.data for path, node in tree.nodes.items()} == before
+
+
+def test_a_whole_tree_takes_up_what_it_does_not_know_and_keeps_the_rest() -> None:
+    cluster, topic_id = cluster_with_topic()
+    tree = cluster.tree.tree
+    rebuild(
+        tree,
+        FoundTopic("orphan", OTHER_ID, {0: 3}),
+        FoundTopic("t", topic_id, {0: 9, 1: 0}),
+        producer_id=50,
+        is_whole=True,
+    )
+    assert assignment(tree, "orphan").topic_id == OTHER_ID
+    assert assignment(tree, "t").topic_id == topic_id
+    assert [epoch(tree, "t", 0), epoch(tree, "t", 1)] == [10, 0]
+    assert decode_config(tree.nodes["/config/topics/t"].data) == {"retention.ms": "5"}
+    assert next_producer_id(tree) > 50
+
+
+def test_the_id_of_the_folders_replaces_one_that_no_folder_has() -> None:
+    cluster, _ = cluster_with_topic()
+    tree = cluster.tree.tree
+    rebuild(tree, FoundTopic("t", OTHER_ID, {0: 5, 1: 5}), is_whole=True)
+    assert assignment(tree, "t").topic_id == OTHER_ID
+    assert epoch(tree, "t", 0) == 6
+    # The settings were those of another topic.
+    assert decode_config(tree.nodes["/config/topics/t"].data) == KEEP_EVERYTHING
+
+
+def test_a_damaged_tree_gives_settings_and_partitions_but_no_topic_without_a_folder() -> None:
+    cluster, topic_id = cluster_with_topic()
+    cluster.nodes[1].controller.create_topics([CreateTopic("gone", 1, 1)]).result()
+    tree = cluster.tree.tree
+    report = rebuild(tree, FoundTopic("t", topic_id, {0: 0}), is_whole=False)
+    assert "/brokers/topics/gone" not in tree.nodes
+    assert "/config/topics/gone" not in tree.nodes
+    assert set(assignment(tree, "t").partitions) == {0, 1}
+    assert decode_config(tree.nodes["/config/topics/t"].data) == {"retention.ms": "5"}
+    # Epochs that were written after the damage are not known.
+    assert epoch(tree, "t", 0) == 1
+    assert any("topic gone" in loss for loss in report.losses)
+    assert any("no folder of partitions 1" in loss for loss in report.losses)
+
+
+@given(
+    epochs=st.dictionaries(
+        st.sampled_from(["t", "u", "__consumer_offsets"]),
+        st.dictionaries(st.integers(0, 6), st.integers(-1, 50), min_size=1),
+    ),
+    producer_id=st.integers(-1, 10**9),
+    is_whole=st.booleans(),
+    has_topic=st.booleans(),
+)
+def test_no_epoch_and_no_producer_id_is_written_again(
+    epochs: dict[str, dict[int, int]], producer_id: int, is_whole: bool, has_topic: bool
+) -> None:
+    tree = cluster_with_topic()[0].tree.tree if has_topic else Tree()
+    topics = [FoundTopic(name, OTHER_ID, epochs[name]) for name in sorted(epochs)]
+    rebuild(tree, *topics, producer_id=producer_id, is_whole=is_whole and has_topic)
+    for name, found in epochs.items():
+        assert set(assignment(tree, name).partitions) == set(range(max(found) + 1))
+        assert all(epoch(tree, name, index) > found[index] for index in found)
+    if producer_id >= 0 or not (is_whole and has_topic):
+        assert next_producer_id(tree) > producer_id
+    again = rebuild(tree, *topics, producer_id=producer_id, is_whole=True)
+    assert again.changes == []

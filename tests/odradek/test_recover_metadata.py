@@ -1,0 +1,260 @@
+"""A broker whose coordination files are damaged: what it says, and the way back to all records."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.processes import ProcessFailed
+
+WAIT_S = 60.0
+RECORDS = 240
+COMMITTED = 30
+TOPIC = "plain"
+GROUP = "readers"
+
+Damage = Callable[[Sequence[Path], random.Random], None]
+
+
+def coordination_files(data: Path) -> list[Path]:
+    """Snapshots and journals, oldest first; those that were set aside are left out."""
+    found = [*data.glob("coordination.snapshot.*"), *data.glob("coordination.journal.*")]
+    return sorted((one for one in found if one.suffix[1:].isdecimal()), key=lambda one: one.suffix)
+
+
+def journals(files: Sequence[Path]) -> list[Path]:
+    return [one for one in files if "journal" in one.name]
+
+
+def flip_bits(files: Sequence[Path], rng: random.Random) -> None:
+    for path in files:
+        content = bytearray(path.read_bytes())
+        for _ in range(3):
+            # Not at the end of a journal, which would look like what a crash leaves.
+            content[rng.randrange(len(content) // 2)] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+
+
+def cut(files: Sequence[Path], rng: random.Random) -> None:
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(content[: rng.randrange(1, len(content) // 2)])
+
+
+def empty(files: Sequence[Path], rng: random.Random) -> None:
+    for path in files:
+        path.write_bytes(b"")
+
+
+def fill_with_garbage(files: Sequence[Path], rng: random.Random) -> None:
+    for path in files:
+        path.write_bytes(rng.randbytes(path.stat().st_size))
+
+
+def remove_snapshots_and_first_journal(files: Sequence[Path], rng: random.Random) -> None:
+    for path in files:
+        if path != journals(files)[-1]:
+            path.unlink()
+
+
+def remove_newest_journal(files: Sequence[Path], rng: random.Random) -> None:
+    journals(files)[-1].unlink()
+
+
+def damage_newest_journal(files: Sequence[Path], rng: random.Random) -> None:
+    flip_bits(journals(files)[-1:], rng)
+
+
+def key_of(message: Message) -> str:
+    assert message.error() is None
+    key = message.key()
+    assert key is not None
+    return key.decode() if isinstance(key, bytes) else key
+
+
+def send(address: str, first: int, count: int) -> None:
+    lost: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    for number in range(first, first + count):
+        producer.produce(
+            TOPIC,
+            key=str(number),
+            value=b"v",
+            partition=number % 3,
+            on_delivery=lambda error, _: lost.append(error) if error else None,
+        )
+    assert producer.flush(WAIT_S) == 0
+    assert not lost
+
+
+def read(address: str, count: int) -> set[str]:
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": "again", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(3)])
+        keys: set[str] = set()
+        while len(keys) < count:
+            messages = consumer.consume(count, WAIT_S)
+            assert messages, f"{len(keys)} of {count} records came"
+            keys |= {key_of(message) for message in messages}
+        return keys
+    finally:
+        consumer.close()
+
+
+def committed(address: str) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": GROUP})
+    try:
+        asked = [TopicPartition(TOPIC, partition) for partition in range(3)]
+        return [one.offset for one in consumer.committed(asked, WAIT_S)]
+    finally:
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A broker's folder: two lives, the second one killed."""
+    folder = tmp_path_factory.mktemp("original")
+    broker = BrokerProcess(folder, overrides={"offsets.topic.num.partitions": "4"}).start()
+    try:
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        made = admin.create_topics([NewTopic(TOPIC, 3, 1, config={"segment.bytes": "4000"})])
+        made[TOPIC].result(WAIT_S)
+        send(broker.address, 0, RECORDS // 2)
+        consumer = Consumer({"bootstrap.servers": broker.address, "group.id": GROUP})
+        consumer.commit(
+            offsets=[TopicPartition(TOPIC, partition, COMMITTED) for partition in range(3)],
+            asynchronous=False,
+        )
+        consumer.close()
+        assert broker.stop() == 0
+        broker.start()
+        change = ConfigEntry("segment.bytes", "5000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[change])
+        admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+        send(broker.address, RECORDS // 2, RECORDS // 2)
+        broker.kill()
+    finally:
+        broker.close()
+    return folder
+
+
+@pytest.fixture
+def broker(original: Path, tmp_path: Path) -> BrokerProcess:
+    """A copy of that, not started."""
+    shutil.copytree(original / "data", tmp_path / "data")
+    return BrokerProcess(tmp_path, overrides={"offsets.topic.num.partitions": "4"})
+
+
+def recover(broker: BrokerProcess, *words: str, code: int = 0) -> str:
+    command = [sys.executable, "-I", "-m", "odradek", "recover-metadata"]
+    command += ["--override", "broker.id=0", "--override", f"log.dirs={broker.data}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def recover_and_check(broker: BrokerProcess) -> str:
+    before = {path: path.read_bytes() for path in coordination_files(broker.data)}
+    assert "Nothing was written" in recover(broker)
+    assert {path: path.read_bytes() for path in coordination_files(broker.data)} == before
+    said = recover(broker, "--execute")
+    assert "The metadata are written" in said
+    broker.start()
+    try:
+        assert read(broker.address, RECORDS) == {str(number) for number in range(RECORDS)}
+        assert committed(broker.address) == [COMMITTED] * 3
+        send(broker.address, RECORDS, 30)
+        assert len(read(broker.address, RECORDS + 30)) == RECORDS + 30
+        assert "in use by another" in recover(broker, code=1)
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+    assert "There is nothing to do" in recover(broker)
+    return said
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flip_bits,
+        cut,
+        empty,
+        fill_with_garbage,
+        remove_snapshots_and_first_journal,
+        remove_newest_journal,
+        damage_newest_journal,
+    ],
+)
+def test_damage_is_named_and_the_metadata_are_rebuilt_with_all_records(
+    broker: BrokerProcess, damage: Damage
+) -> None:
+    files = coordination_files(broker.data)
+    damage(files, random.Random(5))
+    with pytest.raises(ProcessFailed):
+        broker.start()
+    log = (broker.folder / "broker.log").read_text()
+    (line,) = [one for one in log.splitlines() if one.startswith("odradek: ")]
+    assert f"{broker.data}/coordination." in line
+    assert "odradek recover-metadata" in line
+    assert "Traceback" not in log
+    recover_and_check(broker)
+
+
+def test_a_damaged_snapshot_costs_nothing(broker: BrokerProcess) -> None:
+    snapshot = coordination_files(broker.data)[-2]
+    assert "snapshot" in snapshot.name
+    snapshot.write_bytes(b"")
+    broker.start()
+    try:
+        log = (broker.folder / "broker.log").read_text()
+        assert f"{snapshot} (0 bytes) is damaged" in log
+        assert "nothing is lost" in log
+        assert read(broker.address, RECORDS) == {str(number) for number in range(RECORDS)}
+        assert committed(broker.address) == [COMMITTED] * 3
+    finally:
+        broker.close()
+
+
+def test_without_coordination_files_folders_are_reported_and_not_built_over(
+    broker: BrokerProcess,
+) -> None:
+    for path in coordination_files(broker.data):
+        path.unlink()
+    broker.start()
+    try:
+        log = (broker.folder / "broker.log").read_text()
+        assert "7 folders in log.dirs belong to no topic" in log
+        assert "odradek recover-metadata" in log
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        with pytest.raises(KafkaException, match="recover-metadata") as refusal:
+            admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(WAIT_S)
+        assert refusal.value.args[0].code() == KafkaError.TOPIC_EXCEPTION
+        errors: list[KafkaError | None] = []
+        producer = Producer({"bootstrap.servers": broker.address})
+        producer.produce(TOPIC, b"v", on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(WAIT_S) == 0
+        assert errors[0] is not None
+        assert errors[0].code() == KafkaError.TOPIC_EXCEPTION
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+    said = recover_and_check(broker)
+    assert f"topic {TOPIC}: its settings" in said

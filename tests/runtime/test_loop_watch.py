@@ -1,0 +1,79 @@
+"""Slow callbacks and late timers are counted and named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import monotonic_ns
+
+import pytest
+
+from runtime.clock import SystemClock
+from runtime.loop_watch import LoopWatch
+from runtime.metrics import BrokerMetrics
+from runtime.timers import TimingWheel
+from runtime.wheel_driver import WheelDriver
+
+MS = 1_000_000
+
+
+def keep_busy(for_ms: int) -> None:
+    """As a callback that keeps the loop."""
+    end_ns = monotonic_ns() + for_ms * MS
+    while monotonic_ns() < end_ns:
+        pass
+
+
+def test_the_longest_callback_is_kept_and_slow_ones_are_counted_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = BrokerMetrics()
+    watch = LoopWatch(metrics)
+    watch.name_of = lambda what: f"something with {what!r}"
+    began_ns = monotonic_ns()
+    with caplog.at_level(logging.WARNING):
+        watch.ran(began_ns - 40 * MS, "short")
+        assert 40 <= metrics.loop_callback_max_ms < 100
+        assert metrics.loop_slow_callbacks == 0
+        watch.ran(began_ns - 5_000 * MS, keep_busy)
+        watch.ran(began_ns - 300 * MS, "left out")
+        watch.ran(began_ns - 200 * MS, [1])
+    assert 5_000 <= metrics.loop_callback_max_ms < 6_000
+    assert metrics.loop_slow_callbacks == 3
+    (line,) = caplog.messages
+    assert line.startswith("tests.runtime.test_loop_watch.keep_busy kept the event loop for 5")
+    watch._logged_at_ns -= 10_000 * MS
+    watch.ran(monotonic_ns() - 200 * MS, [1])
+    assert caplog.messages[-1].startswith("something with [1] kept the event loop for 2")
+    assert caplog.messages[-1].endswith("; 2 more since the last line")
+
+
+def test_a_timer_that_keeps_the_loop_is_named_and_the_next_one_is_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = BrokerMetrics()
+
+    async def run() -> None:
+        clock = SystemClock()
+        driver = WheelDriver(
+            asyncio.get_running_loop(),
+            clock,
+            TimingWheel(clock.monotonic_ms()),
+            LoopWatch(metrics),
+        )
+        done = asyncio.Event()
+        now_ms = clock.monotonic_ms()
+
+        def slow_timer() -> None:
+            keep_busy(150)
+
+        driver.add(now_ms + 1, slow_timer)
+        driver.add(now_ms + 40, done.set)
+        await done.wait()
+        driver.close()
+
+    asyncio.run(run())
+    assert metrics.loop_slow_callbacks >= 1
+    assert metrics.loop_callback_max_ms >= 150
+    assert metrics.loop_lag_max_ms >= 100
+    assert any("slow_timer kept the event loop for" in line for line in caplog.messages)

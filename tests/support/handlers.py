@@ -1,0 +1,18 @@
+"""Handlers, called as the dispatcher calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+
+def outcome_of(made: Any) -> Any:
+    """What a handler decides, after all of its steps."""
+    if not isinstance(made, Generator):
+        return made
+    step = None
+    try:
+        while True:
+            step = made.send(None if step is None else step.work())
+    except StopIteration as stop:
+        return stop.value

@@ -1,0 +1,122 @@
+"""The replicas of one broker without a node: logs, and the leadership that the controller gives."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker.delayed import Purgatory
+from broker.replication.leadership import Leadership
+from broker.replication.partition import Partition
+from broker.replication.partitions import Partitions
+from controller.control import (
+    ControlResponse,
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+    StopReplica,
+    StopReplicaPartition,
+)
+from controller.image import PartitionState
+from protocol.errors import ErrorCode
+from runtime.clock import VirtualClock
+from runtime.memory_files import MemoryFileSystem
+from runtime.metrics import BrokerMetrics
+from runtime.rng import SeededRng
+from runtime.timers import TimingWheel
+from storage.log import Log
+from storage.log_config import LogConfig
+from tests.support.log_directories import Broker
+
+BROKER_ID = 1
+TOPIC_ID = UUID(int=9)
+
+
+class Replicas:
+    """A broker's logs and partitions; `restart` begins another life on the same files."""
+
+    def __init__(
+        self,
+        *,
+        config: LogConfig | None = None,
+        folders: tuple[str, ...] = ("/a",),
+        files: MemoryFileSystem | None = None,
+    ) -> None:
+        self.files = MemoryFileSystem(folders=folders) if files is None else files
+        self.folders = folders
+        self.config = LogConfig() if config is None else config
+        self.clock = VirtualClock()
+        self.fatal: list[str] = []
+        self.awaited: list[Log] = []
+        self.leader_epoch = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.stored = Broker(self.files, list(self.folders)).start(lambda _: self.config)
+        self.partitions = Partitions()
+        self.purgatory = Purgatory(TimingWheel(self.clock.monotonic_ms()), BrokerMetrics())
+        self.leadership = Leadership(
+            broker_id=lambda: BROKER_ID,
+            logs=self.stored.manager,
+            partitions=self.partitions,
+            purgatory=self.purgatory,
+            config_of=lambda _: self.config,
+            run_jobs=self.stored.perform,
+            clock=self.clock,
+            rng=SeededRng(1),
+            on_fatal=self.fatal.append,
+        )
+        self.leadership.on_flush_awaited = self.awaited.append
+
+    def lead(
+        self, topic: str = "orders", *, in_sync: tuple[int, ...] = (BROKER_ID,), index: int = 0
+    ) -> Partition:
+        """Become the leader in a new leader epoch; broker 2 is the other replica, if in sync."""
+        return self._taken(topic, index, BROKER_ID, in_sync)
+
+    def follow(self, topic: str = "orders", *, index: int = 0) -> Partition:
+        """Become a follower of broker 2 in a new leader epoch."""
+        return self._taken(topic, index, 2, (BROKER_ID, 2))
+
+    def _taken(self, topic: str, index: int, leader: int, in_sync: tuple[int, ...]) -> Partition:
+        self.leader_epoch += 1
+        response = self.send_state(topic, index, leader, in_sync, self.leader_epoch)
+        assert response.partition_errors == {}
+        return self.partitions.held(topic, index)
+
+    def send_state(
+        self, topic: str, index: int, leader: int, in_sync: tuple[int, ...], leader_epoch: int
+    ) -> ControlResponse:
+        """A LeaderAndIsr of one partition."""
+        partition = LeaderAndIsrPartition(
+            topic=topic,
+            topic_id=TOPIC_ID,
+            partition=index,
+            state=PartitionState(leader, leader_epoch, in_sync, leader_epoch, 1),
+            replicas=(BROKER_ID, 2) if in_sync != (BROKER_ID,) else (BROKER_ID,),
+            adding=(),
+            removing=(),
+            is_new=False,
+        )
+        request = LeaderAndIsr(BROKER_ID, 1, -1, (partition,), ())
+        return self.leadership.apply(request).result()
+
+    def stop(
+        self, topic: str = "orders", *, is_deleted: bool, index: int = 0
+    ) -> dict[tuple[str, int], ErrorCode]:
+        """A StopReplica of one partition; its errors."""
+        partition = StopReplicaPartition(topic, index, -1, is_deleted)
+        request = StopReplica(BROKER_ID, 1, -1, (partition,))
+        return dict(self.leadership.apply(request).result().partition_errors)
+
+    def checkpoint(self) -> None:
+        """A round of checkpoints, the high watermarks too."""
+        self.stored.perform(self.stored.upkeep.checkpoint())
+        self.stored.perform(self.stored.upkeep.checkpoint_high_watermarks())
+
+    def restart(self, *, is_clean: bool) -> None:
+        """Stop or die, and start on the same files."""
+        if is_clean:
+            self.stored.stop()
+        else:
+            for directory in self.stored.manager.directories.values():
+                directory.release()
+        self._begin()

@@ -1,0 +1,150 @@
+"""What of a node is on disk: its coordination and its logs, on a file system that loses power.
+
+The parts are the broker's own, put together as `broker/node.py` does it; there are no sockets, and
+threads work when the test says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from broker.delayed import Purgatory
+from broker.internal_topics import first_use_topic
+from broker.orphaned_logs import OrphanedLogs
+from broker.producer_ids import ProducerIds
+from broker.replication.leadership import Leadership
+from broker.replication.partitions import Partitions
+from broker.settings.broker_settings import make_settings
+from broker.settings.topic_config import topic_log_config
+from broker.topics import Topics
+from controller.admin import TopicResult
+from controller.coordination.embedded import EmbeddedTree
+from controller.coordination.pending import Pending
+from controller.driver import Controller, Identity
+from controller.image import Endpoint
+from controller.leadership import ControllerSettings
+from protocol.errors import BrokerError
+from protocol.records.batch import RecordBatch
+from runtime.clock import VirtualClock
+from runtime.files import FileSystem
+from runtime.metrics import BrokerMetrics
+from runtime.rng import SeededRng
+from runtime.timers import TimingWheel
+from storage.descriptors import Descriptors
+from storage.disk_jobs import DiskJob
+from storage.log_config import LogConfig
+from storage.manager import LogManager
+from storage.meta_properties import stored_cluster_id
+from storage.upkeep import Upkeep
+from tests.support.threads import HeldThreads
+
+FOLDER = "/data"
+BROKER_ID = 0
+DATE = "Tue Jul 01 12:00:00 UTC 2025"
+
+
+class StoredNode:
+    """A started node; dropping it is a kill."""
+
+    def __init__(self, files: FileSystem, *, seed: int, entries_max: int) -> None:
+        """seed  of the topic ids; another one for each life"""
+        self.files = files
+        self.threads = HeldThreads()
+        self.problems: list[str] = []
+        self.clock = VirtualClock()
+        rng = SeededRng(seed)
+        self.settings = make_settings({"broker.id": "0", "offsets.topic.num.partitions": "2"})
+        self.logs = LogManager(files, [FOLDER], Descriptors(files), file_delete_delay_ms=1)
+        identities = self.logs.open_directories()
+        tree = EmbeddedTree(files, FOLDER, self.clock, journal_entries_max=entries_max)
+        self.partitions = Partitions()
+        self.purgatory = Purgatory(TimingWheel(0), BrokerMetrics())
+        leadership = Leadership(
+            broker_id=lambda: BROKER_ID,
+            logs=self.logs,
+            partitions=self.partitions,
+            purgatory=self.purgatory,
+            config_of=self._config_of,
+            run_jobs=self._perform,
+            clock=self.clock,
+            rng=rng,
+            on_fatal=self.on_problem,
+        )
+        orphaned = OrphanedLogs()
+        self.controller = Controller(
+            tree.connect,
+            ControllerSettings(),
+            door=leadership,
+            listener=self,
+            clock=self.clock,
+            rng=rng,
+            check_new_topic=orphaned.check_new_topic,
+        )
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.topics = Topics(lambda: self.controller.image, self._create_on_first_use)
+        cluster_id = self.controller.prepare(stored_cluster_id(identities)).result()
+        self.logs.claim(broker_id=BROKER_ID, cluster_id=cluster_id, date=DATE)
+        self.logs.load(self._config_of, now_ms=self.clock.now_ms())
+        self.upkeep = Upkeep(self.logs)
+        endpoint = Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
+        self.controller.start(Identity(BROKER_ID, (endpoint,))).result()
+        orphaned.find(self.controller.image, self.logs)
+        self.orphans = orphaned.complaint()
+        tree.serve(self.threads, on_failure=self.on_problem, on_problem=self.on_problem)
+
+    def _config_of(self, topic: str) -> LogConfig:
+        return topic_log_config(self.settings, None, self.controller.image.topic_config(topic))
+
+    def _create_on_first_use(self, topic: str, requester: str) -> Pending[TopicResult]:
+        wish = first_use_topic(topic, self.settings, broker_count=1)
+        return self.controller.auto_create_topic(wish, requested_by=requester)
+
+    def _perform(self, jobs: list[DiskJob]) -> None:
+        for job in jobs:
+            job.run(self.files)
+            self._perform(list(self.upkeep.on_finished(job)))
+
+    def on_config_changed(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
+        """Logs take the image's config when they are asked for it."""
+
+    def on_problem(self, text: str) -> None:
+        """Keep it."""
+        self.problems.append(text)
+
+    def append(
+        self, topic: str, index: int, batch: bytearray, on_durable: Callable[[], None]
+    ) -> bool:
+        """Append a batch and have it flushed; False where no such partition is led, or its producer
+        is refused."""
+        partition = self.partitions.get(topic, index)
+        if partition is None or partition.leader is None:
+            return False
+        log = partition.log
+        (result,) = log.append(
+            [RecordBatch(memoryview(batch))],
+            leader_epoch=partition.leader_epoch,
+            now_ms=self.clock.now_ms(),
+        )
+        if isinstance(result, BrokerError):
+            return False
+        job = self.upkeep.flush_log(log, now_ms=self.clock.now_ms())
+
+        def done(error: OSError | None) -> None:
+            assert job is not None, "there was something to flush"
+            if error is None:
+                self._perform(list(self.upkeep.on_finished(job)))
+                on_durable()
+
+        # None while a flush is under way, which began before this append.
+        if job is not None:
+            self.threads(lambda: job.run(self.files), done)
+        return True
+
+    def records_of(self, topic: str, index: int) -> bytes:
+        """The content of a partition's segments, one after the other."""
+        partition = self.partitions.get(topic, index)
+        if partition is None:
+            return b""
+        folder = partition.log.directory
+        names = [name for name in self.files.list(folder) if name.endswith(".log")]
+        return b"".join(self.files.read(f"{folder}/{name}") for name in names)
