@@ -65,6 +65,8 @@ SQLITE_FORMATS: Final[dict[type[DataType], str]] = {
 SQLITE_OPTIONS: Final = {"busy_timeout": "60000", "transaction_mode": "IMMEDIATE"}
 """Milliseconds to wait for other writers; and their place is taken before the first read, since a
 reader that becomes a writer may not wait."""
+CREATED_MEANWHILE: Final = frozenset({"23505", "42P07"})
+"""SQLSTATE of a CREATE TABLE that lost against another: unique_violation, duplicate_table."""
 IDENTIFIER_LENGTH_MAX: Final = 63
 """PostgreSQL cuts off what is longer."""
 
@@ -96,7 +98,7 @@ def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
         with alone:
             with _transaction(rows.sparkSession, url, database) as connection:
                 if sink.create:
-                    _execute(connection, _create(sink.table, rows, database, sink.keys))
+                    _create_once(connection, _create(sink.table, rows, database, sink.keys))
                 _check_columns(connection, rows, sink, database)
                 _execute(connection, f"DROP TABLE IF EXISTS {staging}")
                 staged = rows.toDF(*_staged(rows.columns))
@@ -266,6 +268,23 @@ def _execute(connection: Any, sql: str) -> None:
         statement.execute(sql)
     finally:
         statement.close()
+
+
+def _create_once(connection: Any, sql: str) -> None:
+    """Run a CREATE TABLE IF NOT EXISTS, also while another connection creates the same table.
+
+    PostgreSQL then waits for the other transaction and fails with a duplicate key of its catalogue
+    when that commits; the table exists by then, so that a second try finds it.
+    """
+    before = connection.setSavepoint()
+    try:
+        _execute(connection, sql)
+    except Py4JJavaError as error:
+        state = getattr(error.java_exception, "getSQLState", lambda: None)()
+        if state not in CREATED_MEANWHILE:
+            raise
+        connection.rollback(before)
+        _execute(connection, sql)
 
 
 def _create(table: str, rows: DataFrame, database: str, keys: Sequence[str] = ()) -> str:

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.spec.ends import TableSink
 from pipeline.upsert import DRIVERS, UpsertFailed, staging_name, upsert
+from tests.support.compacted import wait_until
 from tests.support.postgresql import PostgreSql, postgresql
 
 OWNER = "a query"
@@ -239,6 +240,29 @@ def test_two_queries_write_at_once(spark: SparkSession, database: Database) -> N
     for table in database.tables():
         ((count,),) = database.run(f"SELECT count(*) FROM {table}")
         assert int(count) == 450
+
+
+def test_table_that_another_connection_creates_meanwhile_is_used(
+    spark: SparkSession, server: PostgreSql
+) -> None:
+    """PostgreSQL: CREATE TABLE IF NOT EXISTS fails when the other transaction commits."""
+    server.run("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    database = Database(server.url, server, Path())
+    rows = spark.range(3).selectExpr("id", "1 AS n")
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(
+        DRIVERS["postgresql"]
+    )
+    with closing(jvm.java.sql.DriverManager.getConnection(server.url)) as other:
+        other.setAutoCommit(False)
+        other.createStatement().execute("CREATE TABLE kept (id BIGINT PRIMARY KEY, n INTEGER)")
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(put, rows, database, ["id"])
+            wait_until("the writer waits", lambda: server.run(waiting) != [("0",)] or done.done())
+            other.commit()
+            done.result(60)
+    assert server.run("SELECT sum(n) FROM kept") == [("3",)]
 
 
 def test_a_reader_does_not_stop_a_writer(spark: SparkSession, tmp_path: Path) -> None:
