@@ -52,7 +52,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q -p no:cacheprovider tests/house
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/repository
 
 golden: tools
 	$(BIN)/python -m tests.scripts.record_golden
@@ -67,7 +67,7 @@ bench: tools
 
 # Card payments through a broker and a pipeline; leaves a page in build/demo-pipeline. Needs Java 17.
 demo-pipeline: $(VENV)/.dev
-	$(BIN)/python -m pipeline.demo
+	$(BIN)/python -m odradek.pipeline.demo
 
 # What the tests need besides Python: client libraries of other languages, Apache Kafka's own jars.
 tools: $(VENV)/.dev system-packages

@@ -17,10 +17,10 @@ from typing import Any, Final
 from bench import wire
 from bench.micro_log import log_cases
 from bench.micro_turn import turn_cases
-from protocol.compiler import decoder, encoder, parts_encoder
-from protocol.connection import BufferPool, FrameReader
-from protocol.headers import decode_request_header, encode_request_header
-from protocol.messages.fetch import (
+from odradek.protocol.compiler import decoder, encoder, parts_encoder
+from odradek.protocol.connection import BufferPool, FrameReader
+from odradek.protocol.headers import decode_request_header, encode_request_header
+from odradek.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -28,7 +28,7 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.messages.produce import (
+from odradek.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -36,7 +36,7 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.records.batch import assign_offset, has_valid_crc, parse_batch
+from odradek.protocol.records.batch import assign_offset, has_valid_crc, parse_batch
 
 Case = Callable[[], Any]
 REPEATS: Final = 5

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from bench import wire
 from bench.places import WORK
-from broker.node import Node
-from broker.settings.broker_settings import make_settings
-from protocol.compiler import encoder
-from protocol.headers import encode_request_header
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.broker.node.node import Node
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.protocol.compiler import encoder
+from odradek.protocol.headers import encode_request_header
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 Case = Callable[[], Any]
 NOW_MS: Final = 1_700_000_000_000

@@ -116,7 +116,15 @@ class Job:
         address = target.bootstrap
         file.write_text(FILE.format(mode=mode, address=address, topic=topic, limit=limit))
         jars = maven.spark_connectors(SPARK_VERSION)
-        command = [sys.executable, "-m", "pipeline.cli", "run", str(file), "--jars", str(jars)]
+        command = [
+            sys.executable,
+            "-m",
+            "odradek.pipeline.cli",
+            "run",
+            str(file),
+            "--jars",
+            str(jars),
+        ]
         command += ["--master", f"local[{CORES}]", "--progress-file", str(self._progress)]
         self.begin_ms = time.time() * 1_000
         with self._log.open("wb") as log:

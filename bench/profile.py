@@ -26,7 +26,10 @@ from bench.targets import catalog as targets
 from bench.targets.target import Target
 
 PROFILES = BUILD / "profile"
-IMPORTS = "import broker.node, broker.settings.broker_settings, runtime.logging"
+IMPORTS = "; ".join(
+    f"import odradek.{name}"
+    for name in ("broker.node.node", "broker.settings.broker_settings", "runtime.logging")
+)
 IMPORTS_SHOWN = 40
 IDLE = "_worker ("
 """A thread of an executor that waits for work; py-spy takes it for busy now and then."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.group.coordinator import OFFSETS_TOPIC
-from broker.settings.broker_settings import BrokerSettings
-from broker.topics import INTERNAL_TOPICS
-from controller.decide.topics import CreateTopic
+from odradek.broker.group.coordinator import OFFSETS_TOPIC
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.topics import INTERNAL_TOPICS
+from odradek.controller.decide.topics import CreateTopic
 
 
 def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) -> CreateTopic:

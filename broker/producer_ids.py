@@ -11,9 +11,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from controller.coordination.errors import CoordinationError
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 PREFETCH_SHARE: Final = 0.9
 

@@ -1,29 +1,29 @@
-"""What handlers may reach: the parts of one node, put together by `broker/node.py`."""
+"""What handlers may reach: the parts of one node, put together by `broker/node/node.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runtime.clock import Clock
-from runtime.files import FileSystem
-from runtime.loop_watch import LoopWatch
-from runtime.metrics import BrokerMetrics
-from runtime.rng import Rng
+from odradek.runtime.clock import Clock
+from odradek.runtime.files import FileSystem
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.randomness import Rng
 
 if TYPE_CHECKING:
-    from broker.delayed import Purgatory
-    from broker.group.coordinator import GroupCoordinator
-    from broker.producer_ids import ProducerIds
-    from broker.refused_transactions import RefusedTransactions
-    from broker.replication.appends import Appends
-    from broker.replication.fetch_session import FetchSessions
-    from broker.replication.partitions import Partitions
-    from broker.replication.time_lookups import TimeLookups
-    from broker.settings.broker_settings import BrokerSettings
-    from broker.topics import Topics
-    from controller.driver import Controller
-    from storage.manager import LogManager
+    from odradek.broker.group.coordinator import GroupCoordinator
+    from odradek.broker.producer_ids import ProducerIds
+    from odradek.broker.purgatory import Purgatory
+    from odradek.broker.refused_transactions import RefusedTransactions
+    from odradek.broker.replication.fetch_session import FetchSessions
+    from odradek.broker.replication.partitions import Partitions
+    from odradek.broker.replication.staged_appends import Appends
+    from odradek.broker.replication.time_lookups import TimeLookups
+    from odradek.broker.settings.broker_settings import BrokerSettings
+    from odradek.broker.topics import Topics
+    from odradek.controller.controller import Controller
+    from odradek.storage.manager import LogManager
 
 
 @dataclass(slots=True)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from controller import znodes
-from controller.config_znodes import encode_config
-from controller.coordination.session import Create, Delete, SetData
-from controller.coordination.tree import Tree
+from odradek.controller.coordination.session import Create, Delete, SetData
+from odradek.controller.coordination.tree import Tree
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.config_znodes import encode_config
 
 SAFE_JUMP: Final = 1_000_000
 """Producer ids that are passed over when it is not known which were given out: a producer that has
@@ -91,7 +91,7 @@ class Rebuild:
         tree = self._tree
         tree.open_session(_TIMEOUT_MS, self._now_ms)
         self._session_id = tree.last_session_id
-        for path in znodes.PERSISTENT_ROOTS:
+        for path in zk_data.PERSISTENT_ROOTS:
             self._ensure(path)
         self._restore_cluster_id()
         for topic in self._found.topics:
@@ -138,28 +138,28 @@ class Rebuild:
         if wanted is None:
             return
         try:
-            known = znodes.decode_cluster_id(self._data(znodes.CLUSTER_ID))
-        except znodes.BadZnode:
+            known = zk_data.decode_cluster_id(self._data(zk_data.CLUSTER_ID))
+        except zk_data.BadZnode:
             known = None
         if known != wanted:
-            self._put(znodes.CLUSTER_ID, znodes.encode_cluster_id(wanted))
+            self._put(zk_data.CLUSTER_ID, zk_data.encode_cluster_id(wanted))
             self._report.changes.append(f"cluster id {wanted}, from meta.properties")
 
     def _restore_producer_ids(self) -> None:
-        data = self._data(znodes.PRODUCER_ID_BLOCK)
+        data = self._data(zk_data.PRODUCER_ID_BLOCK)
         end = -1
         if data:
             try:
-                end = znodes.ProducerIdBlockZnode.decode(data).end
-            except znodes.BadZnode:
+                end = zk_data.ProducerIdBlockZnode.decode(data).end
+            except zk_data.BadZnode:
                 self._is_whole = False
         if self._is_whole and not self._is_growing and end >= self._found.producer_id:
             return
-        size = znodes.PRODUCER_ID_BLOCK_SIZE
+        size = zk_data.PRODUCER_ID_BLOCK_SIZE
         greatest = max(end, self._found.producer_id) + SAFE_JUMP
         last = (greatest // size + 1) * size - 1
-        block = znodes.ProducerIdBlockZnode(self._found.broker_id, last - size + 1, last)
-        self._put(znodes.PRODUCER_ID_BLOCK, block.encode())
+        block = zk_data.ProducerIdBlockZnode(self._found.broker_id, last - size + 1, last)
+        self._put(zk_data.PRODUCER_ID_BLOCK, block.encode())
         self._report.changes.append(
             f"producer ids go on at {last + 1}; the greatest one that was found is "
             f"{self._found.producer_id}"
@@ -184,9 +184,9 @@ class Rebuild:
         added = known is None or not is_same or set(partitions) != set(known.partitions)
         if added:
             self._is_growing = True
-            assignment = znodes.TopicAssignmentZnode(topic_id, partitions, {}, {})
-            self._put(znodes.topic_path(topic.name), assignment.encode())
-            shown = "a new id" if topic_id is None else f"id {znodes.encode_topic_id(topic_id)}"
+            assignment = zk_data.TopicAssignmentZnode(topic_id, partitions, {}, {})
+            self._put(zk_data.topic_path(topic.name), assignment.encode())
+            shown = "a new id" if topic_id is None else f"id {zk_data.encode_topic_id(topic_id)}"
             self._report.changes.append(
                 f"topic {topic.name}: {shown}, {len(partitions)} partitions"
             )
@@ -198,33 +198,33 @@ class Rebuild:
         self._restore_states(topic)
         self._restore_config(topic.name)
 
-    def _known(self, name: str) -> znodes.TopicAssignmentZnode | None:
-        data = self._data(znodes.topic_path(name))
+    def _known(self, name: str) -> zk_data.TopicAssignmentZnode | None:
+        data = self._data(zk_data.topic_path(name))
         try:
-            return None if data is None else znodes.TopicAssignmentZnode.decode(data)
-        except znodes.BadZnode:
+            return None if data is None else zk_data.TopicAssignmentZnode.decode(data)
+        except zk_data.BadZnode:
             return None
 
     def _forget(self, name: str) -> None:
-        self._remove_tree(znodes.topic_path(name))
-        self._remove_tree(znodes.config_path("topics", name))
-        self._remove_tree(znodes.delete_topic_path(name))
+        self._remove_tree(zk_data.topic_path(name))
+        self._remove_tree(zk_data.config_path("topics", name))
+        self._remove_tree(zk_data.delete_topic_path(name))
 
     def _restore_states(self, topic: FoundTopic) -> None:
         raised: list[int] = []
         for index, log_epoch in topic.leader_epochs.items():
-            path = znodes.partition_state_path(topic.name, index)
+            path = zk_data.partition_state_path(topic.name, index)
             data = self._data(path)
             try:
-                state = None if data is None else znodes.PartitionStateZnode.decode(data)
-            except znodes.BadZnode:
+                state = None if data is None else zk_data.PartitionStateZnode.decode(data)
+            except zk_data.BadZnode:
                 state = None
             if state is not None and self._is_whole and state.leader_epoch >= log_epoch:
                 continue
             # The epochs that were written since the log's last one are not known: above it.
             epoch = max(log_epoch, -1 if state is None else state.leader_epoch) + 1
             broker_id = self._found.broker_id
-            written = znodes.PartitionStateZnode(
+            written = zk_data.PartitionStateZnode(
                 controller_epoch=0 if state is None else state.controller_epoch,
                 leader=broker_id,
                 leader_epoch=epoch,
@@ -237,7 +237,7 @@ class Rebuild:
             self._report.changes.append(f"topic {topic.name}: leader epochs of partitions {shown}")
 
     def _restore_config(self, name: str) -> None:
-        path = znodes.config_path("topics", name)
+        path = zk_data.config_path("topics", name)
         if self._data(path) is not None:
             return
         internal = self._internal_config(name)
@@ -251,7 +251,7 @@ class Rebuild:
 
     def _drop_topics(self) -> None:
         there = {topic.name for topic in self._found.topics}
-        for name in sorted(self._tree.nodes[znodes.BROKER_TOPICS].children):
+        for name in sorted(self._tree.nodes[zk_data.BROKER_TOPICS].children):
             if name not in there:
                 self._forget(name)
                 self._report.losses.append(f"topic {name}: it has no folder, and is dropped")

@@ -11,24 +11,27 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
-from odradek.options import WRONG_USAGE
-from odradek.tool import VERSION as KAFKA_VERSION
+from odradek.tools.options import WRONG_USAGE
+from odradek.tools.tool import VERSION as KAFKA_VERSION
 
 SUBCOMMANDS: Final = {
-    "console-consumer": ("odradek.console_consumer", "print records of a topic"),
-    "console-producer": ("odradek.console_producer", "send lines to a topic"),
+    "console-consumer": ("odradek.tools.console.consumer", "print records of a topic"),
+    "console-producer": ("odradek.tools.console.producer", "send lines to a topic"),
     "consumer-groups": (
-        "odradek.consumer_groups",
+        "odradek.tools.consumer_groups.command",
         "list, describe, reset and delete consumer groups",
     ),
     "recover-metadata": (
-        "odradek.recover_metadata",
+        "odradek.tools.recover_metadata",
         "rebuild the metadata of a stopped broker from the folders of its topics",
     ),
-    "start": ("odradek.start", "start a broker in the foreground"),
-    "topics": ("odradek.topics", "create, list, describe, alter and delete topics"),
+    "start": ("odradek.tools.start", "start a broker in the foreground"),
+    "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
     # Named, not imported: pipelines are a client of brokers, and their packages an extra.
-    "pipeline": ("pipeline.cli", "run pipelines on Spark: a file says source, steps and sinks"),
+    "pipeline": (
+        "odradek.pipeline.cli",
+        "run pipelines on Spark: a file says source, steps and sinks",
+    ),
 }
 INTERRUPTED: Final = 130
 """As a shell tells it: 128 and the number of SIGINT."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from pipeline.spec.ends import KafkaSource
-from pipeline.spec.model import Pipeline
-from pipeline.spec.positions import Path
+from odradek.pipeline.spec.ends import KafkaSource
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.positions import Path
 
 CAUSES_MAX: Final = 20
 LINE_LENGTH_MAX: Final = 600

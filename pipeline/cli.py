@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.jobs.life import Choices
-    from pipeline.spec.model import Pipeline
+    from odradek.pipeline.jobs.life import Choices
+    from odradek.pipeline.spec.model import Pipeline
 
 FAILED = 1
 BAD_FILE = 2
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         # Here: the command and its help are there without the libraries of pipelines.
-        from pipeline.spec.load import SpecError
+        from odradek.pipeline.spec.load import SpecError
 
         try:
             return _main(parsed)
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(parsed: argparse.Namespace) -> int:
-    from pipeline.spec.load import load
+    from odradek.pipeline.spec.load import load
 
     if parsed.command == "train":
         return _train(parsed)
@@ -138,19 +138,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
-    from pipeline.jobs.life import run_file
+    from odradek.pipeline.jobs.life import run_file
 
     return run_file(pipeline, parsed.file, _choices(parsed))
 
 
 def _choices(parsed: argparse.Namespace) -> Choices:
-    from pipeline.jobs.life import Choices
+    from odradek.pipeline.jobs.life import Choices
 
     return Choices(parsed.master, parsed.jars, parsed.metrics_port, parsed.progress_file)
 
 
 def _mirror(parsed: argparse.Namespace) -> int:
-    from pipeline.spec.mirror import load as load_mirror
+    from odradek.pipeline.spec.mirror import load as load_mirror
 
     path: Path = parsed.file
     mirror = load_mirror(path)
@@ -160,7 +160,7 @@ def _mirror(parsed: argparse.Namespace) -> int:
     if parsed.mode is not None:
         head = mirror.mirror.model_copy(update={"mode": parsed.mode})
         mirror = mirror.model_copy(update={"mirror": head})
-    from pipeline.jobs.life import mirror_file
+    from odradek.pipeline.jobs.life import mirror_file
 
     return mirror_file(mirror, path, _choices(parsed))
 
@@ -176,11 +176,11 @@ def _train(parsed: argparse.Namespace) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from pipeline.causes import told
-    from pipeline.failures import quieten
-    from pipeline.session import open_session
-    from pipeline.transforms.classifier import train
-    from pipeline.transforms.unfit import Unfit
+    from odradek.pipeline.causes import told
+    from odradek.pipeline.failures import quieten
+    from odradek.pipeline.session import open_session
+    from odradek.pipeline.transforms.classifier import train
+    from odradek.pipeline.transforms.unfit import Unfit
 
     spark = open_session("train", needs=())
     quieten(spark)

@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.causes import blamed, told
-from pipeline.spec.load import SpecError, placed, text_of
-from pipeline.spec.model import Pipeline
-from pipeline.spec.positions import Path, lines_of
-from pipeline.transforms.unfit import Unfit
+from odradek.pipeline.causes import blamed, told
+from odradek.pipeline.spec.load import SpecError, placed, text_of
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.positions import Path, lines_of
+from odradek.pipeline.transforms.unfit import Unfit
 
 OFF: Final = logging.CRITICAL + 1
 LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from pipeline.spec.common import Options
-from pipeline.spec.ends import (
+from odradek.pipeline.spec.common import Options
+from odradek.pipeline.spec.ends import (
     Cluster,
     ConsoleSink,
     FileSink,
@@ -27,12 +27,12 @@ from pipeline.spec.ends import (
     TableSink,
     TableSource,
 )
-from pipeline.spec.model import Head
-from pipeline.transforms.columns import column, quoted
-from pipeline.transforms.times import as_texts
-from pipeline.transforms.times import read as read_time
-from pipeline.transforms.unfit import Unfit
-from pipeline.upsert import DRIVERS, batch_writer, upsert
+from odradek.pipeline.spec.model import Head
+from odradek.pipeline.transforms.columns import column, quoted
+from odradek.pipeline.transforms.times import as_texts
+from odradek.pipeline.transforms.times import read as read_time
+from odradek.pipeline.transforms.unfit import Unfit
+from odradek.pipeline.upsert import DRIVERS, batch_writer, upsert
 
 COMMITS: Final = "_spark_metadata"
 """Spark's log in a folder of files: which of them count."""

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from pipeline.transforms.times import AHEAD
+from odradek.pipeline.transforms.times import AHEAD
 
 REFRESHES_PER_SECOND: Final = 2
 COLUMNS: Final = (

@@ -15,8 +15,15 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline import java
-from pipeline.connectors import NoConnector, cache, ivy_settings, missing, packages, replaced
+from odradek.pipeline import java
+from odradek.pipeline.connectors import (
+    NoConnector,
+    cache,
+    ivy_settings,
+    missing,
+    packages,
+    replaced,
+)
 
 STOPPED: Final = "Cannot call methods on a stopped SparkContext"
 """What is left of a session whose master did not take it."""

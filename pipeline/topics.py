@@ -9,10 +9,10 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from pipeline.spec.ends import Cluster, KafkaSink, KafkaSource
-from pipeline.spec.model import Pipeline
-from pipeline.spec.positions import Path
-from pipeline.spec.steps import Parse
+from odradek.pipeline.spec.ends import Cluster, KafkaSink, KafkaSource
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.positions import Path
+from odradek.pipeline.spec.steps import Parse
 
 TIMEOUT_MS: Final = 10_000
 KAFKA: Final = "org.apache.kafka"

@@ -29,9 +29,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.causes import first_line, java_messages, told
-from pipeline.spec.ends import TableSink, shown
-from pipeline.transforms.columns import quoted
+from odradek.pipeline.causes import first_line, java_messages, told
+from odradek.pipeline.spec.ends import TableSink, shown
+from odradek.pipeline.transforms.columns import quoted
 
 DRIVERS: Final = {"sqlite": "org.sqlite.JDBC", "postgresql": "org.postgresql.Driver"}
 TYPES: Final = {

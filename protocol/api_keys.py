@@ -225,6 +225,6 @@ def is_flexible(api_key: int, version: int) -> bool:
 def messages_of(api_key: int) -> tuple[type[Any], type[Any]]:
     """The request class and the response class.  Raises ValueError for a key that is not known."""
     name = ApiKey(api_key).name
-    module = import_module(f"protocol.messages.{name.lower()}")
+    module = import_module(f"odradek.protocol.messages.{name.lower()}")
     camel = name.title().replace("_", "")
     return getattr(module, f"{camel}Request"), getattr(module, f"{camel}Response")

@@ -20,8 +20,8 @@ import struct
 from typing import Any
 from uuid import UUID as Uuid
 
-from protocol.decode_error import DecodeError
-from protocol.schema import (
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.schema import (
     BOOL,
     BYTES,
     RECORDS,

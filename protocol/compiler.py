@@ -11,10 +11,10 @@ from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, TypeVar
 
-from protocol.decoder_source import DecoderSource
-from protocol.encoder_source import EncoderSource
-from protocol.gathered import Gathered
-from protocol.schema import Required, fresh_maker, schema_of
+from odradek.protocol.decoder_source import DecoderSource
+from odradek.protocol.encoder_source import EncoderSource
+from odradek.protocol.gathered import Gathered
+from odradek.protocol.schema import Required, fresh_maker, schema_of
 
 Message = TypeVar("Message")
 

@@ -13,7 +13,7 @@ from mmap import mmap
 from struct import Struct
 from typing import Any, Final
 
-from protocol.decode_error import DecodeError
+from odradek.protocol.decode_error import DecodeError
 
 SCRATCH_BYTES: Final = 256 * 1024
 SMALL_FRAME_BYTES: Final = 64 * 1024

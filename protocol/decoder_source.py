@@ -26,8 +26,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID as Uuid
 
-from protocol.decode_error import DecodeError
-from protocol.schema import (
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.schema import (
     BYTES,
     RECORDS,
     STRING,
@@ -41,7 +41,7 @@ from protocol.schema import (
     fresh_maker,
     schema_of,
 )
-from protocol.uvarint import check_tag_count, rest_of_uvarint, skip_tags, uvarint_at
+from odradek.protocol.uvarint import check_tag_count, rest_of_uvarint, skip_tags, uvarint_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

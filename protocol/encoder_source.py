@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     BYTES,
     RECORDS,
     STRING,
@@ -32,7 +32,7 @@ from protocol.schema import (
     default_value,
     schema_of,
 )
-from protocol.uvarint import encode_uvarint
+from odradek.protocol.uvarint import encode_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode
 
 ERROR_TEXTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",

@@ -14,10 +14,10 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.api_keys import ApiKey, is_flexible
-from protocol.decode_error import DecodeError
-from protocol.schema import INT16, INT32, STRING, field, message
-from protocol.uvarint import skip_tags
+from odradek.protocol.api_keys import ApiKey, is_flexible
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.schema import INT16, INT32, STRING, field, message
+from odradek.protocol.uvarint import skip_tags
 
 CLIENT_ID_POSITION: Final = 10
 """Bytes from the beginning of the header."""

@@ -255,7 +255,9 @@ def declare(cls: Class) -> Class:
 
 def compile_init_and_call(self: object, **values: Any) -> None:
     """The `__init__` of a class of which no object was made yet: puts the real one in its place."""
-    from protocol.compiler import compile_init  # it needs the declarations that need this module
+    from odradek.protocol.compiler import (
+        compile_init,  # it needs the declarations that need this module
+    )
 
     cls = type(self)
     init = compile_init(cls)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.decode_error import DecodeError
+from odradek.protocol.decode_error import DecodeError
 
 SHIFT_MAX: Final = 28
 TAGS_MAX: Final = 1_000

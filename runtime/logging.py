@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, TextIO
 
-from runtime.repeated_lines import RepeatedLines
+from odradek.runtime.repeated_lines import RepeatedLines
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATS: Final = ("plain", "json")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Final
 
-from runtime.metrics import BrokerMetrics
+from odradek.runtime.metrics import BrokerMetrics
 
 SLOW_NS: Final = 100_000_000
 """A callback that takes longer is logged."""

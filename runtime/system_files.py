@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from runtime.files import Bytes, File, FileLock
+from odradek.runtime.files import Bytes, File, FileLock
 
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import wraps
 from time import monotonic_ns
 
-from runtime.clock import Clock
-from runtime.loop_watch import LoopWatch
-from runtime.timers import Timer, TimingWheel
+from odradek.runtime.clock import Clock
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.timers import Timer, TimingWheel
 
 logger = logging.getLogger("odradek.timers")
 

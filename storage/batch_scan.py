@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import BrokerError
-from protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, RecordBatch, parse_batch
-from runtime.files import File
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, RecordBatch, parse_batch
+from odradek.runtime.files import File
 
 MAGIC: Final = 2
 HEADER_CHUNK_BYTES: Final = 4_096 + 128

@@ -11,7 +11,7 @@ Source: Kafka's CleanShutdownFileHandler.
 
 from __future__ import annotations
 
-from runtime.files import FileSystem
+from odradek.runtime.files import FileSystem
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 

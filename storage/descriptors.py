@@ -17,9 +17,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from runtime.files import File, FileSystem
-from storage.disk_full import is_out_of_descriptors
-from storage.events import Report, ignore
+from odradek.runtime.files import File, FileSystem
+from odradek.storage.disk_full import is_out_of_descriptors
+from odradek.storage.events import Report, ignore
 
 OPEN_MAX: Final = 1_000
 NEVER_CUT: Final = 1 << 62

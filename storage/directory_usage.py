@@ -9,9 +9,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final
 
-from runtime.files import FileSystem
-from storage.log import Log
-from storage.manager import LogManager
+from odradek.runtime.files import FileSystem
+from odradek.storage.log import Log
+from odradek.storage.manager import LogManager
 
 LOGS_PER_STEP: Final = 64
 

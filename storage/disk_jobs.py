@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from runtime.files import FileSystem
-from storage.checkpoint import TopicPartition
-from storage.index_rebuild import IndexRebuild
-from storage.log import Log
-from storage.log_flush import LogFlush
+from odradek.runtime.files import FileSystem
+from odradek.storage.checkpoint import TopicPartition
+from odradek.storage.index_rebuild import IndexRebuild
+from odradek.storage.log import Log
+from odradek.storage.log_flush import LogFlush
 
 
 @dataclass(frozen=True, slots=True, eq=False)

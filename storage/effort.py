@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import CODEC_MASK, RecordBatch
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import CODEC_MASK, RecordBatch
 
 READS_MAX: Final = 16
 HEADERS_MAX: Final = 1_000

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from runtime.files import File
-from storage.batch_scan import MAGIC, CorruptBatch, FoundBatch, iterate_headers
-from storage.index_file import CorruptIndex
+from odradek.runtime.files import File
+from odradek.storage.batch_scan import MAGIC, CorruptBatch, FoundBatch, iterate_headers
+from odradek.storage.index_file import CorruptIndex
 
 HEADERS_MAX: Final = 1_024
 """An index whose entries are farther apart than that many batches is rebuilt with more of them."""

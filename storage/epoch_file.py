@@ -9,9 +9,9 @@ Source: Kafka's LeaderEpochCheckpointFile (which syncs).
 
 from __future__ import annotations
 
-from runtime.files import FileSystem
-from storage.checkpoint import CorruptCheckpoint
-from storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
+from odradek.runtime.files import FileSystem
+from odradek.storage.checkpoint import CorruptCheckpoint
+from odradek.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 
 
 def epoch_path(directory: str) -> str:

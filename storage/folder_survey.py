@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from runtime.files import File, FileSystem
-from storage.batch_scan import CorruptBatch, iterate_headers
-from storage.checkpoint import CorruptCheckpoint
-from storage.leader_epochs import LEADER_EPOCH_FILE, UNDEFINED_EPOCH, LeaderEpochs
-from storage.names import LOG, SNAPSHOT, folder_name, parse_file_name, parse_folder_name
-from storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
-from storage.producer_snapshot import CorruptSnapshot, decode_snapshot
+from odradek.runtime.files import File, FileSystem
+from odradek.storage.batch_scan import CorruptBatch, iterate_headers
+from odradek.storage.checkpoint import CorruptCheckpoint
+from odradek.storage.leader_epochs import LEADER_EPOCH_FILE, UNDEFINED_EPOCH, LeaderEpochs
+from odradek.storage.names import LOG, SNAPSHOT, folder_name, parse_file_name, parse_folder_name
+from odradek.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
+from odradek.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
 
 NO_PRODUCER_ID = -1
 _PRODUCER_ID_AT = 43

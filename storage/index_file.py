@@ -21,9 +21,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-from protocol.errors import BrokerError, ErrorCode
-from runtime.files import Bytes, File, FileSystem
-from storage.descriptors import Handle
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.files import Bytes, File, FileSystem
+from odradek.storage.descriptors import Handle
 
 PAGE_BYTES: Final = 4_096
 

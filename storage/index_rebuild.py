@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from runtime.files import FileSystem
-from storage import names
-from storage.batch_scan import CorruptBatch
-from storage.descriptors import Descriptors
-from storage.events import StorageEvent
-from storage.segment import Segment
-from storage.segment_indexes import SegmentIndexes
+from odradek.runtime.files import FileSystem
+from odradek.storage import names
+from odradek.storage.batch_scan import CorruptBatch
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.events import StorageEvent
+from odradek.storage.segment import Segment
+from odradek.storage.segment_indexes import SegmentIndexes
 
 SUFFIX: Final = ".rebuilt" + names.DELETED
 REST_BYTES_MAX: Final = 256 << 10

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
-from storage.checkpoint import CorruptCheckpoint, decode_lines, decode_number, encode_lines
+from odradek.storage.checkpoint import CorruptCheckpoint, decode_lines, decode_number, encode_lines
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 

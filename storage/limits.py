@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.log_config import LogConfig
-from storage.plan import RELATIVE_OFFSET_MAX
-from storage.segment import Segment
+from odradek.storage.log_config import LogConfig
+from odradek.storage.plan import RELATIVE_OFFSET_MAX
+from odradek.storage.segment import Segment
 
 # Differs from Kafka: index.interval.bytes counts up to here, since a lookup walks over as much.
 INDEX_INTERVAL_MAX_BYTES: Final = 32 << 10

@@ -26,9 +26,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import LOG_APPEND_TIME, RecordBatch
-from storage import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import LOG_APPEND_TIME, RecordBatch
+from odradek.storage import (
     log_append,
     log_flush,
     log_gather,
@@ -37,23 +37,23 @@ from storage import (
     log_single,
     log_truncate,
 )
-from storage.awaited_flush import AwaitedFlush
-from storage.compaction.job import CleanedGroup
-from storage.descriptors import Descriptors
-from storage.effort import UNLIMITED, Effort
-from storage.epoch_file import write_epochs
-from storage.leader_epochs import LeaderEpochs
-from storage.limits import Limits
-from storage.log_check import check
-from storage.log_config import LogConfig
-from storage.log_flush import LogFlush
-from storage.plan import jitter_ms
-from storage.producer_state import ProducerStates
-from storage.recovery import LoadedLog
-from storage.segment import Segment
-from storage.slices import FileSlice
-from storage.snapshot_files import SnapshotFiles
-from storage.tail import Tail
+from odradek.storage.awaited_flush import AwaitedFlush
+from odradek.storage.compaction.job import CleanedGroup
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.effort import UNLIMITED, Effort
+from odradek.storage.epoch_file import write_epochs
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.limits import Limits
+from odradek.storage.log_check import check
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_flush import LogFlush
+from odradek.storage.plan import jitter_ms
+from odradek.storage.producer_state import ProducerStates
+from odradek.storage.recovery import LoadedLog
+from odradek.storage.segment import Segment
+from odradek.storage.slices import FileSlice
+from odradek.storage.snapshot_files import SnapshotFiles
+from odradek.storage.tail import Tail
 
 
 @dataclass(slots=True)

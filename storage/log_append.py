@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import (
     CONTROL,
     RecordBatch,
     assign_offset,
@@ -20,23 +20,23 @@ from protocol.records.batch import (
     parse_batch,
     whole_batch_size,
 )
-from storage.batch_scan import CorruptBatch
-from storage.events import StorageEvent
-from storage.index_file import IndexUnready
-from storage.plan import NextBatch, RollReason, SegmentStats, roll_reason
-from storage.producer_state import (
+from odradek.storage.batch_scan import CorruptBatch
+from odradek.storage.events import StorageEvent
+from odradek.storage.index_file import IndexUnready
+from odradek.storage.plan import NextBatch, RollReason, SegmentStats, roll_reason
+from odradek.storage.producer_state import (
     Duplicate,
     ProducerEntry,
     check_append,
     check_coordinator_append,
     entry_after,
 )
-from storage.replay import take_in
-from storage.segment import Segment
-from storage.tail import KEPT_MAX
+from odradek.storage.replay import take_in
+from odradek.storage.segment import Segment
+from odradek.storage.tail import KEPT_MAX
 
 if TYPE_CHECKING:
-    from storage.log import Appended, Log
+    from odradek.storage.log import Appended, Log
 
 
 def append_batches(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.batch_scan import FoundBatch, iterate_headers
-from storage.segment import Segment
-from storage.time_index import NO_TIMESTAMP
+from odradek.storage.batch_scan import FoundBatch, iterate_headers
+from odradek.storage.segment import Segment
+from odradek.storage.time_index import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from odradek.storage.log import Log
 
 
 def check(log: Log) -> None:

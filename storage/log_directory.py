@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from runtime.files import FileLock, FileSystem
-from storage.checkpoint import (
+from odradek.runtime.files import FileLock, FileSystem
+from odradek.storage.checkpoint import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
@@ -30,11 +30,11 @@ from storage.checkpoint import (
     encode_offsets,
     read_offsets,
 )
-from storage.clean_shutdown import take_clean_shutdown_mark
-from storage.disk_jobs import WriteCheckpoint
-from storage.events import Report, StorageEvent
-from storage.log import Log
-from storage.meta_properties import MetaProperties, read_meta_properties
+from odradek.storage.clean_shutdown import take_clean_shutdown_mark
+from odradek.storage.disk_jobs import WriteCheckpoint
+from odradek.storage.events import Report, StorageEvent
+from odradek.storage.log import Log
+from odradek.storage.meta_properties import MetaProperties, read_meta_properties
 
 LOCK_FILE: Final = ".lock"
 

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from runtime.files import FileSystem
-from storage.epoch_file import epoch_path
-from storage.log_append import write_ends
+from odradek.runtime.files import FileSystem
+from odradek.storage.epoch_file import epoch_path
+from odradek.storage.log_append import write_ends
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from odradek.storage.log import Log
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from protocol.errors import BrokerError
-from protocol.records.batch import CONTROL, RecordBatch, assign_offset
-from storage import log_append
-from storage.producer_state import ProducerEntry, check_append, entry_after
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import CONTROL, RecordBatch, assign_offset
+from odradek.storage import log_append
+from odradek.storage.producer_state import ProducerEntry, check_append, entry_after
 
 if TYPE_CHECKING:
-    from storage.log import Appended, Log
+    from odradek.storage.log import Appended, Log
 
 
 def append_plain(

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from storage.checkpoint import TopicPartition
-from storage.descriptors import Descriptors
-from storage.events import StorageEvent
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.log_opening import open_log
-from storage.names import (
+from odradek.storage.checkpoint import TopicPartition
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.events import StorageEvent
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_directory import LogDirectory
+from odradek.storage.log_opening import open_log
+from odradek.storage.names import (
     DELETE_FOLDER,
     FUTURE_FOLDER,
     STRAY_FOLDER,
@@ -33,8 +33,8 @@ from storage.names import (
     folder_name,
     parse_folder_name,
 )
-from storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
-from storage.torn_segments import CheckedAmount
+from odradek.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
+from odradek.storage.torn_segments import CheckedAmount
 
 # Folders that Kafka itself keeps beside the logs and that hold none of a ZooKeeper-mode broker.
 _PASSED_OVER: Final = ("__cluster_metadata-0", "remote-log-index-cache")

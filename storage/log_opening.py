@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from runtime.files import FileSystem
-from storage.descriptors import Descriptors
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.recovery import load
-from storage.torn_segments import CheckedAmount
+from odradek.runtime.files import FileSystem
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.recovery import load
+from odradek.storage.torn_segments import CheckedAmount
 
 
 def open_log(  # noqa: PLR0913 - what a log is made of

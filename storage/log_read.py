@@ -11,23 +11,23 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import BATCH_OVERHEAD, RecordBatch
-from protocol.records.record import decode_records
-from protocol.records.timestamps import first_record_at_or_after
-from storage.batch_scan import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import BATCH_OVERHEAD, RecordBatch
+from odradek.protocol.records.record import decode_records
+from odradek.protocol.records.timestamps import first_record_at_or_after
+from odradek.storage.batch_scan import (
     MAGIC,
     CorruptBatch,
     FoundBatch,
     iterate_headers,
 )
-from storage.effort import Effort
-from storage.events import StorageEvent
-from storage.segment import Segment
-from storage.slices import FileSlice
+from odradek.storage.effort import Effort
+from odradek.storage.events import StorageEvent
+from odradek.storage.segment import Segment
+from odradek.storage.slices import FileSlice
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from odradek.storage.log import Log
 
 
 Position = tuple[int, int, int]

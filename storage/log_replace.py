@@ -23,13 +23,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from storage import names
-from storage.compaction.job import CleanedGroup
-from storage.log_truncate import RemovedFiles, go_offline
-from storage.segment import Segment
+from odradek.storage import names
+from odradek.storage.compaction.job import CleanedGroup
+from odradek.storage.log_truncate import RemovedFiles, go_offline
+from odradek.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from odradek.storage.log import Log
 
 _SUFFIXES = (names.TXN_INDEX, names.TIME_INDEX, names.OFFSET_INDEX, names.LOG)
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.errors import BrokerError
-from protocol.records.batch import CONTROL, RecordBatch, assign_offset
-from storage import log_append
-from storage.producer_state import check_append
-from storage.tail import KEPT_MAX
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import CONTROL, RecordBatch, assign_offset
+from odradek.storage import log_append
+from odradek.storage.producer_state import check_append
+from odradek.storage.tail import KEPT_MAX
 
 SETTLE_EVERY: Final = 256
 """Index entries after which it is seen whether they have to be written."""
 
 if TYPE_CHECKING:
-    from storage.log import Appended, Log
+    from odradek.storage.log import Appended, Log
 
 
 def append_plain(log: Log, batch: RecordBatch, leader_epoch: int) -> Appended | BrokerError | None:

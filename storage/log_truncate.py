@@ -15,21 +15,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage import names
-from storage.batch_scan import CorruptBatch
-from storage.events import StorageEvent, summary
-from storage.log_append import ensure_ready, roll
-from storage.plan import (
+from odradek.storage import names
+from odradek.storage.batch_scan import CorruptBatch
+from odradek.storage.events import StorageEvent, summary
+from odradek.storage.log_append import ensure_ready, roll
+from odradek.storage.plan import (
     OldSegment,
     plan_age_deletion,
     plan_log_start_deletion,
     plan_size_deletion,
 )
-from storage.replay import replay
-from storage.segment import Cut, Segment
+from odradek.storage.replay import replay
+from odradek.storage.segment import Cut, Segment
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from odradek.storage.log import Log
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,27 +20,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from protocol.errors import BrokerError, ErrorCode
-from runtime.files import FileSystem
-from storage.checkpoint import TopicPartition
-from storage.clean_shutdown import write_clean_shutdown_mark
-from storage.descriptors import Descriptors
-from storage.disk_full import is_out_of_descriptors, is_temporary
-from storage.disk_jobs import Removal, RemoveFolder, WriteCheckpoint
-from storage.events import StorageEvent
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.log_loading import LoadedDirectory, Loading, load_directory
-from storage.log_opening import open_log
-from storage.meta_properties import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.files import FileSystem
+from odradek.storage.checkpoint import TopicPartition
+from odradek.storage.clean_shutdown import write_clean_shutdown_mark
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.disk_full import is_out_of_descriptors, is_temporary
+from odradek.storage.disk_jobs import Removal, RemoveFolder, WriteCheckpoint
+from odradek.storage.events import StorageEvent
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_directory import LogDirectory
+from odradek.storage.log_loading import LoadedDirectory, Loading, load_directory
+from odradek.storage.log_opening import open_log
+from odradek.storage.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
     check_meta_properties,
     write_meta_properties,
 )
-from storage.names import DELETE_FOLDER, folder_name, parse_folder_name, suffixed_folder_name
-from storage.partition_metadata import write_topic_id
+from odradek.storage.names import (
+    DELETE_FOLDER,
+    folder_name,
+    parse_folder_name,
+    suffixed_folder_name,
+)
+from odradek.storage.partition_metadata import write_topic_id
 
 
 class NoDirectoryLeft(Exception):

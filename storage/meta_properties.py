@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runtime.files import FileSystem
+from odradek.runtime.files import FileSystem
 
 META_PROPERTIES_FILE = "meta.properties"
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from storage.descriptors import Handle
-from storage.index_file import CorruptIndex, IndexFile
+from odradek.storage.descriptors import Handle
+from odradek.storage.index_file import CorruptIndex, IndexFile
 
 ENTRY_BYTES: Final = 8
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1

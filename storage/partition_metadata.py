@@ -16,7 +16,7 @@ import re
 from typing import Final
 from uuid import UUID
 
-from runtime.files import FileSystem
+from odradek.runtime.files import FileSystem
 
 PARTITION_METADATA_FILE = "partition.metadata"
 

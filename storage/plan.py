@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from storage.log_config import LogConfig
+from odradek.storage.log_config import LogConfig
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """Indexes hold offsets relative to the base of their segment in 31 bits."""

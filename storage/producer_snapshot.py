@@ -27,8 +27,8 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.records.checksum import crc32c
-from storage.producer_state import BatchMetadata, ProducerEntry
+from odradek.protocol.records.checksum import crc32c
+from odradek.storage.producer_state import BatchMetadata, ProducerEntry
 
 VERSION: Final = 1
 

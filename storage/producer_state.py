@@ -19,8 +19,8 @@ from bisect import insort
 from collections.abc import Iterable
 from typing import Final, NamedTuple, NoReturn
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import (
     CONTROL,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -28,7 +28,7 @@ from protocol.records.batch import (
     TRANSACTIONAL,
     RecordBatch,
 )
-from storage.transaction_marker import TransactionMarker, decode_marker
+from odradek.storage.transaction_marker import TransactionMarker, decode_marker
 
 BATCHES_KEPT: Final = 5
 """As many as the Java producer may have in flight when it is idempotent."""

@@ -20,21 +20,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.errors import BrokerError
-from storage import names
-from storage.batch_scan import CorruptBatch, iterate_headers
-from storage.descriptors import Descriptors
-from storage.disk_full import is_full
-from storage.epoch_file import epoch_path, read_epochs, write_epochs
-from storage.events import StorageEvent, summary
-from storage.leader_epochs import LeaderEpochs
-from storage.log_config import LogConfig
-from storage.producer_state import ProducerStates
-from storage.replay import replay
-from storage.segment import Segment
-from storage.snapshot_files import SnapshotFiles
-from storage.swap_files import finish_swaps
-from storage.torn_segments import CheckedAmount, Checker
+from odradek.protocol.errors import BrokerError
+from odradek.storage import names
+from odradek.storage.batch_scan import CorruptBatch, iterate_headers
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.disk_full import is_full
+from odradek.storage.epoch_file import epoch_path, read_epochs, write_epochs
+from odradek.storage.events import StorageEvent, summary
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.log_config import LogConfig
+from odradek.storage.producer_state import ProducerStates
+from odradek.storage.replay import replay
+from odradek.storage.segment import Segment
+from odradek.storage.snapshot_files import SnapshotFiles
+from odradek.storage.swap_files import finish_swaps
+from odradek.storage.torn_segments import CheckedAmount, Checker
 
 _SCAN_CHUNK_BYTES: Final = 1 << 16
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.records.batch import RecordBatch
-from storage.batch_scan import iterate_batches
-from storage.index_file import IndexUnready
-from storage.producer_state import ProducerStates
-from storage.segment import Segment
-from storage.txn_index import AbortedTransaction
+from odradek.protocol.records.batch import RecordBatch
+from odradek.storage.batch_scan import iterate_batches
+from odradek.storage.index_file import IndexUnready
+from odradek.storage.producer_state import ProducerStates
+from odradek.storage.segment import Segment
+from odradek.storage.txn_index import AbortedTransaction
 
 
 def take_in(segment: Segment, states: ProducerStates, batch: RecordBatch, base_offset: int) -> None:

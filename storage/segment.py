@@ -20,19 +20,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
-from storage import names
-from storage.batch_scan import CorruptBatch, FoundBatch, iterate_headers
-from storage.descriptors import Descriptors, Handle
-from storage.disk_full import is_full
-from storage.entry_scan import Batches, find_by_time_from, find_from
-from storage.events import StorageEvent
-from storage.index_file import CorruptIndex, IndexUnready
-from storage.log_config import LogConfig
-from storage.offset_index import RELATIVE_OFFSET_MAX
-from storage.segment_indexes import SegmentIndexes
-from storage.time_index import NO_TIMESTAMP
-from storage.txn_file import TxnFile
-from storage.txn_index import AbortedTransaction, TxnIndex
+from odradek.storage import names
+from odradek.storage.batch_scan import CorruptBatch, FoundBatch, iterate_headers
+from odradek.storage.descriptors import Descriptors, Handle
+from odradek.storage.disk_full import is_full
+from odradek.storage.entry_scan import Batches, find_by_time_from, find_from
+from odradek.storage.events import StorageEvent
+from odradek.storage.index_file import CorruptIndex, IndexUnready
+from odradek.storage.log_config import LogConfig
+from odradek.storage.offset_index import RELATIVE_OFFSET_MAX
+from odradek.storage.segment_indexes import SegmentIndexes
+from odradek.storage.time_index import NO_TIMESTAMP
+from odradek.storage.txn_file import TxnFile
+from odradek.storage.txn_index import AbortedTransaction, TxnIndex
 
 Found = TypeVar("Found")
 

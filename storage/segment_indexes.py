@@ -5,11 +5,11 @@ Nothing here looks at the .log file; `Segment` rebuilds both when one of them is
 
 from __future__ import annotations
 
-from storage import names
-from storage.descriptors import Descriptors, Handle
-from storage.index_file import CorruptIndex
-from storage.offset_index import OffsetIndex
-from storage.time_index import TimeIndex
+from odradek.storage import names
+from odradek.storage.descriptors import Descriptors, Handle
+from odradek.storage.index_file import CorruptIndex
+from odradek.storage.offset_index import OffsetIndex
+from odradek.storage.time_index import TimeIndex
 
 
 class SegmentIndexes:

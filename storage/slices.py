@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.descriptors import Handle
+from odradek.storage.descriptors import Handle
 
 
 class FileSlice:

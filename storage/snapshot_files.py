@@ -8,11 +8,11 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
-from runtime.files import FileSystem
-from storage import names
-from storage.events import Report, StorageEvent, ignore
-from storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from storage.producer_state import ProducerStates
+from odradek.runtime.files import FileSystem
+from odradek.storage import names
+from odradek.storage.events import Report, StorageEvent, ignore
+from odradek.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from odradek.storage.producer_state import ProducerStates
 
 
 class SnapshotFiles:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.files import FileSystem
-from storage import names
-from storage.batch_scan import CorruptBatch, iterate_headers
+from odradek.runtime.files import FileSystem
+from odradek.storage import names
+from odradek.storage.batch_scan import CorruptBatch, iterate_headers
 
 
 def finish_swaps(files: FileSystem, directory: str, file_names: Sequence[str]) -> list[str]:

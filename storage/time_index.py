@@ -19,8 +19,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from storage.descriptors import Handle
-from storage.index_file import CorruptIndex, IndexFile
+from odradek.storage.descriptors import Handle
+from odradek.storage.index_file import CorruptIndex, IndexFile
 
 ENTRY_BYTES: Final = 12
 NO_TIMESTAMP: Final = -1

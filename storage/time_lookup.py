@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from runtime.files import FileSystem
-from storage import log_read
-from storage.descriptors import Descriptors
-from storage.effort import UNLIMITED
-from storage.index_file import IndexUnready
-from storage.segment import Segment
+from odradek.runtime.files import FileSystem
+from odradek.storage import log_read
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.effort import UNLIMITED
+from odradek.storage.index_file import IndexUnready
+from odradek.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from odradek.storage.log import Log
 
 OPEN_MAX: Final = 8
 

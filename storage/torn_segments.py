@@ -21,18 +21,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocol.errors import BrokerError
-from protocol.records.batch import RecordBatch, has_valid_crc
-from storage.batch_scan import iterate_batches
-from storage.disk_full import is_full
-from storage.events import Report, StorageEvent
-from storage.leader_epochs import EpochEntry, LeaderEpochs
-from storage.log_config import LogConfig
-from storage.plan import RELATIVE_OFFSET_MAX
-from storage.producer_state import ProducerStates
-from storage.replay import take_in
-from storage.segment import Segment
-from storage.snapshot_files import SnapshotFiles
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import RecordBatch, has_valid_crc
+from odradek.storage.batch_scan import iterate_batches
+from odradek.storage.disk_full import is_full
+from odradek.storage.events import Report, StorageEvent
+from odradek.storage.leader_epochs import EpochEntry, LeaderEpochs
+from odradek.storage.log_config import LogConfig
+from odradek.storage.plan import RELATIVE_OFFSET_MAX
+from odradek.storage.producer_state import ProducerStates
+from odradek.storage.replay import take_in
+from odradek.storage.segment import Segment
+from odradek.storage.snapshot_files import SnapshotFiles
 
 _LEGACY_CRC_START: Final = 16
 _LEGACY_BYTES_MIN: Final = 26

@@ -13,8 +13,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import BATCH_OVERHEAD, RecordBatch
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import BATCH_OVERHEAD, RecordBatch
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")

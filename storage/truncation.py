@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from storage.batch_scan import CorruptBatch
-from storage.checkpoint import TopicPartition
-from storage.disk_jobs import RemoveFiles
-from storage.log_directory import LogDirectory
-from storage.log_truncate import Truncation
-from storage.manager import LogManager
+from odradek.storage.batch_scan import CorruptBatch
+from odradek.storage.checkpoint import TopicPartition
+from odradek.storage.disk_jobs import RemoveFiles
+from odradek.storage.log_directory import LogDirectory
+from odradek.storage.log_truncate import Truncation
+from odradek.storage.manager import LogManager
 
 
 def truncate(manager: LogManager, offsets: Mapping[TopicPartition, int], *, now_ms: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from runtime.files import FileSystem
-from storage.batch_scan import CorruptBatch
-from storage.index_file import CorruptIndex
-from storage.txn_index import TxnIndex
+from odradek.runtime.files import FileSystem
+from odradek.storage.batch_scan import CorruptBatch
+from odradek.storage.index_file import CorruptIndex
+from odradek.storage.txn_index import TxnIndex
 
 UNKNOWN: Final = -1
 """The file may hold anything, or be missing."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from storage.index_file import CorruptIndex
+from odradek.storage.index_file import CorruptIndex
 
 ENTRY_BYTES: Final = 34
 VERSION: Final = 0

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.batch_scan import CorruptBatch
-from storage.disk_full import is_out_of_descriptors, is_temporary
-from storage.disk_jobs import (
+from odradek.storage.batch_scan import CorruptBatch
+from odradek.storage.disk_full import is_out_of_descriptors, is_temporary
+from odradek.storage.disk_jobs import (
     DiskJob,
     FlushLog,
     Removal,
@@ -30,12 +30,12 @@ from storage.disk_jobs import (
     RemoveFolder,
     WriteCheckpoint,
 )
-from storage.index_file import IndexUnready
-from storage.index_rebuild import IndexRebuild
-from storage.log import Log
-from storage.log_flush import put_off
-from storage.log_truncate import RemovedFiles
-from storage.manager import LogManager
+from odradek.storage.index_file import IndexUnready
+from odradek.storage.index_rebuild import IndexRebuild
+from odradek.storage.log import Log
+from odradek.storage.log_flush import put_off
+from odradek.storage.log_truncate import RemovedFiles
+from odradek.storage.manager import LogManager
 
 SEGMENTS_PER_STEP: Final = 32
 

@@ -28,30 +28,30 @@ from concurrent.futures import Executor
 from time import monotonic_ns
 from typing import Final
 
-from broker.compaction.facts import (
+from odradek.broker.compaction.backoff import SetBack
+from odradek.broker.compaction.facts import (
     SegmentClock,
     facts_of,
     has_dirty_segment,
     job_of,
     read_times_ahead,
 )
-from broker.compaction.set_back import SetBack
-from broker.compaction.worker_process import WorkerDied, WorkerProcess
-from broker.services import Services
-from runtime.files import FileSystem
-from runtime.tasks import Supervisor
-from runtime.wheel_driver import WheelDriver
-from storage.batch_scan import CorruptBatch
-from storage.compaction.candidates import Candidate, choose, is_checkpoint_void, judge
-from storage.compaction.job import CleaningJob, CleaningResult
-from storage.compaction.leftovers import remove_leftovers
-from storage.compaction.wire import STARVED, CleaningFailure
-from storage.disk_full import is_temporary
-from storage.disk_jobs import DiskJob
-from storage.index_file import IndexUnready
-from storage.log import Log
-from storage.manager import NoDirectoryLeft
-from storage.upkeep import Upkeep
+from odradek.broker.compaction.worker_process import WorkerDied, WorkerProcess
+from odradek.broker.services import Services
+from odradek.runtime.files import FileSystem
+from odradek.runtime.tasks import Supervisor
+from odradek.runtime.wheel_driver import WheelDriver
+from odradek.storage.batch_scan import CorruptBatch
+from odradek.storage.compaction.candidates import Candidate, choose, is_checkpoint_void, judge
+from odradek.storage.compaction.job import CleaningJob, CleaningResult
+from odradek.storage.compaction.leftovers import remove_leftovers
+from odradek.storage.compaction.wire import STARVED, CleaningFailure
+from odradek.storage.disk_full import is_temporary
+from odradek.storage.disk_jobs import DiskJob
+from odradek.storage.index_file import IndexUnready
+from odradek.storage.log import Log
+from odradek.storage.manager import NoDirectoryLeft
+from odradek.storage.upkeep import Upkeep
 
 REST_LEAST_MS: Final = 100
 """Whatever log.cleaner.backoff.ms says: looking at all logs again and again takes time, too."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.settings.broker_settings import BrokerSettings
-from storage.batch_scan import iterate_headers
-from storage.compaction.candidates import (
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.storage.batch_scan import iterate_headers
+from odradek.storage.compaction.candidates import (
     NO_LIMIT_MS,
     Candidate,
     LogFacts,
@@ -19,11 +19,11 @@ from storage.compaction.candidates import (
     first_dirty_number,
     first_dirty_offset,
 )
-from storage.compaction.job import CleaningJob
-from storage.compaction.log_facts import active_producers, later_aborts
-from storage.compaction.offset_map import ENTRY_BYTES
-from storage.log import Log
-from storage.segment import Segment
+from odradek.storage.compaction.job import CleaningJob
+from odradek.storage.compaction.log_facts import active_producers, later_aborts
+from odradek.storage.compaction.offset_map import ENTRY_BYTES
+from odradek.storage.log import Log
+from odradek.storage.segment import Segment
 
 NO_TIME: Final = -1
 HEADER_BYTES: Final = 128

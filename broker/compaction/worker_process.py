@@ -18,8 +18,8 @@ from concurrent.futures import Executor
 from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Final
 
-from storage.compaction.job import CleaningJob, CleaningResult
-from storage.compaction.wire import (
+from odradek.storage.compaction.job import CleaningJob, CleaningResult
+from odradek.storage.compaction.wire import (
     HURRIED,
     LINE_BYTES_MAX,
     CleaningFailure,
@@ -36,7 +36,7 @@ END_S: Final = 1.0
 """From SIGKILL to the end of the process; longer only while the kernel waits for the disk."""
 
 _ISOLATED: Final = ("-I",) if sys.flags.isolated else ()
-COMMAND: Final = (sys.executable, *_ISOLATED, "-m", "storage.compaction.worker")
+COMMAND: Final = (sys.executable, *_ISOLATED, "-m", "odradek.storage.compaction.worker")
 """As the broker itself was started: it finds the code where the broker has found it."""
 
 

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, Final
 
-from broker.group.consumer.convert import forget_classic
-from broker.group.consumer.records import KINDS, VALUE_VERSION, Stored
-from broker.group.consumer.replay import replay
-from broker.group.limits import Memory, Now
-from broker.group.records import GROUP_KEY, OFFSET_KEY
-from broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
-from broker.group.unreadable import PLACES_KEPT, LostOffset, Unreadable
-from protocol.compiler import decoder
-from protocol.decode_error import DecodeError
-from protocol.records.record import Record
-from protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
-from protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from odradek.broker.group.consumer.convert import forget_classic
+from odradek.broker.group.consumer.records import KINDS, VALUE_VERSION, Stored
+from odradek.broker.group.consumer.replay import replay
+from odradek.broker.group.limits import Memory, Now
+from odradek.broker.group.records import GROUP_KEY, OFFSET_KEY
+from odradek.broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
+from odradek.broker.group.unreadable import PLACES_KEPT, LostOffset, Unreadable
+from odradek.protocol.compiler import decoder
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.records.record import Record
+from odradek.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 
 VERSION: Final = Struct(">h")
 OLD_OFFSET_KEY: Final = 0

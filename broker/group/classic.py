@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.group.admission import has_memory
-from broker.group.events import (
+from odradek.broker.group.admission import has_memory
+from odradek.broker.group.events import (
     Join,
     JoinAnswer,
     Joined,
@@ -33,8 +33,8 @@ from broker.group.events import (
     SyncAnswer,
     Synced,
 )
-from broker.group.limits import Limits, Now
-from broker.group.rebalance import (
+from odradek.broker.group.limits import Limits, Now
+from odradek.broker.group.rebalance import (
     Effects,
     answer_join,
     answer_sync,
@@ -47,9 +47,9 @@ from broker.group.rebalance import (
     remove,
     try_complete_join,
 )
-from broker.group.records import group_value
-from broker.group.state import Group, GroupState, Member
-from protocol.errors import ErrorCode
+from odradek.broker.group.records import group_value
+from odradek.broker.group.state import Group, GroupState, Member
+from odradek.protocol.errors import ErrorCode
 
 NEW_MEMBER_WAIT_MS: Final = 300_000
 """A member that nobody knows yet cannot send heartbeats; its first join waits no longer."""

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from broker.group.doors import Doors
-from broker.group.slices import run_in_slices
-from broker.topics import Topics, java_string_hash
-from protocol.errors import BrokerError, ErrorCode
-from runtime.rng import Rng
+from odradek.broker.group.doors import Doors
+from odradek.broker.group.slices import run_in_slices
+from odradek.broker.topics import Topics, java_string_hash
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.randomness import Rng
 
 if TYPE_CHECKING:
-    from broker.group.shard import Shard
-    from broker.replication.partition import Partition
+    from odradek.broker.group.shard import Shard
+    from odradek.broker.replication.partition import Partition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -59,8 +59,8 @@ class GroupCoordinator:
     def lead(self, partition: Partition) -> None:
         """This broker leads a partition in a new leader epoch: read it, then coordinate."""
         # Imported at the first use: most nodes are ready before anybody has a group.
-        from broker.group.consumer.topics import TopicDirectory
-        from broker.group.shard import Shard
+        from odradek.broker.group.consumer.topics import TopicDirectory
+        from odradek.broker.group.shard import Shard
 
         if self._doors.directory is None:
             self._doors.directory = TopicDirectory(self._topics.picture)

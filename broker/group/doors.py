@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.delayed import Purgatory, Wheel
-from broker.group.consumer.settings import ConsumerSettings
-from broker.group.limits import Limits, Memory, Now
-from broker.group.unreadable import Refuse
-from runtime.clock import Clock
+from odradek.broker.group.consumer.settings import ConsumerSettings
+from odradek.broker.group.limits import Limits, Memory, Now
+from odradek.broker.group.unreadable import Refuse
+from odradek.broker.purgatory import Purgatory, Wheel
+from odradek.runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from broker.group.consumer.topics import TopicDirectory
+    from odradek.broker.group.consumer.topics import TopicDirectory
 
 
 class Doors:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from protocol.errors import ErrorCode
-from protocol.stored.group_metadata import GroupMetadataValue
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.stored.group_metadata import GroupMetadataValue
 
 Ticket = int
 """Names a request that waits for its answer."""

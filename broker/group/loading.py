@@ -16,23 +16,23 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final
 
-from broker.group.apply import Loading
-from protocol.decode_error import DecodeError
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import (
+from odradek.broker.group.apply import Loading
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
     MAGIC_POSITION,
     RecordBatch,
     has_valid_crc,
 )
-from protocol.records.control import parse_end_marker
-from protocol.records.legacy import parse_entry
-from protocol.records.record import Record, decode_records
-from storage.disk_full import is_out_of_descriptors
-from storage.log import Log
-from storage.segment import Segment
-from storage.slices import FileSlice
+from odradek.protocol.records.control import parse_end_marker
+from odradek.protocol.records.legacy import parse_entry
+from odradek.protocol.records.record import Record, decode_records
+from odradek.storage.disk_full import is_out_of_descriptors
+from odradek.storage.log import Log
+from odradek.storage.segment import Segment
+from odradek.storage.slices import FileSlice
 
 READ_BYTES: Final = 128 * 1024
 LEGACY_BYTES_MAX: Final = 1 << 20

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.group.classic import check_member
-from broker.group.limits import Now
-from broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
-from protocol.compiler import decoder
-from protocol.decode_error import DecodeError
-from protocol.errors import ErrorCode
-from protocol.stored.consumer_protocol import ConsumerProtocolSubscription
+from odradek.broker.group.classic import check_member
+from odradek.broker.group.limits import Now
+from odradek.broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
+from odradek.protocol.compiler import decoder
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.stored.consumer_protocol import ConsumerProtocolSubscription
 
 CONSUMER: Final = "consumer"
 """The protocol type of groups whose subscriptions a broker can read."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.events import (
+from odradek.broker.group.events import (
     Effect,
     JoinAnswer,
     Joined,
@@ -23,10 +23,10 @@ from broker.group.events import (
     SyncAnswer,
     Synced,
 )
-from broker.group.limits import Limits, Now
-from broker.group.records import group_value
-from broker.group.state import Group, GroupState, Member
-from protocol.errors import ErrorCode
+from odradek.broker.group.limits import Limits, Now
+from odradek.broker.group.records import group_value
+from odradek.broker.group.state import Group, GroupState, Member
+from odradek.protocol.errors import ErrorCode
 
 Effects = list[Effect]
 

@@ -14,12 +14,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from broker.group.state import CommittedOffset, Group, TopicPartition
-from protocol.compiler import encoder
-from protocol.records.batch import BATCH_OVERHEAD
-from protocol.records.record import Record
-from protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from protocol.stored.offset_commit import OffsetCommitValue
+from odradek.broker.group.state import CommittedOffset, Group, TopicPartition
+from odradek.protocol.compiler import encoder
+from odradek.protocol.records.batch import BATCH_OVERHEAD
+from odradek.protocol.records.record import Record
+from odradek.protocol.stored.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from odradek.protocol.stored.offset_commit import OffsetCommitValue
 
 VERSION: Final = Struct(">h")
 OFFSET_KEY: Final = 1

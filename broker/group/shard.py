@@ -13,13 +13,13 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from broker.group import classic, offsets
-from broker.group.admission import Admission
-from broker.group.apply import Loading
-from broker.group.consumer.edge import ConsumerEdge
-from broker.group.deleted_partitions import DeletedPartitions
-from broker.group.doors import Doors
-from broker.group.events import (
+from odradek.broker.group import classic, offsets
+from odradek.broker.group.admission import Admission
+from odradek.broker.group.apply import Loading
+from odradek.broker.group.consumer.edge import ConsumerEdge
+from odradek.broker.group.deleted_partitions import DeletedPartitions
+from odradek.broker.group.doors import Doors
+from odradek.broker.group.events import (
     Effect,
     Join,
     JoinAnswer,
@@ -31,20 +31,20 @@ from broker.group.events import (
     Synced,
     Ticket,
 )
-from broker.group.loading import load_steps
-from broker.group.rebalance import answer_join, answer_sync, begin_rebalance, drop
-from broker.group.records import batches, group_record, offset_record
-from broker.group.slices import run_in_slices
-from broker.group.state import NEVER, CommittedOffset, Group, GroupState, TopicPartition
-from broker.group.unreadable import SETTING, Refuse, report
-from broker.handlers.handler import Delayed
-from broker.replication.partition import Partition
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import RecordBatch
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
-from runtime.timers import Timer
+from odradek.broker.group.loading import load_steps
+from odradek.broker.group.rebalance import answer_join, answer_sync, begin_rebalance, drop
+from odradek.broker.group.records import batches, group_record, offset_record
+from odradek.broker.group.slices import run_in_slices
+from odradek.broker.group.state import NEVER, CommittedOffset, Group, GroupState, TopicPartition
+from odradek.broker.group.unreadable import SETTING, Refuse, report
+from odradek.broker.handlers.handler import Delayed
+from odradek.broker.replication.partition import Partition
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.runtime.timers import Timer
 
 LOAD_SLICE_MS: Final = 2
 """How long loading may keep the loop from its clients."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.delayed import Wheel
-from runtime.clock import Clock
+from odradek.broker.purgatory import Wheel
+from odradek.runtime.clock import Clock
 
 SLICE_MS: Final = 2
 """How long it may keep the loop from its clients."""

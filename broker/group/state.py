@@ -15,11 +15,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.group.events import JoinedMember, Protocols, Ticket
-from broker.group.limits import Memory, Now
+from odradek.broker.group.events import JoinedMember, Protocols, Ticket
+from odradek.broker.group.limits import Memory, Now
 
 if TYPE_CHECKING:
-    from broker.group.consumer.state import ConsumerGroup
+    from odradek.broker.group.consumer.state import ConsumerGroup
 
 NEVER: Final = 2**63 - 1
 MEMBER_BYTES: Final = 1_000

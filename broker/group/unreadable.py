@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from broker.settings.types import InvalidValueError
+from odradek.broker.settings.types import InvalidValueError
 
 SETTING: Final = "odradek.unreadable.offsets.refuse"
 NAMES_SHOWN: Final = 10

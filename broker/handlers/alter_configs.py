@@ -8,11 +8,11 @@ Source: KIP-133, KIP-226; Kafka's ConfigAdminManager, ZkAdminManager.
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.handlers.incremental_alter_configs import Answer, alter
-from broker.settings.alter import Change, Requested
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import (
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.incremental_alter_configs import Answer, alter
+from odradek.broker.settings.alter import Change, Requested
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,

@@ -10,10 +10,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from broker.handlers.handler import Context, Reply
-from broker.handlers.table import HANDLERS
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.table import HANDLERS
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 
 API_KEY: Final = 18
 SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import NOTHING, ConsumerMember, topic_order
-from broker.group.consumer.state import ConsumerGroup
-from broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
-from broker.handlers.handler import Context, Reply, Steps
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.consumer_group_describe import (
+from odradek.broker.group.consumer.model import NOTHING, ConsumerMember, topic_order
+from odradek.broker.group.consumer.state import ConsumerGroup
+from odradek.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.consumer.heartbeat import Beat, BeatAnswer
-from broker.group.consumer.model import topic_order
-from broker.group.consumer.validate import check_request
-from broker.handlers.handler import Context, Delayed, Reply
-from broker.handlers.waiting import when_done
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.consumer_group_heartbeat import (
+from odradek.broker.group.consumer.heartbeat import Beat, BeatAnswer
+from odradek.broker.group.consumer.model import topic_order
+from odradek.broker.group.consumer.validate import check_request
+from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.waiting import when_done
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
-from broker.handlers.handler import Context, Delayed, Steps
-from broker.handlers.waiting import when_done
-from broker.replication.leadership import topic_key
-from controller.admin import TopicResult
-from controller.coordination.pending import Pending, settled
-from controller.decide.partitions import CreatePartitions
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.create_partitions import (
+from odradek.broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
+from odradek.broker.handlers.handler import Context, Delayed, Steps
+from odradek.broker.handlers.waiting import when_done
+from odradek.broker.replication.leadership import topic_key
+from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.coordination.pending import Pending, settled
+from odradek.controller.decide.partitions import CreatePartitions
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

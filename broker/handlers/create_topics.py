@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from broker.handlers.handler import Context, Delayed, Steps
-from broker.handlers.waiting import when_done
-from broker.replication.leadership import topic_key
-from broker.settings.describe import describe_topic
-from broker.settings.topic_config import validate_topic_config
-from controller.admin import TopicResult
-from controller.coordination.pending import Pending, settled
-from controller.decide.topics import CreateTopic
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.create_topics import (
+from odradek.broker.handlers.handler import Context, Delayed, Steps
+from odradek.broker.handlers.waiting import when_done
+from odradek.broker.replication.leadership import topic_key
+from odradek.broker.settings.describe import describe_topic
+from odradek.broker.settings.topic_config import validate_topic_config
+from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.coordination.pending import Pending, settled
+from odradek.controller.decide.topics import CreateTopic
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,

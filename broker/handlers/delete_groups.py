@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.handlers.waiting import when_done
-from controller.coordination.pending import Pending, settled
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.delete_groups import (
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.waiting import when_done
+from odradek.controller.coordination.pending import Pending, settled
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,

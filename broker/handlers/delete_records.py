@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.handlers.handler import Context, Reply, Steps
-from broker.topics import INTERNAL_TOPICS
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.delete_records import (
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.topics import INTERNAL_TOPICS
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

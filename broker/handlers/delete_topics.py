@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from broker.handlers.handler import Context, Delayed, Steps
-from broker.handlers.waiting import when_done
-from broker.replication.leadership import topic_key
-from controller.admin import TopicResult
-from controller.coordination.pending import Pending, settled
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.delete_topics import (
+from odradek.broker.handlers.handler import Context, Delayed, Steps
+from odradek.broker.handlers.waiting import when_done
+from odradek.broker.replication.leadership import topic_key
+from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.coordination.pending import Pending, settled
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.handlers.handler import Context, Reply
-from broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.describe_cluster import (
+from odradek.broker.handlers.handler import Context, Reply
+from odradek.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -13,21 +13,21 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from broker.handlers.handler import Context, Reply, Steps
-from broker.settings.alter import DEFAULT_ENTITY, ResourceType
-from broker.settings.broker_settings import BrokerSettings, with_dynamic
-from broker.settings.describe import (
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.settings.alter import DEFAULT_ENTITY, ResourceType
+from odradek.broker.settings.broker_settings import BrokerSettings, with_dynamic
+from odradek.broker.settings.describe import (
     Entry,
     describe_broker,
     describe_default,
     describe_loggers,
     describe_topic,
 )
-from broker.settings.dynamic import DynamicSettings
-from broker.topics import is_valid_topic_name
-from protocol.error_texts import ERROR_TEXTS
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.describe_configs import (
+from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.topics import is_valid_topic_name
+from odradek.protocol.error_texts import ERROR_TEXTS
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -35,7 +35,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from runtime.logging import logger_levels
+from odradek.runtime.logging import logger_levels
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 TOPIC_NAME_LENGTH_MAX: Final = 249

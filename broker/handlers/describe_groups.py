@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.state import Group, GroupState
-from broker.handlers.handler import Context, Reply, Steps
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.describe_groups import (
+from odradek.broker.group.state import Group, GroupState
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,

@@ -7,17 +7,17 @@ Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs.
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Reply, Steps
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from storage.directory_usage import DirectoryUsage, usage_of
-from storage.log import Log
+from odradek.storage.directory_usage import DirectoryUsage, usage_of
+from odradek.storage.log import Log
 
 
 def run(context: Context, request: DescribeLogDirsRequest) -> Steps[Reply]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.handlers.handler import Context, Reply, Steps
-from protocol.error_texts import ERROR_TEXTS
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import (
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.protocol.error_texts import ERROR_TEXTS
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

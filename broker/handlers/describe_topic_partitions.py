@@ -9,11 +9,11 @@ Source: KIP-966; Kafka's DescribeTopicPartitionsRequestHandler.
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Reply, Steps
-from broker.handlers.metadata import TOPIC_OPERATIONS, ZERO_ID
-from broker.topics import PartitionView, TopicView, is_valid_topic_name
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.describe_topic_partitions import (
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.metadata import TOPIC_OPERATIONS, ZERO_ID
+from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.replication.fetch_session import (
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.replication.fetch_session import (
     FINAL_EPOCH,
     Client,
     FetchPlan,
@@ -26,11 +26,11 @@ from broker.replication.fetch_session import (
     Told,
     Wanted,
 )
-from broker.replication.partition import Partition
-from broker.replication.reading import PartitionRead, Reading, read_partition
-from broker.services import Services
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.fetch import (
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition_reader import PartitionRead, Reading, read_partition
+from odradek.broker.services import Services
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.coordinator import OFFSETS_TOPIC, partition_for
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.handlers.waiting import when_created
-from broker.refused_transactions import REFUSAL
-from protocol.error_texts import ERROR_TEXTS
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.find_coordinator import (
+from odradek.broker.group.coordinator import OFFSETS_TOPIC, partition_for
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.waiting import when_created
+from odradek.broker.refused_transactions import REFUSAL
+from odradek.protocol.error_texts import ERROR_TEXTS
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

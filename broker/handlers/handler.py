@@ -16,10 +16,10 @@ from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from odradek.broker.services import Services
 
 
 CLIENT_ID_SHOWN_MAX = 100

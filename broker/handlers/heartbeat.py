@@ -9,9 +9,9 @@ Source: KIP-345; Kafka's GroupCoordinator.handleHeartbeat.
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Reply
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.broker.handlers.handler import Context, Reply
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def run(context: Context, request: HeartbeatRequest) -> Reply:

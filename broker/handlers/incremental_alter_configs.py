@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from broker.handlers.describe_configs import settings_in_force
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.settings.alter import (
+from odradek.broker.handlers.describe_configs import settings_in_force
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.settings.alter import (
     Change,
     Decision,
     LoggerChange,
@@ -25,15 +25,15 @@ from broker.settings.alter import (
     invalid_request,
     repeated,
 )
-from controller.coordination.errors import CoordinationError
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.incremental_alter_configs import (
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from runtime.logging import logger_levels, set_logger_level
+from odradek.runtime.logging import logger_levels, set_logger_level
 
 logger = logging.getLogger("odradek.configs")
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.handlers.handler import Context, Delayed, Reply
-from broker.handlers.waiting import when_done
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.waiting import when_done
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

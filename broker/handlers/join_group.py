@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.events import Join, JoinAnswer
-from broker.handlers.handler import Context, Delayed, Reply
-from broker.handlers.waiting import when_done
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.join_group import (
+from odradek.broker.group.events import Join, JoinAnswer
+from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.waiting import when_done
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.events import Leaving
-from broker.handlers.handler import Context, Delayed, Reply
-from broker.handlers.waiting import when_done
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from odradek.broker.group.events import Leaving
+from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.waiting import when_done
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
 
 SEVERAL_FROM: Final = 3
 WAIT_MAX_MS: Final = 2**31 - 1

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.state import Group
-from broker.handlers.handler import Context, Reply, Steps
-from protocol.errors import ErrorCode
-from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.broker.group.state import Group
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"

@@ -16,20 +16,20 @@ from collections import Counter
 from contextlib import suppress
 from typing import Final
 
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.replication.partition import Partition
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.list_offsets import (
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from storage.effort import Effort, TooLong
-from storage.index_file import IndexUnready
-from storage.log import Log
-from storage.time_lookup import Outdated, TimeLookup
+from odradek.storage.effort import Effort, TooLong
+from odradek.storage.index_file import IndexUnready
+from odradek.storage.log import Log
+from odradek.storage.time_lookup import Outdated, TimeLookup
 
 LATEST: Final = -1
 EARLIEST: Final = -2

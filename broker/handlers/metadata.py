@@ -15,13 +15,13 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.handlers.waiting import creation_error, when_created
-from broker.topics import PartitionView, TopicView, is_valid_topic_name
-from controller.admin import TopicResult
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.metadata import (
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.waiting import creation_error, when_created
+from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
+from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

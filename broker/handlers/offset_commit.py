@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.state import CommittedOffset, TopicPartition
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.handlers.waiting import when_done
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from odradek.broker.group.state import CommittedOffset, TopicPartition
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.waiting import when_done
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

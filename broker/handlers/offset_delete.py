@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.offsets import CONSUMER, deletable
-from broker.group.state import Group, TopicPartition
-from broker.handlers.handler import Context, Delayed, Reply, Steps
-from broker.handlers.waiting import when_done
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.offset_delete import (
+from odradek.broker.group.offsets import CONSUMER, deletable
+from odradek.broker.group.state import Group, TopicPartition
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.waiting import when_done
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

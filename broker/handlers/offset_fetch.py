@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.consumer.offsets import check_fetch
-from broker.group.offsets import fetch
-from broker.group.state import CommittedOffset, TopicPartition
-from broker.handlers.handler import Context, Reply, Steps
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.offset_fetch import (
+from odradek.broker.group.consumer.offsets import check_fetch
+from odradek.broker.group.offsets import fetch
+from odradek.broker.group.state import CommittedOffset, TopicPartition
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -8,9 +8,9 @@ Source: KIP-101, KIP-279, KIP-320; Kafka's ReplicaManager.lastOffsetForLeaderEpo
 
 from __future__ import annotations
 
-from broker.handlers.handler import Context, Reply, Steps
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

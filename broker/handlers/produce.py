@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from broker.handlers.handler import (
+from odradek.broker.handlers.handler import (
     Close,
     Context,
     Delayed,
@@ -29,14 +29,14 @@ from broker.handlers.handler import (
     Staged,
     Steps,
 )
-from broker.handlers.produce_flat import encode_appended
-from broker.replication.appends import StagedAppend
-from broker.replication.intake import accept_batch
-from broker.replication.partition import Partition
-from broker.topics import INTERNAL_TOPICS
-from protocol.connection import SMALL_FRAME_BYTES
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.produce import (
+from odradek.broker.handlers.produce_flat import encode_appended
+from odradek.broker.replication.batch_validation import accept_batch
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.staged_appends import StagedAppend
+from odradek.broker.topics import INTERNAL_TOPICS
+from odradek.protocol.connection import SMALL_FRAME_BYTES
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -45,14 +45,14 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.records.batch import RecordBatch
-from protocol.records.validate import (
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.validate import (
     KEY_IS_MISSING,
     HeavyBatch,
     InvalidRecords,
     MalformedRecords,
 )
-from storage.log import Appended
+from odradek.storage.log import Appended
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1

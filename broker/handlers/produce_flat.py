@@ -11,9 +11,9 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from protocol.compiler import encoder
-from protocol.errors import ErrorCode
-from protocol.messages.produce import (
+from odradek.protocol.compiler import encoder
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group.events import Sync, SyncAnswer
-from broker.handlers.handler import Context, Delayed, Reply
-from broker.handlers.waiting import when_done
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek.broker.group.events import Sync, SyncAnswer
+from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.waiting import when_done
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_FROM: Final = 5
 WAIT_MAX_MS: Final = 2**31 - 1

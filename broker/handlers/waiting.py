@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
-from broker.handlers.handler import Context, Delayed
-from broker.replication.leadership import topic_key
-from controller.admin import TopicResult
-from controller.coordination.errors import CoordinationError
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
+from odradek.broker.handlers.handler import Context, Delayed
+from odradek.broker.replication.leadership import topic_key
+from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode
 
 EVICTION_MS: Final = 120_000
 FINAL_EPOCH: Final = -1

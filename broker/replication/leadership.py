@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from broker.delayed import Purgatory
-from broker.replication.leader import PartitionLeader
-from broker.replication.partition import Partition
-from broker.replication.partitions import Partitions
-from controller.control import (
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.leader import PartitionLeader
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partitions import Partitions
+from odradek.controller.control_requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsr,
@@ -25,15 +25,15 @@ from controller.control import (
     StopReplicaPartition,
     UpdateMetadata,
 )
-from controller.coordination.pending import Pending
-from controller.image import TopicPartition
-from protocol.errors import BrokerError, ErrorCode
-from runtime.clock import Clock
-from runtime.rng import Rng
-from storage.disk_jobs import DiskJob
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.manager import DirectoryFull, LogManager, NoDirectoryLeft
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.image import TopicPartition
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.clock import Clock
+from odradek.runtime.randomness import Rng
+from odradek.storage.disk_jobs import DiskJob
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.manager import DirectoryFull, LogManager, NoDirectoryLeft
 
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1

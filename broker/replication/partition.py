@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from broker.replication.leader import PartitionLeader
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import RecordBatch
-from storage.log import Appended, Log
+from odradek.broker.replication.leader import PartitionLeader
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch
+from odradek.storage.log import Appended, Log
 
 NO_EPOCH = -1
 

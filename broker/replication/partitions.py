@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import UUID
 
-from broker.replication.partition import Partition
-from protocol.errors import BrokerError, ErrorCode
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 class Partitions:

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from broker.delayed import Purgatory
-from broker.replication.partition import Partition
-from runtime.files import FileSystem
-from storage.log import Log
-from storage.time_lookup import TimeLookup
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.partition import Partition
+from odradek.runtime.files import FileSystem
+from odradek.storage.log import Log
+from odradek.storage.time_lookup import TimeLookup
 
 AT_ONCE_MAX: Final = 2
 

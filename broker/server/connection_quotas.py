@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.broker_settings import BrokerSettings
 
 MAPPED_IPV4 = "::ffff:"
 

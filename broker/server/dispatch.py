@@ -20,20 +20,20 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, Final
 
-from broker.handlers.handler import Close, Context, InThread, Outcome, Reply, Staged, Steps
-from broker.handlers.table import HANDLERS
-from broker.server.budget import Budget
-from broker.server.loaded_api import LoadedApi
-from broker.server.outcomes import Outcomes
-from broker.server.rounds import Rounds
-from broker.server.session import Session
-from broker.services import Services
-from protocol.api_keys import ApiKey
-from protocol.compiler import step_decoder
-from protocol.connection import SMALL_FRAME_BYTES
-from protocol.decode_error import DecodeError
-from protocol.errors import BrokerError, ErrorCode
-from protocol.headers import RequestHeader, decode_request_header
+from odradek.broker.handlers.handler import Close, Context, InThread, Outcome, Reply, Staged, Steps
+from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.server.budget import Budget
+from odradek.broker.server.loaded_api import LoadedApi
+from odradek.broker.server.outcomes import Outcomes
+from odradek.broker.server.rounds import Rounds
+from odradek.broker.server.session import Session
+from odradek.broker.services import Services
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import step_decoder
+from odradek.protocol.connection import SMALL_FRAME_BYTES
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.headers import RequestHeader, decode_request_header
 
 STEPPED_FRAME_BYTES: Final = 16 * 1024
 """Larger requests are decoded in steps: 16 KiB of names take 5 ms."""

@@ -19,16 +19,16 @@ from heapq import nsmallest
 from time import monotonic_ns
 from typing import Final
 
-from broker.server.budget import BYTES_MAX, Budget
-from broker.server.connection_quotas import ConnectionQuotas, Refusal
-from broker.server.dispatch import Dispatcher
-from broker.server.rounds import Rounds
-from broker.server.session import Session, peer_host
-from broker.server.windows import Windows
-from broker.services import Services
-from protocol.api_keys import ApiKey
-from protocol.connection import SCRATCH_BYTES, BufferPool, FrameReader
-from runtime.tasks import Supervisor
+from odradek.broker.server.budget import BYTES_MAX, Budget
+from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal
+from odradek.broker.server.dispatch import Dispatcher
+from odradek.broker.server.rounds import Rounds
+from odradek.broker.server.session import Session, peer_host
+from odradek.broker.server.windows import Windows
+from odradek.broker.services import Services
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.connection import SCRATCH_BYTES, BufferPool, FrameReader
+from odradek.runtime.tasks import Supervisor
 
 ACCEPTS_PER_TURN: Final = 64
 POOL_FREE_BYTES_MAX: Final = 16 << 20

@@ -7,11 +7,11 @@ from importlib import import_module
 from struct import Struct
 from typing import Any, Final
 
-from broker.handlers.handler import Handler
-from broker.handlers.table import Api
-from protocol.api_keys import ApiKey, messages_of
-from protocol.compiler import decoder, parts_encoder
-from protocol.headers import RequestHeader, response_header_version
+from odradek.broker.handlers.handler import Handler
+from odradek.broker.handlers.table import Api
+from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.compiler import decoder, parts_encoder
+from odradek.protocol.headers import RequestHeader, response_header_version
 
 HEADS: Final = (Struct(">ii"), Struct(">iix"))
 """An int32 size and response header 0 or 1 without tags."""
@@ -39,7 +39,7 @@ class LoadedApi:
         self.name = ApiKey(api.key).name
         self.answered = 0
         self.request, self.response = messages_of(api.key)
-        self.handler: Handler = import_module(f"broker.handlers.{api.module}")
+        self.handler: Handler = import_module(f"odradek.broker.handlers.{api.module}")
         handler: Any = self.handler
         self.run_large = getattr(handler, "run_large", handler.run)
         self.release: Callable[[Any], None] = getattr(handler, "release", lambda response: None)

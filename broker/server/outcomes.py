@@ -12,7 +12,7 @@ from functools import partial
 from types import GeneratorType
 from typing import Any
 
-from broker.handlers.handler import (
+from odradek.broker.handlers.handler import (
     Close,
     Delayed,
     Encoded,
@@ -23,17 +23,17 @@ from broker.handlers.handler import (
     Staged,
     Steps,
 )
-from broker.server.budget import Budget
-from broker.server.loaded_api import LoadedApi, encode_response, framed
-from broker.server.rounds import Rounds, SlicedSteps
-from broker.server.session import Session
-from broker.services import Services
-from controller.coordination.errors import StorageFailed
-from protocol.compiler import step_encoder
-from protocol.connection import Slot
-from protocol.errors import BrokerError, ErrorCode
-from protocol.gathered import Gathered
-from protocol.headers import RequestHeader
+from odradek.broker.server.budget import Budget
+from odradek.broker.server.loaded_api import LoadedApi, encode_response, framed
+from odradek.broker.server.rounds import Rounds, SlicedSteps
+from odradek.broker.server.session import Session
+from odradek.broker.services import Services
+from odradek.controller.coordination.errors import StorageFailed
+from odradek.protocol.compiler import step_encoder
+from odradek.protocol.connection import Slot
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.gathered import Gathered
+from odradek.protocol.headers import RequestHeader
 
 logger = logging.getLogger("odradek.server")
 

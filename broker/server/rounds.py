@@ -15,8 +15,8 @@ from concurrent.futures import Executor
 from time import monotonic_ns
 from typing import Any, Final, Protocol
 
-from broker.handlers.handler import Steps
-from runtime.loop_watch import LoopWatch
+from odradek.broker.handlers.handler import Steps
+from odradek.runtime.loop_watch import LoopWatch
 
 SLICE_NS: Final = 2_000_000
 """How long one connection keeps the loop from the others."""

@@ -19,16 +19,16 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker.server.transmit import Progress, Transmitter
-from broker.server.windows import Windows
-from protocol.connection import AnswerQueue, FrameReader, Slot
-from protocol.decode_error import DecodeError
-from runtime.loop_watch import LoopWatch
+from odradek.broker.server.transmit import Progress, Transmitter
+from odradek.broker.server.windows import Windows
+from odradek.protocol.connection import AnswerQueue, FrameReader, Slot
+from odradek.protocol.decode_error import DecodeError
+from odradek.runtime.loop_watch import LoopWatch
 
 if TYPE_CHECKING:
-    from broker.delayed import Operation
-    from broker.server.budget import Budget
-    from broker.server.rounds import Rounds, SlicedSteps
+    from odradek.broker.purgatory import Operation
+    from odradek.broker.server.budget import Budget
+    from odradek.broker.server.rounds import Rounds, SlicedSteps
 
 OUTSTANDING_MAX: Final = 100
 """Requests of one connection that may wait for their answers before reading stops."""

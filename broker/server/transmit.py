@@ -24,7 +24,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
-from broker.server.windows import Windows
+from odradek.broker.server.windows import Windows
 
 CHUNKS_MAX: Final = 64
 """How many byte strings one sendmsg takes; IOV_MAX is 1,024."""

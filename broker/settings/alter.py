@@ -13,17 +13,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from broker.settings.broker_settings import BrokerSettings, make_settings
-from broker.settings.definitions import BROKER, TOPIC, broker_definition
-from broker.settings.dynamic import (
+from odradek.broker.settings.broker_settings import BrokerSettings, make_settings
+from odradek.broker.settings.definitions.tables import BROKER, TOPIC, broker_definition
+from odradek.broker.settings.dynamic import (
     THREAD_COUNTS,
     DynamicSettings,
     check_names_and_values,
     check_thread_count,
 )
-from broker.settings.topic_config import check_overrides
-from broker.settings.types import LIST, Definition, InvalidValueError, SettingsError, value_text
-from protocol.errors import BrokerError, ErrorCode
+from odradek.broker.settings.topic_config import check_overrides
+from odradek.broker.settings.types import (
+    LIST,
+    Definition,
+    InvalidValueError,
+    SettingsError,
+    value_text,
+)
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 class ResourceType(IntEnum):

@@ -13,19 +13,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from broker.settings import checks
-from broker.settings.definitions import BROKER, base_name
-from broker.settings.dynamic import NO_DYNAMIC_SETTINGS, DynamicSettings, overlaid, usable
-from broker.settings.listeners import (
+from odradek.broker.settings import checks
+from odradek.broker.settings.definitions.tables import BROKER, base_name
+from odradek.broker.settings.dynamic import NO_DYNAMIC_SETTINGS, DynamicSettings, overlaid, usable
+from odradek.broker.settings.listeners import (
     Listener,
     parse_counts,
     parse_listeners,
     parse_protocol_map,
 )
-from broker.settings.properties import PropertiesError, parse_properties
-from broker.settings.rules import Value
-from broker.settings.types import LIST, LONG_MAX, InvalidValueError, parse_value, split_list
-from broker.settings.types import SettingsError as SettingsError
+from odradek.broker.settings.properties import PropertiesError, parse_properties
+from odradek.broker.settings.rules import Value
+from odradek.broker.settings.types import LIST, LONG_MAX, InvalidValueError, parse_value, split_list
+from odradek.broker.settings.types import SettingsError as SettingsError
 
 WITHOUT_FILE: Final = MappingProxyType(
     {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "data"}

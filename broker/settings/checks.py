@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from broker.group.consumer.settings import (
+from odradek.broker.group.consumer.settings import (
     ASSIGNMENT_INTERVAL_SETTING,
     assignment_interval_ms,
     assignor_names,
 )
-from broker.settings.definitions import BROKER, base_name
-from broker.settings.types import InvalidValueError, value_text
+from odradek.broker.settings.definitions.tables import BROKER, base_name
+from odradek.broker.settings.types import InvalidValueError, value_text
 
 if TYPE_CHECKING:
-    from broker.settings.broker_settings import BrokerSettings
+    from odradek.broker.settings.broker_settings import BrokerSettings
 
 MEGABYTE: Final = 1024 * 1024
 

@@ -14,12 +14,12 @@ from functools import lru_cache
 from itertools import dropwhile
 from typing import Final, NamedTuple
 
-from broker.settings.broker_settings import BrokerSettings
-from broker.settings.definitions import BROKER, TOPIC, broker_definition, is_dynamic
-from broker.settings.dynamic import is_hidden
-from broker.settings.synonyms import TOPIC_SYNONYMS, all_synonyms
-from broker.settings.topic_config import topic_values
-from broker.settings.types import ConfigType, Definition, value_text
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.definitions.tables import BROKER, TOPIC, broker_definition, is_dynamic
+from odradek.broker.settings.dynamic import is_hidden
+from odradek.broker.settings.synonyms import TOPIC_SYNONYMS, all_synonyms
+from odradek.broker.settings.topic_config import topic_values
+from odradek.broker.settings.types import ConfigType, Definition, value_text
 
 UNKNOWN_TYPE: Final = 0
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from broker.settings.definitions import (
+from odradek.broker.settings.definitions.tables import (
     BROKER,
     broker_definition,
     is_dynamic,
     without_listener,
 )
-from broker.settings.synonyms import unit_synonyms
-from broker.settings.types import PER_BROKER, InvalidValueError, SettingsError, parse_value
+from odradek.broker.settings.synonyms import unit_synonyms
+from odradek.broker.settings.types import PER_BROKER, InvalidValueError, SettingsError, parse_value
 
 
 class DynamicSettings(NamedTuple):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.settings.broker_settings import BrokerSettings, make_settings, with_dynamic
-from broker.settings.definitions import TOPIC
-from broker.settings.dynamic import DynamicSettings
-from broker.settings.rules import Value
-from broker.settings.synonyms import TOPIC_SYNONYMS
-from broker.settings.types import (
+from odradek.broker.settings.broker_settings import BrokerSettings, make_settings, with_dynamic
+from odradek.broker.settings.definitions.tables import TOPIC
+from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.rules import Value
+from odradek.broker.settings.synonyms import TOPIC_SYNONYMS
+from odradek.broker.settings.types import (
     LIST,
     LONG_MAX,
     InvalidValueError,
@@ -22,8 +22,8 @@ from broker.settings.types import (
     parse_value,
     split_list,
 )
-from protocol.errors import BrokerError, ErrorCode
-from storage.log_config import LogConfig
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage.log_config import LogConfig
 
 FORMAT_VERSION: Final = "message.format.version"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from broker.settings.rules import Rule, Value, broken_rule
+from odradek.broker.settings.rules import Rule, Value, broken_rule
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1

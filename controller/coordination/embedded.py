@@ -24,15 +24,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from controller.coordination.commits import Commits, RunInThread
-from controller.coordination.errors import (
+from odradek.controller.coordination.commits import Commits, RunInThread
+from odradek.controller.coordination.errors import (
     CoordinationError,
     MultiFailed,
     StorageFailed,
 )
-from controller.coordination.journal import Entry, SessionClosing, SessionOpening, Transaction
-from controller.coordination.pending import Pending
-from controller.coordination.session import (
+from odradek.controller.coordination.journal import (
+    Entry,
+    SessionClosing,
+    SessionOpening,
+    Transaction,
+)
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.coordination.session import (
     ANY_VERSION,
     Create,
     Delete,
@@ -44,7 +49,7 @@ from controller.coordination.session import (
     SetData,
     Stat,
 )
-from controller.coordination.state_files import (
+from odradek.controller.coordination.state_files import (
     CannotTakeBack,
     CoordinationDamaged,
     JournalWriter,
@@ -54,10 +59,10 @@ from controller.coordination.state_files import (
     read_tree,
     write_snapshot,
 )
-from controller.coordination.tree import Change
-from runtime.clock import Clock
-from runtime.files import FileSystem
-from storage.disk_full import is_full
+from odradek.controller.coordination.tree import Change
+from odradek.runtime.clock import Clock
+from odradek.runtime.files import FileSystem
+from odradek.storage.disk_full import is_full
 
 T = TypeVar("T")
 

@@ -45,8 +45,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from controller.coordination.session import Check, Create, Delete, Operation, SetData
-from controller.coordination.tree import Node, Tree, TreeSession
+from odradek.controller.coordination.session import Check, Create, Delete, Operation, SetData
+from odradek.controller.coordination.tree import Node, Tree, TreeSession
 
 MAGIC: Final = b"ODRTREE1"
 _HEAD: Final = struct.Struct(">8sqqi")

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
-from controller.coordination.errors import CoordinationError
-from protocol.errors import BrokerError
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.protocol.errors import BrokerError
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.coordination.journal import decode_entries
-from controller.coordination.state_files import (
+from odradek.controller.coordination.journal import decode_entries
+from odradek.controller.coordination.state_files import (
     CoordinationDamaged,
     find_files,
     journal_path,
@@ -14,8 +14,8 @@ from controller.coordination.state_files import (
     replay_entry,
     write_snapshot,
 )
-from controller.coordination.tree import Tree
-from runtime.files import FileSystem
+from odradek.controller.coordination.tree import Tree
+from odradek.runtime.files import FileSystem
 
 
 @dataclass(slots=True)

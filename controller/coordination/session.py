@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from controller.coordination.pending import Pending
+from odradek.controller.coordination.pending import Pending
 
 ANY_VERSION = -1
 DATA_BYTES_MAX = 4 * 1024 * 1024

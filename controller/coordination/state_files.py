@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Final
 
-from controller.coordination.journal import (
+from odradek.controller.coordination.journal import (
     Entry,
     SessionClosing,
     SessionOpening,
@@ -37,8 +37,8 @@ from controller.coordination.journal import (
     encode_snapshot,
     holds_entry,
 )
-from controller.coordination.tree import Tree
-from runtime.files import File, FileSystem
+from odradek.controller.coordination.tree import Tree
+from odradek.runtime.files import File, FileSystem
 
 SNAPSHOT: Final = "coordination.snapshot"
 JOURNAL: Final = "coordination.journal"

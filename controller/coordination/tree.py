@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from controller.coordination.errors import (
+from odradek.controller.coordination.errors import (
     BadArguments,
     BadVersion,
     CoordinationError,
@@ -29,7 +29,7 @@ from controller.coordination.errors import (
     NotEmpty,
     SessionExpired,
 )
-from controller.coordination.session import (
+from odradek.controller.coordination.session import (
     ANY_VERSION,
     DATA_BYTES_MAX,
     Check,

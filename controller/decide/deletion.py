@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from controller.image import Image
+from odradek.controller.image import Image
 
 Replica = tuple[str, int, int]
 """(topic, partition, broker)."""

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from controller.image import NO_LEADER, RECOVERING, Image, PartitionImage, PartitionState
+from odradek.controller.image import NO_LEADER, RECOVERING, Image, PartitionImage, PartitionState
 
 
 class Strategy(Enum):

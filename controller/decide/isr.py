@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from controller.image import RECOVERED, RECOVERING, Image, PartitionImage, PartitionState
-from protocol.errors import BrokerError, ErrorCode
+from odradek.controller.image import RECOVERED, RECOVERING, Image, PartitionImage, PartitionState
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

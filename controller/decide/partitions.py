@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.decide.placement import Placement, place, racks_of
-from controller.image import BrokerImage, TopicImage
-from protocol.errors import BrokerError, ErrorCode
+from odradek.controller.decide.placement import Placement, place, racks_of
+from odradek.controller.image import BrokerImage, TopicImage
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

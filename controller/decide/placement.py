@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.image import BrokerImage
-from protocol.errors import BrokerError, ErrorCode
+from odradek.controller.image import BrokerImage
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 Placement = dict[int, tuple[int, ...]]
 

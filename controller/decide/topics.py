@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from controller.decide.placement import Placement, place
-from controller.image import BrokerImage
-from protocol.errors import BrokerError, ErrorCode
+from odradek.controller.decide.placement import Placement, place
+from odradek.controller.image import BrokerImage
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 DEFAULT: Final = -1
 NAME_LENGTH_MAX: Final = 249

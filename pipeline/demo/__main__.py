@@ -19,10 +19,10 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pipeline.demo.findings import END, Findings, read_findings
-from pipeline.demo.payments import Truth, make_payments
-from pipeline.demo.report import read_progress, write_report
-from pipeline.jobs.stop import Stop, Stopped
+from odradek.pipeline.demo.findings import END, Findings, read_findings
+from odradek.pipeline.demo.payments import Truth, make_payments
+from odradek.pipeline.demo.report import read_progress, write_report
+from odradek.pipeline.jobs.stop import Stop, Stopped
 
 START_S = 60.0
 DRAIN_S = 240.0
@@ -102,10 +102,10 @@ def _await_port(address: str, broker: subprocess.Popen[bytes], folder: Path) -> 
 
 @contextlib.contextmanager
 def _pipeline(folder: Path, address: str, jars: Path | None) -> Iterator[subprocess.Popen[bytes]]:
-    text = files("pipeline.demo").joinpath("payments.toml").read_text(encoding="utf-8")
+    text = files("odradek.pipeline.demo").joinpath("payments.toml").read_text(encoding="utf-8")
     path = folder / "payments.toml"
     path.write_text(text.replace('"ADDRESS"', f'"{address}"'))
-    command = [sys.executable, "-m", "pipeline.cli", "run", str(path)]
+    command = [sys.executable, "-m", "odradek.pipeline.cli", "run", str(path)]
     command += ["--progress-file", str(folder / "progress.jsonl")]
     if jars is not None:
         command += ["--jars", str(jars)]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow.dataset
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from pipeline.demo.payments import HOT_SHARE_MIN, Truth
+from odradek.pipeline.demo.payments import HOT_SHARE_MIN, Truth
 
 END_WAIT_S: Final = 5.0
 END: Final = "end-"

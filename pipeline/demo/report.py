@@ -17,8 +17,8 @@ mpl.use("Agg")  # No screen is needed.
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from pipeline.demo.findings import Findings, Verdict
-from pipeline.demo.payments import WINDOW_MS, Truth
+from odradek.pipeline.demo.findings import Findings, Verdict
+from odradek.pipeline.demo.payments import WINDOW_MS, Truth
 
 SHOWN_MERCHANTS: Final = 6
 SHOWN_OTHERS: Final = 2

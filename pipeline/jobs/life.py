@@ -18,21 +18,27 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.causes import told
-from pipeline.connectors import NoConnector
-from pipeline.failures import PartFailed, quieten
-from pipeline.jobs import mirror as mirrors
-from pipeline.jobs import run
-from pipeline.jobs.reach import REACH_TIMEOUT_S, Addressed, Unreachable, check_clusters, watched
-from pipeline.jobs.stop import Stop, Stopped
-from pipeline.metrics import serve
-from pipeline.progress import Progress, record, show
-from pipeline.session import close_session, open_session
-from pipeline.spec import mirror as mirror_spec
-from pipeline.spec import model
-from pipeline.spec.event_time import remembering
-from pipeline.spec.mirror import Mirror
-from pipeline.spec.model import Pipeline
+from odradek.pipeline.causes import told
+from odradek.pipeline.connectors import NoConnector
+from odradek.pipeline.failures import PartFailed, quieten
+from odradek.pipeline.jobs import mirror as mirrors
+from odradek.pipeline.jobs import run
+from odradek.pipeline.jobs.reach import (
+    REACH_TIMEOUT_S,
+    Addressed,
+    Unreachable,
+    check_clusters,
+    watched,
+)
+from odradek.pipeline.jobs.stop import Stop, Stopped
+from odradek.pipeline.metrics import serve
+from odradek.pipeline.progress import Progress, record, show
+from odradek.pipeline.session import close_session, open_session
+from odradek.pipeline.spec import mirror as mirror_spec
+from odradek.pipeline.spec import model
+from odradek.pipeline.spec.event_time import remembering
+from odradek.pipeline.spec.mirror import Mirror
+from odradek.pipeline.spec.model import Pipeline
 
 FAILED: Final = 1
 BAD_COMMAND: Final = 2

@@ -16,14 +16,14 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline import io
-from pipeline.jobs.run import claim_folder
-from pipeline.mirror.clusters import ClusterFailed
-from pipeline.mirror.flow import Flow, TopicMadeAnew, Written
-from pipeline.mirror.offsets import Run
-from pipeline.mirror.write import INPUT_COLUMNS, OUTPUT_SCHEMA, Plan, WriteFailed, write
-from pipeline.spec import ends, model
-from pipeline.spec.mirror import Mirror
+from odradek.pipeline import io
+from odradek.pipeline.jobs.run import claim_folder
+from odradek.pipeline.mirror.clusters import ClusterFailed
+from odradek.pipeline.mirror.flow import Flow, TopicMadeAnew, Written
+from odradek.pipeline.mirror.offsets import Run
+from odradek.pipeline.mirror.write import INPUT_COLUMNS, OUTPUT_SCHEMA, Plan, WriteFailed, write
+from odradek.pipeline.spec import ends, model
+from odradek.pipeline.spec.mirror import Mirror
 
 NEEDS: Final = ("kafka",)
 QUERY: Final = "mirror"

@@ -12,10 +12,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline import io
-from pipeline.causes import lacks_topic
-from pipeline.failures import PartFailed, part
-from pipeline.spec.ends import (
+from odradek.pipeline import io
+from odradek.pipeline.causes import lacks_topic
+from odradek.pipeline.failures import PartFailed, part
+from odradek.pipeline.spec.ends import (
     KafkaSink,
     KafkaSource,
     Sink,
@@ -23,13 +23,13 @@ from pipeline.spec.ends import (
     TableSource,
     database_of,
 )
-from pipeline.spec.event_time import event_times
-from pipeline.spec.model import REJECTS, Pipeline
-from pipeline.spec.positions import Path
-from pipeline.spec.steps import Parse
-from pipeline.topics import absent
-from pipeline.transforms.apply import apply
-from pipeline.transforms.times import Bound
+from odradek.pipeline.spec.event_time import event_times
+from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.positions import Path
+from odradek.pipeline.spec.steps import Parse
+from odradek.pipeline.topics import absent
+from odradek.pipeline.transforms.apply import apply
+from odradek.pipeline.transforms.times import Bound
 
 IDENTITY: Final = "pipeline.json"
 """Says whose checkpoint a folder is."""

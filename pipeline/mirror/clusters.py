@@ -31,8 +31,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from pipeline.mirror.policy import CONFIGS_EXCLUDED
-from pipeline.spec.mirror import End
+from odradek.pipeline.mirror.policy import CONFIGS_EXCLUDED
+from odradek.pipeline.spec.mirror import End
 
 ANSWER_TIMEOUT_S: Final = 10.0
 READ_TIMEOUT_S: Final = 60.0

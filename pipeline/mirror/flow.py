@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.mirror.clusters import (
+from odradek.pipeline.mirror.clusters import (
     AWAY_TIMEOUT_S,
     COMPACTED,
     WAIT_S,
@@ -22,12 +22,12 @@ from pipeline.mirror.clusters import (
     never,
     read_all,
 )
-from pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
-from pipeline.mirror.groups import Checkpoints, advances, translated
-from pipeline.mirror.offsets import Offsets, Run
-from pipeline.mirror.policy import HEARTBEATS, Policy, group_pattern
-from pipeline.mirror.write import Plan
-from pipeline.spec.mirror import Mirror
+from odradek.pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
+from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
+from odradek.pipeline.mirror.offsets import Offsets, Run
+from odradek.pipeline.mirror.policy import HEARTBEATS, Policy, group_pattern
+from odradek.pipeline.mirror.write import Plan
+from odradek.pipeline.spec.mirror import Mirror
 
 TOPIC_ID_HEADER: Final = "source-topic-id"
 """Of a published pair: a topic of the same name that was made anew has other offsets.  Readers of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from pipeline.mirror.formats import Checkpoint
+from odradek.pipeline.mirror.formats import Checkpoint
 
 Place = tuple[str, int]
 Offset = tuple[int, str]

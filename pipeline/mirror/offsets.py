@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.mirror.formats import OffsetSync
+from odradek.pipeline.mirror.formats import OffsetSync
 
 RUNS_MAX: Final = 256
 """Of one partition; beyond it older runs are thinned out: what lay in them translates to the end

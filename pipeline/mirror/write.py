@@ -29,7 +29,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from pipeline.mirror.offsets import Partition, Run, joined
+from odradek.pipeline.mirror.offsets import Partition, Run, joined
 
 INPUT_COLUMNS: Final = (
     "topic",

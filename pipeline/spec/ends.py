@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from pipeline.spec.common import Columns, Name, Options, Part, Text, Topic
-from pipeline.spec.epoch import Epoch, check_epoch
-from pipeline.spec.row_schema import columns_of, flat_columns_of
+from odradek.pipeline.spec.common import Columns, Name, Options, Part, Text, Topic
+from odradek.pipeline.spec.epoch import Epoch, check_epoch
+from odradek.pipeline.spec.row_schema import columns_of, flat_columns_of
 
 DATABASES: Final = ("sqlite", "postgresql")
 """Those that a sink writes to; a source reads any whose driver there is."""

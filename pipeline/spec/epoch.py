@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pipeline.spec.common import Text
-from pipeline.spec.row_schema import times_of
+from odradek.pipeline.spec.common import Text
+from odradek.pipeline.spec.row_schema import times_of
 
 Unit = Literal["s", "ms", "us", "ns"]
 Epoch = Unit | dict[Text, Unit] | None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from pipeline.spec.ends import TableSource
-from pipeline.spec.model import REJECTS, Pipeline
-from pipeline.spec.row_schema import columns_of
-from pipeline.spec.steps import (
+from odradek.pipeline.spec.ends import TableSource
+from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.row_schema import columns_of
+from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
     Correlate,

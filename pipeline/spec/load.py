@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pipeline.spec.ends import Cluster, Sink, Source
-from pipeline.spec.model import Head, Pipeline, faults
-from pipeline.spec.positions import Path, lines_of
-from pipeline.spec.steps import AnyStep
+from odradek.pipeline.spec.ends import Cluster, Sink, Source
+from odradek.pipeline.spec.model import Head, Pipeline, faults
+from odradek.pipeline.spec.positions import Path, lines_of
+from odradek.pipeline.spec.steps import AnyStep
 
 VALUE_LENGTH_MAX: Final = 80
 Mode = Literal["stream", "available_now", "batch"]

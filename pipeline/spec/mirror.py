@@ -28,10 +28,10 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
-from pipeline.spec.common import Columns, Duration, Options, Part, Text
-from pipeline.spec.load import checked, text_of
-from pipeline.spec.positions import Path
+from odradek.pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
+from odradek.pipeline.spec.common import Columns, Duration, Options, Part, Text
+from odradek.pipeline.spec.load import checked, text_of
+from odradek.pipeline.spec.positions import Path
 
 
 def _compiled(pattern: str) -> str:

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from pipeline.spec.common import Duration, Name, Options, Part, Text
-from pipeline.spec.ends import (
+from odradek.pipeline.spec.common import Duration, Name, Options, Part, Text
+from odradek.pipeline.spec.ends import (
     Cluster,
     FileSink,
     FileSource,
@@ -19,8 +19,8 @@ from pipeline.spec.ends import (
     Sink,
     Source,
 )
-from pipeline.spec.positions import Path
-from pipeline.spec.steps import (
+from odradek.pipeline.spec.positions import Path
+from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
     Correlate,

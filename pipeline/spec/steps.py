@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pipeline.spec.common import (
+from odradek.pipeline.spec.common import (
     Columns,
     Duration,
     Length,
@@ -18,8 +18,8 @@ from pipeline.spec.common import (
     duration_ms,
     twice,
 )
-from pipeline.spec.epoch import Epoch, check_epoch
-from pipeline.spec.row_schema import avro_columns_of, columns_of, flat_columns_of
+from odradek.pipeline.spec.epoch import Epoch, check_epoch
+from odradek.pipeline.spec.row_schema import avro_columns_of, columns_of, flat_columns_of
 
 Expressions = Annotated[dict[str, Text], Field(min_length=1)]
 """Column -> SQL expression."""

@@ -24,10 +24,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.spec.steps import Anomalies
-from pipeline.transforms.columns import column, quoted
-from pipeline.transforms.scoring import Memory
-from pipeline.transforms.unfit import Unfit
+from odradek.pipeline.spec.steps import Anomalies
+from odradek.pipeline.transforms.columns import column, quoted
+from odradek.pipeline.transforms.scoring import Memory
+from odradek.pipeline.transforms.unfit import Unfit
 
 ALL: Final = "_all"
 """The group of everything, where no columns are named."""

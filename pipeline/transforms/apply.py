@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.ml import PipelineModel
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.spec.steps import (
+from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
     Correlate,
@@ -24,11 +24,11 @@ from pipeline.spec.steps import (
     TopKeys,
     Window,
 )
-from pipeline.transforms import rows, windows
-from pipeline.transforms.anomalies import find_anomalies
-from pipeline.transforms.parse import parse
-from pipeline.transforms.times import Bound
-from pipeline.transforms.unfit import Unfit
+from odradek.pipeline.transforms import rows, windows
+from odradek.pipeline.transforms.anomalies import find_anomalies
+from odradek.pipeline.transforms.parse import parse
+from odradek.pipeline.transforms.times import Bound
+from odradek.pipeline.transforms.unfit import Unfit
 
 
 @dataclass(frozen=True, slots=True)

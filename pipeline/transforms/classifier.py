@@ -10,8 +10,8 @@ from pyspark.ml.feature import HashingTF, IndexToString, RegexTokenizer, StringI
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.transforms.columns import column
-from pipeline.transforms.unfit import Unfit
+from odradek.pipeline.transforms.columns import column
+from odradek.pipeline.transforms.unfit import Unfit
 
 FEATURES: Final = 1 << 12
 CLASSES_MIN: Final = 2

@@ -20,10 +20,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.spec.steps import CORRUPT, Parse
-from pipeline.transforms.avro import read_avro
-from pipeline.transforms.columns import column, quoted
-from pipeline.transforms.times import Bound, as_texts, has_times, is_wrong, read, reasons
+from odradek.pipeline.spec.steps import CORRUPT, Parse
+from odradek.pipeline.transforms.avro import read_avro
+from odradek.pipeline.transforms.columns import column, quoted
+from odradek.pipeline.transforms.times import Bound, as_texts, has_times, is_wrong, read, reasons
 
 PARSED: Final = "_parsed"
 ORIGIN: Final = ("topic", "partition", "offset")

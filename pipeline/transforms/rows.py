@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, NumericType, StringType
 
-from pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
-from pipeline.transforms.columns import column, path_of, quoted
-from pipeline.transforms.unfit import Unfit
-from pipeline.transforms.windows import marked
+from odradek.pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
+from odradek.pipeline.transforms.columns import column, path_of, quoted
+from odradek.pipeline.transforms.unfit import Unfit
+from odradek.pipeline.transforms.windows import marked
 
 PLACE: Final = "_place"
 """Of a row among those with its key."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Final, Self
 
-from pipeline.spec.steps import Anomalies
+from odradek.pipeline.spec.steps import Anomalies
 
 LEAST_DEVIATION: Final = 1e-9
 """Of the mean's size: values that do not vary at all make any change infinite otherwise."""

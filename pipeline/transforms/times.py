@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.spec.common import duration_ms
-from pipeline.spec.epoch import Epoch
-from pipeline.transforms.columns import column
+from odradek.pipeline.spec.common import duration_ms
+from odradek.pipeline.spec.epoch import Epoch
+from odradek.pipeline.transforms.columns import column
 
 AHEAD: Final = "ahead"
 """How the names of metrics begin that count what was dropped: `ahead:STEP:NUMBER`."""

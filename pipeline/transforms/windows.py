@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.spec.steps import Correlate, Join, TopKeys, Window
-from pipeline.transforms.columns import column, path_of, quoted
+from odradek.pipeline.spec.steps import Correlate, Join, TopKeys, Window
+from odradek.pipeline.transforms.columns import column, path_of, quoted
 
 
 def _bounds(window: str = "window") -> list[Column]:

@@ -8,7 +8,7 @@ Source: kafka.apache.org/protocol, AddOffsetsToTxn.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, field, message
+from odradek.protocol.schema import INT16, INT32, INT64, STRING, field, message
 
 
 @message(api_key=25, versions="0-4", flexible="3+")

@@ -7,7 +7,7 @@ Source: kafka.apache.org/protocol, AllocateProducerIds.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, field, message
+from odradek.protocol.schema import INT16, INT32, INT64, field, message
 
 
 @message(api_key=67, versions="0", flexible="0+")

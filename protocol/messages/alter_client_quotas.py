@@ -9,7 +9,17 @@ Source: kafka.apache.org/protocol, AlterClientQuotas.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, FLOAT64, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    BOOL,
+    FLOAT64,
+    INT16,
+    INT32,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @nested

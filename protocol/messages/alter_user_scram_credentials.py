@@ -7,7 +7,17 @@ Source: kafka.apache.org/protocol, AlterUserScramCredentials.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    BYTES,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @nested

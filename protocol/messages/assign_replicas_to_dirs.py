@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import INT16, INT32, INT64, UUID, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT16, INT32, INT64, UUID, ArrayOf, field, message, nested
 
 
 @nested

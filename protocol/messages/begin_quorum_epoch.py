@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     INT16,
     INT32,
     STRING,

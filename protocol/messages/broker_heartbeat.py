@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import BOOL, INT16, INT32, INT64, UUID, ArrayOf, field, message
+from odradek.protocol.schema import BOOL, INT16, INT32, INT64, UUID, ArrayOf, field, message
 
 
 @message(api_key=63, versions="0-2", flexible="0+")

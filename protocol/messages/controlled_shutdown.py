@@ -12,7 +12,7 @@ Source: kafka.apache.org/protocol, ControlledShutdown.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
 
 
 @message(api_key=7, versions="0-3", flexible="3+")

@@ -9,7 +9,7 @@ Source: kafka.apache.org/protocol, CreateAcls.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
 
 
 @nested

@@ -9,7 +9,7 @@ Source: kafka.apache.org/protocol, DeleteGroups.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
 
 
 @message(api_key=42, versions="0-2", flexible="2+")

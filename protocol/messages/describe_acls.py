@@ -9,7 +9,7 @@ Source: kafka.apache.org/protocol, DescribeAcls.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
 
 
 @message(api_key=29, versions="0-3", flexible="2+")

@@ -9,7 +9,7 @@ Source: kafka.apache.org/protocol, DescribeClientQuotas.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     BOOL,
     FLOAT64,
     INT8,

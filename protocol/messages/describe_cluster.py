@@ -10,7 +10,17 @@ Source: kafka.apache.org/protocol, DescribeCluster.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @message(api_key=60, versions="0-2", flexible="0+")

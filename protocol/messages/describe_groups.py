@@ -11,7 +11,17 @@ Source: kafka.apache.org/protocol, DescribeGroups.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, BYTES, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    BOOL,
+    BYTES,
+    INT16,
+    INT32,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @message(api_key=15, versions="0-6", flexible="5+")

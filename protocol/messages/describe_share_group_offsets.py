@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import INT16, INT32, INT64, STRING, UUID, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @nested

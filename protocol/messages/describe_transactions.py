@@ -7,7 +7,7 @@ Source: kafka.apache.org/protocol, DescribeTransactions.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
 
 
 @message(api_key=65, versions="0", flexible="0+")

@@ -9,7 +9,7 @@ Source: kafka.apache.org/protocol, EndTxn.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT16, INT32, INT64, STRING, field, message
+from odradek.protocol.schema import BOOL, INT16, INT32, INT64, STRING, field, message
 
 
 @message(api_key=26, versions="0-5", flexible="3+")

@@ -7,7 +7,7 @@ Source: kafka.apache.org/protocol, Envelope.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT16, field, message
+from odradek.protocol.schema import BYTES, INT16, field, message
 
 
 @message(api_key=58, versions="0", flexible="0+")

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from uuid import UUID as Uuid
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     INT8,
     INT16,
     INT32,

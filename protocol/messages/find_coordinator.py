@@ -11,7 +11,7 @@ Source: kafka.apache.org/protocol, FindCoordinator.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT8, INT16, INT32, STRING, ArrayOf, field, message, nested
 
 
 @message(api_key=10, versions="0-6", flexible="3+")

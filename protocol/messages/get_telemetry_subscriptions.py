@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import BOOL, INT8, INT16, INT32, STRING, UUID, ArrayOf, field, message
+from odradek.protocol.schema import BOOL, INT8, INT16, INT32, STRING, UUID, ArrayOf, field, message
 
 
 @message(api_key=71, versions="0", flexible="0+")

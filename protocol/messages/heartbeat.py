@@ -9,7 +9,7 @@ Source: kafka.apache.org/protocol, Heartbeat.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, field, message
+from odradek.protocol.schema import INT16, INT32, STRING, field, message
 
 
 @message(api_key=12, versions="0-4", flexible="4+")

@@ -11,7 +11,7 @@ Source: kafka.apache.org/protocol, InitProducerId.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT16, INT32, INT64, STRING, field, message
+from odradek.protocol.schema import BOOL, INT16, INT32, INT64, STRING, field, message
 
 
 @message(api_key=22, versions="0-6", flexible="2+")

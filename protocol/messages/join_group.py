@@ -14,7 +14,17 @@ Source: kafka.apache.org/protocol, JoinGroup.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, BYTES, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    BOOL,
+    BYTES,
+    INT16,
+    INT32,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @nested

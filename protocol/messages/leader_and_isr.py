@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     BOOL,
     INT8,
     INT16,

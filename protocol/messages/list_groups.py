@@ -10,7 +10,7 @@ Source: kafka.apache.org/protocol, ListGroups.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
 
 
 @message(api_key=16, versions="0-5", flexible="3+")

@@ -17,7 +17,17 @@ Source: kafka.apache.org/protocol, ListOffsets.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @nested

@@ -10,7 +10,7 @@ Source: kafka.apache.org/protocol, ListTransactions.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
 
 
 @message(api_key=66, versions="0-2", flexible="0+")

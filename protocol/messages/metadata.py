@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     BOOL,
     INT16,
     INT32,

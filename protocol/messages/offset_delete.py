@@ -7,7 +7,7 @@ Source: kafka.apache.org/protocol, OffsetDelete.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT16, INT32, STRING, ArrayOf, field, message, nested
 
 
 @nested

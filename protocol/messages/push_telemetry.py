@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import BOOL, BYTES, INT8, INT16, INT32, UUID, field, message
+from odradek.protocol.schema import BOOL, BYTES, INT8, INT16, INT32, UUID, field, message
 
 
 @message(api_key=72, versions="0", flexible="0+")

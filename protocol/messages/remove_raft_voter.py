@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import INT16, INT32, STRING, UUID, field, message
+from odradek.protocol.schema import INT16, INT32, STRING, UUID, field, message
 
 
 @message(api_key=81, versions="0", flexible="0+")

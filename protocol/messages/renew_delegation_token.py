@@ -9,7 +9,7 @@ Source: kafka.apache.org/protocol, RenewDelegationToken.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT16, INT32, INT64, field, message
+from odradek.protocol.schema import BYTES, INT16, INT32, INT64, field, message
 
 
 @message(api_key=39, versions="0-2", flexible="2+")

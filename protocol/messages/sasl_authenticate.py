@@ -8,7 +8,7 @@ Source: kafka.apache.org/protocol, SaslAuthenticate.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT16, INT64, STRING, field, message
+from odradek.protocol.schema import BYTES, INT16, INT64, STRING, field, message
 
 
 @message(api_key=36, versions="0-2", flexible="2+")

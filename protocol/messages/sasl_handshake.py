@@ -8,7 +8,7 @@ Source: kafka.apache.org/protocol, SaslHandshake.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, STRING, ArrayOf, field, message
+from odradek.protocol.schema import INT16, STRING, ArrayOf, field, message
 
 
 @message(api_key=17, versions="0-1")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import INT16, INT32, STRING, UUID, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT16, INT32, STRING, UUID, ArrayOf, field, message, nested
 
 
 @message(api_key=76, versions="0-1", flexible="0+")

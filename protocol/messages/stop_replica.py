@@ -12,7 +12,17 @@ Source: kafka.apache.org/protocol, StopReplica.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    BOOL,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @nested

@@ -7,7 +7,7 @@ Source: kafka.apache.org/protocol, StreamsGroupDescribe.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     BOOL,
     INT16,
     INT32,

@@ -8,7 +8,7 @@ Source: kafka.apache.org/protocol, StreamsGroupHeartbeat.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     BOOL,
     INT8,
     INT16,

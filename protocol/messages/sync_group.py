@@ -10,7 +10,7 @@ Source: kafka.apache.org/protocol, SyncGroup.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT16, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import BYTES, INT16, INT32, STRING, ArrayOf, field, message, nested
 
 
 @nested

@@ -7,7 +7,7 @@ Source: kafka.apache.org/protocol, UnregisterBroker.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, field, message
+from odradek.protocol.schema import INT16, INT32, STRING, field, message
 
 
 @message(api_key=64, versions="0", flexible="0+")

@@ -8,7 +8,18 @@ Source: kafka.apache.org/protocol, WriteTxnMarkers.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT8, INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @nested

@@ -33,8 +33,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.checksum import crc32c
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.checksum import crc32c
 
 BATCH_OVERHEAD: Final = 61
 """Bytes of a batch without records."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.records.batch import (
+from odradek.protocol.records.batch import (
     BATCH_OVERHEAD,
     CONTROL,
     HEADER,
@@ -18,8 +18,8 @@ from protocol.records.batch import (
     TRANSACTIONAL,
     seal,
 )
-from protocol.records.compression import compress
-from protocol.records.record import Record, encode_record, wrap_int64
+from odradek.protocol.records.compression import compress
+from odradek.protocol.records.record import Record, encode_record, wrap_int64
 
 
 def build_batch(  # noqa: PLR0913 - a batch has that many fields

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 NONE: Final = 0
 GZIP: Final = 1

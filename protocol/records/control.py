@@ -13,9 +13,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.records.batch import RecordBatch
-from protocol.records.builder import build_batch
-from protocol.records.record import Record, decode_records, invalid_record
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record, decode_records, invalid_record
 
 ABORT: Final = 0
 COMMIT: Final = 1

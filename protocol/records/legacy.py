@@ -25,16 +25,16 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
     whole_batch_size,
 )
-from protocol.records.builder import build_batch
-from protocol.records.compression import LZ4, decompress
-from protocol.records.record import NEXT_OFFSET, OUTPUT_BYTES_MAX, Record
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.compression import LZ4, decompress
+from odradek.protocol.records.record import NEXT_OFFSET, OUTPUT_BYTES_MAX, Record
 
 _ENTRY: Final = Struct(">qiIbb")
 _TIMESTAMP: Final = Struct(">q")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from protocol.records.batch import CODEC_MASK, LOG_APPEND_TIME, RecordBatch
-from protocol.records.builder import sealed_batch
-from protocol.records.compression import compress
-from protocol.records.record import (
+from odradek.protocol.records.batch import CODEC_MASK, LOG_APPEND_TIME, RecordBatch
+from odradek.protocol.records.builder import sealed_batch
+from odradek.protocol.records.compression import compress
+from odradek.protocol.records.record import (
     OUTPUT_BYTES_MAX,
     decode_records,
     encode_record,
     records_part,
     wrap_int64,
 )
-from protocol.records.scan import scan_records
+from odradek.protocol.records.scan import scan_records
 
 
 def recompress(

@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import BATCH_OVERHEAD, CODEC_MASK, LOG_APPEND_TIME, RecordBatch
-from protocol.records.compression import decompress
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import BATCH_OVERHEAD, CODEC_MASK, LOG_APPEND_TIME, RecordBatch
+from odradek.protocol.records.compression import decompress
 
 OUTPUT_BYTES_MAX: Final = 100 * 1024 * 1024
 """What a batch may grow to unless a caller says otherwise: an uncompressed one cannot be larger,

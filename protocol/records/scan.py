@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
-from protocol.records.record import (
+from odradek.protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
+from odradek.protocol.records.record import (
     check_count,
     invalid_record,
     read_record_end,

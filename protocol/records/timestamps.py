@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.records.batch import NO_TIMESTAMP, RecordBatch
-from protocol.records.record import OUTPUT_BYTES_MAX, decode_records
+from odradek.protocol.records.batch import NO_TIMESTAMP, RecordBatch
+from odradek.protocol.records.record import OUTPUT_BYTES_MAX, decode_records
 
 
 class TimestampedOffset(NamedTuple):

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import (
     BATCH_OVERHEAD,
     CODEC_MASK,
     CONTROL,
@@ -36,10 +36,10 @@ from protocol.records.batch import (
     set_create_time,
     whole_batch_size,
 )
-from protocol.records.checksum import crc32c
-from protocol.records.compression import ZSTD
-from protocol.records.record import OUTPUT_BYTES_MAX, records_part
-from protocol.records.scan import RecordsSummary, scan_records
+from odradek.protocol.records.checksum import crc32c
+from odradek.protocol.records.compression import ZSTD
+from odradek.protocol.records.record import OUTPUT_BYTES_MAX, records_part
+from odradek.protocol.records.scan import RecordsSummary, scan_records
 
 NO_BOUND_MS: Final = 0x7FFF_FFFF_FFFF_FFFF
 """How far timestamps may lie from now when it is not bounded: the default of both settings."""

@@ -11,7 +11,18 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import BYTES, INT8, INT32, INT64, STRING, UUID, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    BYTES,
+    INT8,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @message(versions="3")

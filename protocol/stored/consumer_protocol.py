@@ -12,7 +12,7 @@ Source: ConsumerProtocol of Kafka.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT32, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import BYTES, INT32, STRING, ArrayOf, field, message, nested
 
 
 @nested

@@ -13,7 +13,7 @@ Source: GroupMetadataKey and GroupMetadataValue of Kafka's group coordinator.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import BYTES, INT32, INT64, STRING, ArrayOf, field, message, nested
 
 
 @message(versions="2")

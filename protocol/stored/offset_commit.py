@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import INT32, INT64, STRING, UUID, ZERO_UUID, field, message
+from odradek.protocol.schema import INT32, INT64, STRING, UUID, ZERO_UUID, field, message
 
 
 @message(versions="0-1")

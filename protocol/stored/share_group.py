@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID as Uuid
 
-from protocol.schema import INT32, INT64, STRING, UUID, ArrayOf, field, message, nested
+from odradek.protocol.schema import INT32, INT64, STRING, UUID, ArrayOf, field, message, nested
 
 
 @message(versions="9")

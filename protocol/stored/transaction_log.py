@@ -10,7 +10,17 @@ Source: TransactionLogKey and TransactionLogValue of Kafka's transaction coordin
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, INT64, STRING, ArrayOf, field, message, nested
+from odradek.protocol.schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ArrayOf,
+    field,
+    message,
+    nested,
+)
 
 
 @message(versions="0")

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from protocol.records.batch import (
+from odradek.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
@@ -34,22 +34,22 @@ from protocol.records.batch import (
     RecordBatch,
     has_valid_crc,
 )
-from protocol.records.builder import build_batch, sealed_batch
-from protocol.records.compression import compress
-from protocol.records.legacy import decode_legacy_records, parse_entry
-from protocol.records.record import Record, records_part, wrap_int64
-from runtime.files import Bytes
-from storage.batch_scan import MAGIC, CorruptBatch
-from storage.compaction.cleaned_transactions import CleanedTransactions
-from storage.compaction.job import CleaningJob
-from storage.compaction.offset_map import (
+from odradek.protocol.records.builder import build_batch, sealed_batch
+from odradek.protocol.records.compression import compress
+from odradek.protocol.records.legacy import decode_legacy_records, parse_entry
+from odradek.protocol.records.record import Record, records_part, wrap_int64
+from odradek.runtime.files import Bytes
+from odradek.storage.batch_scan import MAGIC, CorruptBatch
+from odradek.storage.compaction.cleaned_transactions import CleanedTransactions
+from odradek.storage.compaction.job import CleaningJob
+from odradek.storage.compaction.offset_map import (
     HAS_TOMBSTONES,
     PLAIN_KEY_BYTES_MAX,
     SURVIVES,
     OffsetMap,
     digest,
 )
-from storage.compaction.record_scan import (
+from odradek.storage.compaction.record_scan import (
     Kept,
     keep_records,
     keep_survivors,

@@ -26,23 +26,23 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from protocol.errors import BrokerError
-from protocol.records.batch import MAGIC_POSITION, RecordBatch
-from protocol.records.legacy import decode_legacy_records
-from protocol.records.record import records_part
-from runtime.files import FileSystem
-from storage import names
-from storage.batch_scan import MAGIC, CorruptBatch
-from storage.compaction.batch_filter import BatchFilter, check_offsets
-from storage.compaction.cleaned_segment import CleanedSegment
-from storage.compaction.cleaned_transactions import CleanedTransactions
-from storage.compaction.job import CleanedGroup, CleaningJob, CleaningResult
-from storage.compaction.leftovers import remove_leftovers
-from storage.compaction.offset_map import PLAIN_KEY_BYTES_MAX, OffsetMap, digest
-from storage.compaction.record_scan import map_records
-from storage.compaction.segment_groups import SourceSegment, group_segments
-from storage.compaction.stored_batches import iterate_stored, read_aborted, sync_file
-from storage.txn_index import AbortedTransaction
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import MAGIC_POSITION, RecordBatch
+from odradek.protocol.records.legacy import decode_legacy_records
+from odradek.protocol.records.record import records_part
+from odradek.runtime.files import FileSystem
+from odradek.storage import names
+from odradek.storage.batch_scan import MAGIC, CorruptBatch
+from odradek.storage.compaction.batch_filter import BatchFilter, check_offsets
+from odradek.storage.compaction.cleaned_segment import CleanedSegment
+from odradek.storage.compaction.cleaned_transactions import CleanedTransactions
+from odradek.storage.compaction.job import CleanedGroup, CleaningJob, CleaningResult
+from odradek.storage.compaction.leftovers import remove_leftovers
+from odradek.storage.compaction.offset_map import PLAIN_KEY_BYTES_MAX, OffsetMap, digest
+from odradek.storage.compaction.record_scan import map_records
+from odradek.storage.compaction.segment_groups import SourceSegment, group_segments
+from odradek.storage.compaction.stored_batches import iterate_stored, read_aborted, sync_file
+from odradek.storage.txn_index import AbortedTransaction
 
 
 def clean(

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from runtime.files import Bytes, File, FileSystem
-from storage import names
-from storage.compaction.job import CleaningJob
-from storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
-from storage.offset_index import OffsetIndex
-from storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from storage.time_index import NO_TIMESTAMP, TimeIndex
-from storage.txn_index import AbortedTransaction, TxnIndex
+from odradek.runtime.files import Bytes, File, FileSystem
+from odradek.storage import names
+from odradek.storage.compaction.job import CleaningJob
+from odradek.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from odradek.storage.offset_index import OffsetIndex
+from odradek.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.storage.time_index import NO_TIMESTAMP, TimeIndex
+from odradek.storage.txn_index import AbortedTransaction, TxnIndex
 
 WRITE_BYTES: Final = 1 << 20
 SYNC_BYTES: Final = 16 << 20

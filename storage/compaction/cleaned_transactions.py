@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
-from protocol.records.control import parse_end_marker
-from storage.txn_index import AbortedTransaction
+from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
+from odradek.protocol.records.control import parse_end_marker
+from odradek.storage.txn_index import AbortedTransaction
 
 
 @dataclass(slots=True)

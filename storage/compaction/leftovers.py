@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from runtime.files import FileSystem
-from storage.names import CLEANED
+from odradek.runtime.files import FileSystem
+from odradek.storage.names import CLEANED
 
 
 def remove_leftovers(files: FileSystem, directory: str) -> None:

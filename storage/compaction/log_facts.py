@@ -5,9 +5,9 @@ Source: Kafka's UnifiedLog.lastRecordsOfActiveProducers, collectAbortedTransacti
 
 from __future__ import annotations
 
-from storage.compaction.job import ActiveProducer
-from storage.log import Log
-from storage.txn_index import AbortedTransaction
+from odradek.storage.compaction.job import ActiveProducer
+from odradek.storage.log import Log
+from odradek.storage.txn_index import AbortedTransaction
 
 
 def active_producers(log: Log) -> tuple[ActiveProducer, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.records.record import (
+from odradek.protocol.records.record import (
     encode_varint,
     invalid_record,
     read_record_end,
@@ -22,7 +22,7 @@ from protocol.records.record import (
     read_varlong,
     wrap_int64,
 )
-from storage.compaction.offset_map import PLAIN_KEY_BYTES_MAX, OffsetMap, digest
+from odradek.storage.compaction.offset_map import PLAIN_KEY_BYTES_MAX, OffsetMap, digest
 
 
 class _Fields(NamedTuple):

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_POSITION
-from runtime.files import FileSystem
-from storage import names
-from storage.batch_scan import MAGIC, CorruptBatch
-from storage.index_file import CorruptIndex
-from storage.txn_index import AbortedTransaction, TxnIndex
+from odradek.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_POSITION
+from odradek.runtime.files import FileSystem
+from odradek.storage import names
+from odradek.storage.batch_scan import MAGIC, CorruptBatch
+from odradek.storage.index_file import CorruptIndex
+from odradek.storage.txn_index import AbortedTransaction, TxnIndex
 
 CHUNK_BYTES: Final = 1 << 20
 

@@ -16,8 +16,8 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from storage.compaction.job import ActiveProducer, CleanedGroup, CleaningJob, CleaningResult
-from storage.txn_index import AbortedTransaction
+from odradek.storage.compaction.job import ActiveProducer, CleanedGroup, CleaningJob, CleaningResult
+from odradek.storage.txn_index import AbortedTransaction
 
 LINE_BYTES_MAX: Final = 16 << 20
 """A job names each segment in 20 characters: this is enough for half a million of them."""

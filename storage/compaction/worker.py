@@ -1,5 +1,6 @@
-"""The process that cleans logs beside the broker: `python -I -m storage.compaction.worker PARENT`.
+"""The process that cleans logs beside the broker.
 
+`python -I -m odradek.storage.compaction.worker PARENT [hurried]`:
     PARENT    process id of the broker
     hurried   behind it: with a share of busy processors
 
@@ -30,11 +31,11 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from runtime.files import Bytes, File
-from runtime.system_files import SystemFile, SystemFileSystem
-from storage.compaction.job import CleaningJob, CleaningResult
-from storage.compaction.leftovers import remove_leftovers
-from storage.compaction.wire import (
+from odradek.runtime.files import Bytes, File
+from odradek.runtime.system_files import SystemFile, SystemFileSystem
+from odradek.storage.compaction.job import CleaningJob, CleaningResult
+from odradek.storage.compaction.leftovers import remove_leftovers
+from odradek.storage.compaction.wire import (
     HURRIED,
     STARVED,
     Answer,
@@ -208,7 +209,7 @@ def work(
 ) -> CleaningResult | CleaningFailure:
     """Do one job; nothing is left of one that fails."""
     # The first job brings the code: a worker says that it is there before it has read all.
-    from storage.compaction.clean_log import clean
+    from odradek.storage.compaction.clean_log import clean
 
     files = GentleFileSystem()
     try:

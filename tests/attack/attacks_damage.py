@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.offset_commit import (
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import (
+from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -8,8 +8,8 @@ import struct
 import threading
 import time
 
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.sync_group import SyncGroupRequest
 from tests.attack.churn import COORDINATOR_LOADS, join_request
 from tests.attack.fuzz import fuzz
 from tests.attack.scene import MEBIBYTE, Scene, attack

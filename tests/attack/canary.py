@@ -17,8 +17,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.schema import ZERO_UUID
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.schema import ZERO_UUID
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.chapters.fetch import fetch_request
 from tests.support.wire import Closed, Wire

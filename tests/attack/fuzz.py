@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from broker.handlers.table import HANDLERS
-from protocol.api_keys import ApiKey, messages_of
-from protocol.compiler import encoder
-from protocol.headers import encode_request_header
-from protocol.messages.api_versions import ApiVersionsRequest
+from odradek.broker.handlers.table import HANDLERS
+from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.compiler import encoder
+from odradek.protocol.headers import encode_request_header
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.declarations import ValueMaker, versions_of
 from tests.support.wire import frame
 

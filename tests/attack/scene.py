@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.attack.canary import Canary
 from tests.scripts.talk import Talk
 from tests.support.broker_process import BrokerProcess

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.compiler import encoder
-from protocol.headers import encode_request_header
-from protocol.messages.metadata import MetadataRequest
+from odradek.protocol.compiler import encoder
+from odradek.protocol.headers import encode_request_header
+from odradek.protocol.messages.metadata import MetadataRequest
 from tests.support.broker_process import BrokerProcess, odradek_broker
 
 MEBIBYTE = 1 << 20

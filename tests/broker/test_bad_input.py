@@ -15,17 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.headers import encode_request_header
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import (
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import encode_request_header
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.records.builder import sealed_batch
-from protocol.records.record import encode_record
+from odradek.protocol.records.builder import sealed_batch
+from odradek.protocol.records.record import encode_record
 from tests.scripts.chapters import batches
 from tests.scripts.chapters.batches import batch, big_batch, patched, produce_request, sealed
 from tests.scripts.normal import FIXED_MS

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.delayed import Purgatory
-from broker.handlers.handler import Delayed
-from runtime.metrics import BrokerMetrics
-from runtime.timers import TimingWheel
+from odradek.broker.handlers.handler import Delayed
+from odradek.broker.purgatory import Purgatory
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.timers import TimingWheel
 
 
 class World:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from protocol.errors import ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from storage.disk_jobs import FlushLog
+from odradek.storage.disk_jobs import FlushLog
 from tests.broker.test_failed_directory import fetch_error, partition_in, partition_metadata
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.chapters.fetch import fetch_request

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.scripts.chapters.batches import big_batch, produce_request
 from tests.scripts.chapters.fetch import fetch_request
 from tests.scripts.talk import Talk

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from protocol.errors import ErrorCode
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
 from tests.clients.confluent_client import Confluent
 from tests.clients.contract import EARLIEST
 from tests.scripts.chapters.batches import produce_request

@@ -22,9 +22,9 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from broker.node import Node
-from broker.settings.broker_settings import make_settings
-from storage import names
+from odradek.broker.node.node import Node
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.storage import names
 from tests.support.large_logs import LargeLog
 
 CALLBACK_MS = 50

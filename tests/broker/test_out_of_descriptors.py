@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.chapters.fetch import fetch_request
 from tests.scripts.talk import Talk

@@ -9,16 +9,16 @@ from uuid import UUID
 
 import pytest
 
-from broker.group.coordinator import OFFSETS_TOPIC
-from controller.admin import TopicResult
-from controller.coordination.errors import CoordinationError
-from controller.coordination.pending import Pending
-from controller.decide.topics import CreateTopic
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
+from odradek.broker.group.coordinator import OFFSETS_TOPIC
+from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.decide.topics import CreateTopic
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.stored_node import FOLDER, StoredNode
 
 NAMES = ("t", "u", "v", OFFSETS_TOPIC)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.producer_ids import ProducerIds
-from controller.coordination.errors import ConnectionLoss
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
+from odradek.broker.producer_ids import ProducerIds
+from odradek.controller.coordination.errors import ConnectionLoss
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 class Controller:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.refused_transactions import (
+from odradek.broker.refused_transactions import (
     IDS_MAX,
     LINES_MAX,
     PERIOD_MS,

@@ -15,18 +15,18 @@ from typing import Any, ClassVar, NoReturn
 
 import pytest
 
-from broker.disk_reserve import RESERVE_BYTES, RESERVE_NAME
-from broker.node import Node, StartError, StartInterrupted
-from broker.settings.broker_settings import BrokerSettings, make_settings
-from controller.coordination.errors import StorageFailed
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
-from runtime.files import Bytes, File
-from runtime.system_files import SystemFile, SystemFileSystem
-from storage import manager as storage_manager
-from storage.checkpoint import CHECKPOINT_FILES
-from storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from storage.manager import LogManager
+from odradek.broker.node.disk_reserve import RESERVE_BYTES, RESERVE_NAME
+from odradek.broker.node.node import Node, StartError, StartInterrupted
+from odradek.broker.settings.broker_settings import BrokerSettings, make_settings
+from odradek.controller.coordination.errors import StorageFailed
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.files import Bytes, File
+from odradek.runtime.system_files import SystemFile, SystemFileSystem
+from odradek.storage import manager as storage_manager
+from odradek.storage.checkpoint import CHECKPOINT_FILES
+from odradek.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from odradek.storage.manager import LogManager
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.talk import Talk
 from tests.support.broker_process import odradek_broker
@@ -102,7 +102,7 @@ def start_and_stop(
     settings: BrokerSettings,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """As `broker.process.run` does."""
+    """As `odradek.broker.node.process.run` does."""
     node = Node(loop, settings, should_stop=should_stop)
     try:
         node.start()
@@ -118,19 +118,19 @@ def fail(error: BaseException) -> Callable[..., NoReturn]:
 
 
 STEPS = [
-    "broker.node.EmbeddedTree",
-    "broker.node.Node._build_services",
-    "controller.driver.Controller.prepare",
-    "storage.manager.LogManager.claim",
-    "broker.node.bind",
-    "storage.manager.LogManager.load",
-    "storage.manager.LogManager._adopt",
-    "broker.node.Node._identity",
-    "controller.driver.Controller.start",
-    "broker.replication.leadership.Leadership._become",
-    "broker.background.Background.start",
-    "broker.background.Background._checkpoint",
-    "broker.server.listener.SocketServer.listen",
+    "odradek.broker.node.node.EmbeddedTree",
+    "odradek.broker.node.node.Node._build_services",
+    "odradek.controller.controller.Controller.prepare",
+    "odradek.storage.manager.LogManager.claim",
+    "odradek.broker.node.node.bind",
+    "odradek.storage.manager.LogManager.load",
+    "odradek.storage.manager.LogManager._adopt",
+    "odradek.broker.node.node.Node._identity",
+    "odradek.controller.controller.Controller.start",
+    "odradek.broker.replication.leadership.Leadership._become",
+    "odradek.broker.node.background.Background.start",
+    "odradek.broker.node.background.Background._checkpoint",
+    "odradek.broker.server.listener.SocketServer.listen",
 ]
 
 
@@ -159,7 +159,7 @@ def test_a_coordination_that_refuses_leaves_the_directory_as_it_was(
 ) -> None:
     before = tree_of(data)
     refused = Pending[Any].failed(StorageFailed("no"))
-    monkeypatch.setattr(f"controller.driver.Controller.{step}", lambda *_: refused)
+    monkeypatch.setattr(f"odradek.controller.controller.Controller.{step}", lambda *_: refused)
     with pytest.raises(StorageFailed):
         start_and_stop(loop, settings_of(data))
     assert tree_of(data) == before
@@ -231,7 +231,7 @@ def test_a_log_that_cannot_be_opened_leaves_the_directory_as_it_was(
             return opened(*given, **more)
 
         with monkeypatch.context() as patched:
-            patched.setattr("storage.log_loading.open_log", failing)
+            patched.setattr("odradek.storage.log_loading.open_log", failing)
             with pytest.raises(storage_manager.NoDirectoryLeft):
                 start_and_stop(loop, settings_of(data))
         assert tree_of(data) == before
@@ -286,7 +286,7 @@ def test_a_broker_starts_on_a_full_disk(
     if state == "killed":
         (data / CLEAN_SHUTDOWN_FILE).unlink()
     assert (data / RESERVE_NAME).stat().st_size == RESERVE_BYTES
-    monkeypatch.setattr("broker.node.SystemFileSystem", LimitedFileSystem)
+    monkeypatch.setattr("odradek.broker.node.node.SystemFileSystem", LimitedFileSystem)
     monkeypatch.setattr(LimitedFileSystem, "free_bytes", 0)
     for _ in range(8):
         LimitedFileSystem.free_bytes = 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.group.coordinator import abs_java
-from broker.topics import is_valid_topic_name, java_string_hash
+from odradek.broker.group.coordinator import abs_java
+from odradek.broker.topics import is_valid_topic_name, java_string_hash
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 pytest.register_assert_rewrite("tests.clients.records")
 
-from protocol.errors import ErrorCode  # noqa: E402
-from protocol.messages.find_coordinator import FindCoordinatorRequest  # noqa: E402
+from odradek.protocol.errors import ErrorCode  # noqa: E402
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest  # noqa: E402
 from tests.clients.contract import Client  # noqa: E402  rewriting comes before importing
 from tests.clients.libraries import connect  # noqa: E402
 from tests.clients.members import Crew  # noqa: E402

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from broker.group.unreadable import SETTING, Refuse
+from odradek.broker.group.unreadable import SETTING, Refuse
 from tests.clients.confluent_client import Confluent
 from tests.clients.contract import WAIT_S
 from tests.support.broker_process import BrokerProcess

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.group.limits import Limits
-from protocol.api_keys import ApiKey
-from protocol.compiler import encoder
-from protocol.errors import ErrorCode
-from protocol.headers import encode_request_header
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.broker.group.limits import Limits
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import encoder
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import encode_request_header
+from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.clients.filling import Filling, commit
 from tests.clients.libraries import GROUP_LIBRARIES
 from tests.clients.members import Crew, Member, check_generations, owners, reads

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode
 from tests.clients.filling import Filling, commit
 from tests.clients.libraries import COOPERATIVE, GROUP_LIBRARIES
 from tests.clients.members import (

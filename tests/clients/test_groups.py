@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.group.coordinator import partition_for
-from broker.server.dispatch import FREE_STEPS
-from protocol.errors import ErrorCode
+from odradek.broker.group.coordinator import partition_for
+from odradek.broker.server.dispatch import FREE_STEPS
+from odradek.protocol.errors import ErrorCode
 from tests.clients.filling import RECORDS, Filling, commit
 from tests.clients.members import Crew
 from tests.support.apache import CONSOLE_CONSUMER_TOOL, DUMP_LOG_TOOL, run_tool

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.refused_transactions import REFUSAL
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.broker.refused_transactions import REFUSAL
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.clients.contract import WAIT_S, Client
 from tests.clients.libraries import connect
 from tests.support.broker_process import BrokerProcess

@@ -6,14 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.control import ControlRequest, ControlResponse, LeaderAndIsr, UpdateMetadata
-from controller.coordination.session import SetData
-from controller.decide.isr import AlterIsr
-from controller.decide.topics import CreateTopic
-from controller.fenced import ControllerMoved, FencedWrites
-from controller.image import PartitionState, TopicPartition
-from controller.leadership import ControllerSettings
-from protocol.errors import BrokerError, ErrorCode
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.control_requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsr,
+    UpdateMetadata,
+)
+from odradek.controller.coordination.session import SetData
+from odradek.controller.decide.isr import AlterIsr
+from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.image import PartitionState, TopicPartition
+from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites
+from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.support.cluster import Cluster, Node
 
 

@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from controller import znodes
-from controller.configs import NOTIFICATION_AGE_MAX_MS, PURGE_INTERVAL_MS
-from controller.coordination.tree import Tree
-from controller.decide.partitions import CreatePartitions
-from controller.decide.topics import CreateTopic
+from odradek.controller.coordination.tree import Tree
+from odradek.controller.decide.partitions import CreatePartitions
+from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.dynamic_configs import NOTIFICATION_AGE_MAX_MS, PURGE_INTERVAL_MS
 from tests.support.cluster import Cluster
 
 
@@ -33,7 +33,7 @@ class CountedTree:
 
 
 def notifications(cluster: Cluster) -> list[str]:
-    return sorted(cluster.tree.tree.nodes[znodes.CONFIG_CHANGES].children)
+    return sorted(cluster.tree.tree.nodes[zk_data.CONFIG_CHANGES].children)
 
 
 def test_the_thousandth_alteration_costs_what_the_first_did(
@@ -100,7 +100,7 @@ def test_changes_of_topics_are_logged_with_who_asked_for_them(
     controller.alter_config("brokers", "1", {"ssl.keystore.password": "hidden"}, requested_by=by)
     controller.delete_topics(["t"], requested_by=by)
     lines = [record.getMessage() for record in caplog.records]
-    topic_id = znodes.encode_topic_id(made.topic_id)
+    topic_id = zk_data.encode_topic_id(made.topic_id)
     assert lines[0] == (
         f"topic t was created: id {topic_id}, 2 partitions, replication factor 1, segment.ms=9, "
         f"by {by}"

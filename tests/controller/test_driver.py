@@ -6,19 +6,24 @@ import errno
 
 import pytest
 
-from controller import znodes
-from controller.config_znodes import encode_config_change
-from controller.control import ControlResponse, LeaderAndIsr, StopReplica, UpdateMetadata
-from controller.coordination.errors import StorageFailed
-from controller.coordination.session import Create, SetData
-from controller.decide.partitions import CreatePartitions
-from controller.decide.topics import CreateTopic
-from controller.driver import Identity
-from controller.image import PartitionState
-from controller.leadership import ControllerSettings
-from controller.registration import RegistrationRefused
-from protocol.errors import BrokerError, ErrorCode
-from runtime.memory_files import MemoryFileSystem
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.control_requests import (
+    ControlResponse,
+    LeaderAndIsr,
+    StopReplica,
+    UpdateMetadata,
+)
+from odradek.controller.controller import Identity
+from odradek.controller.coordination.errors import StorageFailed
+from odradek.controller.coordination.session import Create, SetData
+from odradek.controller.decide.partitions import CreatePartitions
+from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.image import PartitionState
+from odradek.controller.membership.registration import RegistrationRefused
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.config_znodes import encode_config_change
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.cluster import FOLDER, Cluster, Node
 
 
@@ -52,7 +57,7 @@ def test_a_node_alone_is_the_controller_when_start_returns(cluster: Cluster, nod
 
 def test_all_roots_are_made(cluster: Cluster, node: Node) -> None:
     del node
-    assert all(path in cluster.tree.tree.nodes for path in znodes.PERSISTENT_ROOTS)
+    assert all(path in cluster.tree.tree.nodes for path in zk_data.PERSISTENT_ROOTS)
 
 
 def test_a_topic_serves_when_its_creation_returns(cluster: Cluster, node: Node) -> None:
@@ -255,7 +260,7 @@ def test_garbage_among_notifications_is_passed_over(node: Node) -> None:
 
 def test_configs_are_not_altered_once_kraft_has_taken_over(node: Node) -> None:
     assert node.session is not None
-    taken = znodes.ControllerZnode(1, 5, kraft_controller_epoch=3)
+    taken = zk_data.ControllerZnode(1, 5, kraft_controller_epoch=3)
     node.session.set("/controller", taken.encode()).result()
     with pytest.raises(BrokerError):
         node.controller.alter_config("topics", "t", {"a": "b"}).result()
@@ -308,7 +313,7 @@ def test_a_topic_made_by_hand_gets_an_id_and_a_leader(cluster: Cluster, node: No
     assert node.session is not None
     node.session.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}').result()
     assert node.controller.image.has_leaders(["t"])
-    assignment = znodes.TopicAssignmentZnode.decode(cluster.data("/brokers/topics/t"))
+    assignment = zk_data.TopicAssignmentZnode.decode(cluster.data("/brokers/topics/t"))
     assert assignment.topic_id == node.controller.image.topics["t"].topic_id
 
 

@@ -8,11 +8,18 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import znodes
-from controller.config_znodes import decode_config
-from controller.coordination.tree import Tree
-from controller.decide.topics import CreateTopic
-from controller.rebuild import KEEP_EVERYTHING, SAFE_JUMP, Found, FoundTopic, Rebuild, Report
+from odradek.controller.coordination.tree import Tree
+from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.rebuild import (
+    KEEP_EVERYTHING,
+    SAFE_JUMP,
+    Found,
+    FoundTopic,
+    Rebuild,
+    Report,
+)
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.config_znodes import decode_config
 from tests.support.cluster import Cluster
 
 CLUSTER_ID = "kVSgfurUQFGGpHMTBqBPiw"
@@ -32,18 +39,18 @@ def rebuild(tree: Tree, *topics: FoundTopic, producer_id: int = -1, is_whole: bo
     return report
 
 
-def assignment(tree: Tree, topic: str) -> znodes.TopicAssignmentZnode:
-    return znodes.TopicAssignmentZnode.decode(tree.nodes[znodes.topic_path(topic)].data)
+def assignment(tree: Tree, topic: str) -> zk_data.TopicAssignmentZnode:
+    return zk_data.TopicAssignmentZnode.decode(tree.nodes[zk_data.topic_path(topic)].data)
 
 
 def epoch(tree: Tree, topic: str, partition: int) -> int:
-    data = tree.nodes[znodes.partition_state_path(topic, partition)].data
-    return znodes.PartitionStateZnode.decode(data).leader_epoch
+    data = tree.nodes[zk_data.partition_state_path(topic, partition)].data
+    return zk_data.PartitionStateZnode.decode(data).leader_epoch
 
 
 def next_producer_id(tree: Tree) -> int:
-    data = tree.nodes[znodes.PRODUCER_ID_BLOCK].data
-    return znodes.ProducerIdBlockZnode.decode(data).end + 1
+    data = tree.nodes[zk_data.PRODUCER_ID_BLOCK].data
+    return zk_data.ProducerIdBlockZnode.decode(data).end + 1
 
 
 def cluster_with_topic() -> tuple[Cluster, UUID]:
@@ -61,11 +68,11 @@ def test_an_empty_tree_gets_everything_that_the_folders_say() -> None:
         FoundTopic("old", None, {0: -1}),
     )
     report = rebuild(tree, *topics, producer_id=12_345, is_whole=False)
-    assert znodes.decode_cluster_id(tree.nodes["/cluster/id"].data) == CLUSTER_ID
+    assert zk_data.decode_cluster_id(tree.nodes["/cluster/id"].data) == CLUSTER_ID
     assert assignment(tree, "t").topic_id == OTHER_ID
     assert assignment(tree, "t").partitions == {0: (1,), 1: (1,), 2: (1,), 3: (1,)}
     assert [epoch(tree, "t", index) for index in (0, 1, 3)] == [7, 1, 3]
-    assert znodes.partition_state_path("t", 2) not in tree.nodes
+    assert zk_data.partition_state_path("t", 2) not in tree.nodes
     assert assignment(tree, "old").topic_id is None
     assert next_producer_id(tree) > 12_345 + SAFE_JUMP
     assert decode_config(tree.nodes["/config/topics/t"].data) == KEEP_EVERYTHING

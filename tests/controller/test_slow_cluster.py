@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.config_znodes import decode_config
-from controller.decide.isr import AlterIsr
-from controller.decide.partitions import CreatePartitions
-from controller.decide.topics import CreateTopic
-from controller.leadership import ControllerSettings
-from controller.znodes import BROKER_TOPICS, PartitionStateZnode
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.decide.isr import AlterIsr
+from odradek.controller.decide.partitions import CreatePartitions
+from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.znodes.config_znodes import decode_config
+from odradek.controller.znodes.zk_data import BROKER_TOPICS, PartitionStateZnode
 from tests.support.slow_cluster import SlowCluster
 
 SETTINGS = ControllerSettings(partitions=2, replication_factor=2)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import config_znodes, znodes
-from controller.broker_znode import decode_broker, encode_broker
-from controller.image import BrokerImage, Endpoint
-from controller.znodes import (
+from odradek.controller.image import BrokerImage, Endpoint
+from odradek.controller.znodes import config_znodes, zk_data
+from odradek.controller.znodes.broker_znode import decode_broker, encode_broker
+from odradek.controller.znodes.zk_data import (
     BadZnode,
     ControllerZnode,
     PartitionStateZnode,
@@ -20,7 +20,7 @@ from controller.znodes import (
     TopicAssignmentZnode,
 )
 
-TOPIC_ID = znodes.decode_topic_id("yenGFmEuRpamzswbeOUQYQ")
+TOPIC_ID = zk_data.decode_topic_id("yenGFmEuRpamzswbeOUQYQ")
 
 
 def test_controller() -> None:
@@ -33,8 +33,8 @@ def test_controller() -> None:
 
 
 def test_controller_epoch_is_decimal_text() -> None:
-    assert znodes.encode_number(12) == b"12"
-    assert znodes.decode_number(b"12") == 12
+    assert zk_data.encode_number(12) == b"12"
+    assert zk_data.decode_number(b"12") == 12
 
 
 def test_topic() -> None:
@@ -89,8 +89,8 @@ def test_partition_state_in_recovery() -> None:
 
 def test_cluster_id_has_a_version_that_is_text() -> None:
     data = b'{"version":"1","id":"zWE-MNjxSt-Rt1hKImWx9Q"}'
-    assert znodes.encode_cluster_id("zWE-MNjxSt-Rt1hKImWx9Q") == data
-    assert znodes.decode_cluster_id(data) == "zWE-MNjxSt-Rt1hKImWx9Q"
+    assert zk_data.encode_cluster_id("zWE-MNjxSt-Rt1hKImWx9Q") == data
+    assert zk_data.decode_cluster_id(data) == "zWE-MNjxSt-Rt1hKImWx9Q"
 
 
 def test_producer_id_block_has_ends_that_are_text() -> None:
@@ -101,12 +101,12 @@ def test_producer_id_block_has_ends_that_are_text() -> None:
 
 
 def test_feature() -> None:
-    assert znodes.encode_feature({}, 1) == b'{"features":{},"version":2,"status":1}'
+    assert zk_data.encode_feature({}, 1) == b'{"features":{},"version":2,"status":1}'
     data = b'{"features":{"name":{"max_version_level":1}},"version":2,"status":1}'
-    assert znodes.encode_feature({"name": 1}, 1) == data
-    assert znodes.decode_feature(data) == ({"name": 1}, 1)
+    assert zk_data.encode_feature({"name": 1}, 1) == data
+    assert zk_data.decode_feature(data) == ({"name": 1}, 1)
     old = b'{"features":{"n":{"min_version_level":1,"max_version_level":2}},"version":1,"status":0}'
-    assert znodes.decode_feature(old) == ({"n": 2}, 0)
+    assert zk_data.decode_feature(old) == ({"n": 2}, 0)
 
 
 def test_config() -> None:
@@ -194,9 +194,9 @@ DECODERS: list[Callable[[bytes | None], object]] = [
     TopicAssignmentZnode.decode,
     PartitionStateZnode.decode,
     ProducerIdBlockZnode.decode,
-    znodes.decode_cluster_id,
-    znodes.decode_feature,
-    znodes.decode_number,
+    zk_data.decode_cluster_id,
+    zk_data.decode_feature,
+    zk_data.decode_number,
     config_znodes.decode_config_change,
     config_znodes.decode_isr_change,
     config_znodes.decode_reassignment,
@@ -230,9 +230,9 @@ def test_garbage_is_one_kind_of_error(
 
 @given(st.uuids())
 def test_topic_ids_keep_their_value_as_text(topic_id: UUID) -> None:
-    text = znodes.encode_topic_id(topic_id)
+    text = zk_data.encode_topic_id(topic_id)
     assert len(text) == 22
-    assert znodes.decode_topic_id(text) == topic_id
+    assert zk_data.decode_topic_id(text) == topic_id
 
 
 @pytest.mark.parametrize(
@@ -250,6 +250,6 @@ def test_entities_are_sanitized_as_java_does(name: str, sanitized: str) -> None:
 
 
 def test_numbers_of_sequential_nodes() -> None:
-    assert znodes.sequence_number("config_change_0000000012") == 12
+    assert zk_data.sequence_number("config_change_0000000012") == 12
     with pytest.raises(BadZnode):
-        znodes.sequence_number("config_change_12")
+        zk_data.sequence_number("config_change_12")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
 from tests.scripts.chapters.batches import produce_request
 from tests.scripts.talk import Talk
 from tests.support.apache import apache_node

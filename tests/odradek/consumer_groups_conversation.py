@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from odradek import consumer_groups
+from odradek.tools.consumer_groups import command as consumer_groups
 from tests.odradek.consumer_groups_conversation_scene import scene
 from tests.odradek.topics_tools import LOG4J_SILENT, ApacheTool, Tool, as_kafka_exits
 from tests.support.apache import ToolResult

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from protocol.api_keys import ApiKey
-from protocol.compiler import encoder
-from protocol.headers import decode_request_header, encode_response_header
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import encoder
+from odradek.protocol.headers import decode_request_header, encode_response_header
+from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 
 TIMEOUT_S: Final = 60.0
 VERSIONS: Final = {

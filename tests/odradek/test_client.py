@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from odradek.client import Client, ClientError, NotServedError, parse_bootstrap
-from protocol.api_keys import ApiKey
-from protocol.messages.create_topics import (
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.tools.client import Client, ClientError, NotServedError, parse_bootstrap
 from tests.odradek.scripted_broker import Answer, LastWords, Request, scripted_broker
 from tests.odradek.topics_tools import our_tool
 from tests.support.processes import free_port

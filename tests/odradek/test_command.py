@@ -66,7 +66,7 @@ def test_ctrl_c_ends_a_subcommand_without_a_traceback(
     def interrupted(_: Sequence[str]) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("odradek.topics.main", interrupted)
+    monkeypatch.setattr("odradek.tools.topics.command.main", interrupted)
     assert command.main(["topics", "--list"]) == 130
     assert capsys.readouterr() == ("", "")
 

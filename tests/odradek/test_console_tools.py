@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from odradek.console_library import MISSING
-from odradek.console_properties import CONSUMER as CONSUMER_KIND
-from odradek.console_properties import KNOWN, Number, check_properties, for_library
-from odradek.console_properties import PRODUCER as PRODUCER_KIND
-from protocol.codec import encode
-from protocol.stored.transaction_log import (
+from odradek.protocol.codec import encode
+from odradek.protocol.stored.transaction_log import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
 )
+from odradek.tools.console.library import MISSING
+from odradek.tools.console.properties import CONSUMER as CONSUMER_KIND
+from odradek.tools.console.properties import KNOWN, Number, check_properties, for_library
+from odradek.tools.console.properties import PRODUCER as PRODUCER_KIND
 from tests.odradek.console_tools import (
     CONSUMER,
     PRODUCER,
@@ -47,7 +47,7 @@ STORED = "org.apache.kafka.tools.consumer."
 WITHOUT_LIBRARY = """
 import sys
 sys.modules["confluent_kafka"] = None
-import broker.node
+import odradek.broker.node.node
 from odradek.command import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -9,39 +9,39 @@ from typing import Any
 
 import pytest
 
-from odradek.client import Client
-from odradek.consumer_groups_errors import KafkaError, refused
-from odradek.consumer_groups_logs import LATEST, list_offsets
-from odradek.consumer_groups_lookup import list_groups, parse_assignment
-from odradek.consumer_groups_offsets import commit_offsets, committed_offsets, delete_offsets
-from odradek.consumer_groups_order import TopicPartition
-from odradek.consumer_groups_reset import parse_scope
-from odradek.options import OptionsError
-from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
-from protocol.messages.consumer_group_describe import DescribedGroup as NewGroup
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from protocol.messages.list_offsets import (
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from odradek.protocol.messages.consumer_group_describe import DescribedGroup as NewGroup
+from odradek.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from odradek.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from protocol.messages.offset_commit import (
+from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_delete import OffsetDeleteResponse
-from protocol.messages.offset_fetch import (
+from odradek.protocol.messages.offset_delete import OffsetDeleteResponse
+from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from odradek.tools.client import Client
+from odradek.tools.consumer_groups.errors import KafkaError, refused
+from odradek.tools.consumer_groups.java_hash_order import TopicPartition
+from odradek.tools.consumer_groups.offsets import commit_offsets, committed_offsets, delete_offsets
+from odradek.tools.consumer_groups.partition_offsets import LATEST, list_offsets
+from odradek.tools.consumer_groups.queries import list_groups, parse_assignment
+from odradek.tools.consumer_groups.reset import parse_scope
+from odradek.tools.options import OptionsError
 from tests.odradek.consumer_groups_conversation import our_tool
 from tests.odradek.scripted_broker import Answer, Request, ScriptedBroker, scripted_broker
 from tests.support.processes import free_port

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.consumer_groups_lines import (
+from odradek.protocol.messages.find_coordinator import Coordinator
+from odradek.protocol.messages.list_groups import ListedGroup
+from odradek.tools.consumer_groups.java_hash_order import TopicPartition
+from odradek.tools.consumer_groups.queries import Description, Member
+from odradek.tools.consumer_groups.render import (
     OffsetRow,
     assignment_text,
     deletions_table,
@@ -14,10 +18,6 @@ from odradek.consumer_groups_lines import (
     plans_table,
     state_table,
 )
-from odradek.consumer_groups_lookup import Description, Member
-from odradek.consumer_groups_order import TopicPartition
-from protocol.messages.find_coordinator import Coordinator
-from protocol.messages.list_groups import ListedGroup
 
 T0 = TopicPartition("t", 0)
 MEMBER = Member("client-1", None, "client", "/127.0.0.1", [T0])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.consumer_group_heartbeat import (
+from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.consumer_groups_order import (
+from odradek.tools.consumer_groups.java_hash_order import (
     TopicPartition,
     in_hash_order,
     partition_hash,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.options import Flag, OptionsError, help_text, scan
+from odradek.tools.options import Flag, OptionsError, help_text, scan
 
 FLAGS = (
     Flag("list", "Print names."),

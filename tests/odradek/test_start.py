@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.start import ready_line
+from odradek.tools.start import ready_line
 from tests.support.processes import LoggedProcess, free_port
 
 READY_TIMEOUT_S = 60.0

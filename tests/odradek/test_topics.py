@@ -6,27 +6,27 @@ from uuid import UUID
 
 import pytest
 
-from odradek.topics_errors import TopicsError
-from odradek.topics_lookup import compile_pattern
-from protocol.api_keys import ApiKey
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from protocol.messages.describe_configs import (
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from protocol.messages.describe_topic_partitions import (
+from odradek.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.messages.list_partition_reassignments import (
+from odradek.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from odradek.tools.topics.errors import TopicsError
+from odradek.tools.topics.queries import compile_pattern
 from tests.odradek.scripted_broker import Answer, Request, scripted_broker
 from tests.odradek.topics_tools import masked, our_tool
 

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.client import Client
-from protocol.api_keys import ApiKey
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from odradek.tools.client import Client
 from tests.odradek.topics_conversation import RECORDED, command_lines
 from tests.odradek.topics_tools import ApacheTool, masked, our_tool, play
 from tests.support.apache import apache_kafka

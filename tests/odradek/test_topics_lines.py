@@ -4,10 +4,11 @@ from uuid import UUID
 
 import pytest
 
-from odradek.options import Options
-from odradek.topics_describe import parse_topic_id
-from odradek.topics_errors import TopicsError
-from odradek.topics_lines import (
+from odradek.tools.options import Options
+from odradek.tools.topics.describe import parse_topic_id
+from odradek.tools.topics.errors import TopicsError
+from odradek.tools.topics.options import REPORTS
+from odradek.tools.topics.render import (
     Config,
     Move,
     Partition,
@@ -17,7 +18,6 @@ from odradek.topics_lines import (
     topic_id_text,
     topic_line,
 )
-from odradek.topics_options import REPORTS
 
 WHOLE = Partition(0, 1, [1, 2, 3], [1, 2, 3], None, None)
 SHORT = Partition(0, 1, [1, 2, 3], [1, 2], None, None)

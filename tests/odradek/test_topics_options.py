@@ -4,8 +4,15 @@ import re
 
 import pytest
 
-from odradek.options import OptionsError
-from odradek.topics_options import ACTIONS, ALLOWED_WITH, FLAGS, REPORTS, help_text, parse_options
+from odradek.tools.options import OptionsError
+from odradek.tools.topics.options import (
+    ACTIONS,
+    ALLOWED_WITH,
+    FLAGS,
+    REPORTS,
+    help_text,
+    parse_options,
+)
 
 AT = ["--bootstrap-server", "127.0.0.1:9092"]
 VALUES = {flag.name: [] if flag.value is None else ["1"] for flag in FLAGS}

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.options import Options
-from odradek.topics_errors import TopicsError, check
-from odradek.topics_wishes import check_new, parse_assignment, parse_configs, read_wish
-from protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode
+from odradek.tools.options import Options
+from odradek.tools.topics.errors import TopicsError, check
+from odradek.tools.topics.requests import check_new, parse_assignment, parse_configs, read_wish
 
 
 @pytest.mark.parametrize(

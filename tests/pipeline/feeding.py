@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.jobs import run
-from pipeline.spec.load import parse
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.load import parse
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 STATE = "state"

@@ -21,8 +21,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
-from pipeline.jobs.mirror import Job
-from pipeline.spec.mirror import Mirror, parse
+from odradek.pipeline.jobs.mirror import Job
+from odradek.pipeline.spec.mirror import Mirror, parse
 from tests.support import maven
 from tests.support.pipeline_job import SMALL_JVM
 from tests.support.prepare import SPARK_VERSION
@@ -91,7 +91,7 @@ def mirror_process(path: Path, *arguments: str) -> Iterator[LoggedProcess]:
     """The command, as a user starts it."""
     jars = maven.spark_connectors(SPARK_VERSION)
     command = [
-        *(sys.executable, "-m", "pipeline.cli", "mirror", str(path)),
+        *(sys.executable, "-m", "odradek.pipeline.cli", "mirror", str(path)),
         *("--jars", str(jars), "--master", "local[2]", *arguments),
     ]
     with LoggedProcess(

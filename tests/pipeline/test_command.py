@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import BAD_FILE, _parser, main
-from pipeline.jobs.reach import Watch
-from pipeline.spec.common import Length, Part
-from pipeline.spec.ends import Cluster
+from odradek.pipeline.cli import BAD_FILE, _parser, main
+from odradek.pipeline.jobs.reach import Watch
+from odradek.pipeline.spec.common import Length, Part
+from odradek.pipeline.spec.ends import Cluster
 from tests.pipeline.mirroring import file
 from tests.pipeline.test_spec import GOOD
 from tests.support.processes import free_port

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline import session
-from pipeline.connectors import (
+from odradek.pipeline import session
+from odradek.pipeline.connectors import (
     KNOWN,
     NEEDS,
     NoConnector,
@@ -20,9 +20,9 @@ from pipeline.connectors import (
     packages,
     replaced,
 )
-from pipeline.java import StartLog
-from pipeline.transforms.anomalies import check_versions
-from pipeline.transforms.unfit import Unfit
+from odradek.pipeline.java import StartLog
+from odradek.pipeline.transforms.anomalies import check_versions
+from odradek.pipeline.transforms.unfit import Unfit
 
 KAFKA = "spark-sql-kafka-0-10_2.13"
 TOKENS = "spark-token-provider-kafka-0-10_2.13"

@@ -33,7 +33,7 @@ def of_folder(folder: Path) -> list[str]:
 
 
 def test_the_demo_that_is_told_to_stop_ends_what_it_has_started(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pipeline.demo", "--folder", str(tmp_path / "demo")]
+    command = [sys.executable, "-m", "odradek.pipeline.demo", "--folder", str(tmp_path / "demo")]
     command += ["--jars", str(maven.spark_connectors(SPARK_VERSION))]
     with LoggedProcess(
         command, log=tmp_path / "demo.log", environment={"PYTHONUNBUFFERED": "1"}
@@ -47,7 +47,15 @@ def test_the_demo_that_is_told_to_stop_ends_what_it_has_started(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_demo_finds_what_it_plants(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pipeline.demo", "--folder", str(tmp_path), "--seed", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "odradek.pipeline.demo",
+        "--folder",
+        str(tmp_path),
+        "--seed",
+        "2",
+    ]
     command += ["--rate", str(RATE), "--seconds", str(SECONDS)]
     command += ["--jars", str(maven.spark_connectors(SPARK_VERSION))]
     run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
-from pipeline.jobs import run
-from pipeline.spec.load import load
+from odradek.pipeline.cli import main
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.load import load
 from tests.pipeline.feeding import at
 from tests.pipeline.test_run import consume, produce
 from tests.support.broker_process import BrokerProcess

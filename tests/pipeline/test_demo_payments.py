@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from pipeline.demo import payments
-from pipeline.demo.payments import Event, Truth, make_payments
+from odradek.pipeline.demo import payments
+from odradek.pipeline.demo.payments import Event, Truth, make_payments
 
 BEGIN_MS = 1_767_225_601_234
 """Not the begin of a window."""

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.demo.findings import Findings, Verdict, Window
-from pipeline.demo.payments import Truth
-from pipeline.demo.report import read_progress, write_report
+from odradek.pipeline.demo.findings import Findings, Verdict, Window
+from odradek.pipeline.demo.payments import Truth
+from odradek.pipeline.demo.report import read_progress, write_report
 
 TRUTH = Truth(
     begin_ms=1_000_000,

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.jobs import run
-from pipeline.spec.load import parse
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import (
     FILE,
     START_TIMEOUT_S,

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from pipeline.failures import PartFailed
-from pipeline.jobs import life, reach, run
-from pipeline.spec.load import parse
-from pipeline.spec.model import Pipeline
+from odradek.pipeline.failures import PartFailed
+from odradek.pipeline.jobs import life, reach, run
+from odradek.pipeline.spec.load import parse
+from odradek.pipeline.spec.model import Pipeline
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics
 from tests.pipeline.test_run import payment, produce
 from tests.support.broker_process import BrokerProcess

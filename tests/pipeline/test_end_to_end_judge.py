@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from pipeline.jobs import run
-from pipeline.spec.load import parse
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics, read_records
 from tests.support.apache import apache_node
 from tests.support.broker_process import BrokerProcess

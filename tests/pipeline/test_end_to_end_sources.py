@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from pipeline.jobs import run
-from pipeline.spec.load import parse
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics, read_records, read_topic
 from tests.support.broker_process import BrokerProcess
 

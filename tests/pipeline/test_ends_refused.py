@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from pipeline.cli import main
-from pipeline.connectors import NoConnector
-from pipeline.failures import PartFailed
-from pipeline.io import records
-from pipeline.jobs import life, run
-from pipeline.session import open_session
-from pipeline.spec.ends import KafkaSink
-from pipeline.spec.load import parse
+from odradek.pipeline.cli import main
+from odradek.pipeline.connectors import NoConnector
+from odradek.pipeline.failures import PartFailed
+from odradek.pipeline.io import records
+from odradek.pipeline.jobs import life, run
+from odradek.pipeline.session import open_session
+from odradek.pipeline.spec.ends import KafkaSink
+from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.feeding import feed, in_batch
 from tests.pipeline.test_run import consume, payment, produce

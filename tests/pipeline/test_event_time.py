@@ -15,14 +15,14 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from pipeline.jobs import run
-from pipeline.jobs.life import shown
-from pipeline.metrics import serve
-from pipeline.progress import Progress, record
-from pipeline.spec.event_time import event_times, remembering
-from pipeline.spec.load import SpecError, parse
-from pipeline.spec.model import Pipeline
-from pipeline.spec.steps import Parse
+from odradek.pipeline.jobs import run
+from odradek.pipeline.jobs.life import shown
+from odradek.pipeline.metrics import serve
+from odradek.pipeline.progress import Progress, record
+from odradek.pipeline.spec.event_time import event_times, remembering
+from odradek.pipeline.spec.load import SpecError, parse
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.steps import Parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.feeding import document, feed, in_batch
 from tests.pipeline.test_progress import scraped

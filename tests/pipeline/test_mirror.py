@@ -17,12 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from pyspark.sql import SparkSession
 
-from pipeline.cli import FAILED, main
-from pipeline.jobs.life import held
-from pipeline.jobs.mirror import Job
-from pipeline.jobs.run import WrongCheckpoint
-from pipeline.mirror import clusters
-from pipeline.mirror.flow import TopicMadeAnew
+from odradek.pipeline.cli import FAILED, main
+from odradek.pipeline.jobs.life import held
+from odradek.pipeline.jobs.mirror import Job
+from odradek.pipeline.jobs.run import WrongCheckpoint
+from odradek.pipeline.mirror import clusters
+from odradek.pipeline.mirror.flow import TopicMadeAnew
 from tests.pipeline.mirroring import (
     TIMEOUT_S,
     Sent,

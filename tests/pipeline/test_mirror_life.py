@@ -10,12 +10,12 @@ from time import monotonic
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pipeline.cli import FAILED, main
-from pipeline.jobs import life
-from pipeline.mirror import clusters
-from pipeline.mirror.clusters import ClusterAway
-from pipeline.mirror.flow import Flow, Written
-from pipeline.mirror.offsets import Run
+from odradek.pipeline.cli import FAILED, main
+from odradek.pipeline.jobs import life
+from odradek.pipeline.mirror import clusters
+from odradek.pipeline.mirror.clusters import ClusterAway
+from odradek.pipeline.mirror.flow import Flow, Written
+from odradek.pipeline.mirror.offsets import Run
 from tests.pipeline.mirroring import (
     TIMEOUT_S,
     Sent,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
-from pipeline.mirror.groups import Checkpoints, advances, translated
-from pipeline.mirror.offsets import RUNS_MAX, Offsets, PartitionOffsets, Run, joined
-from pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED, Policy, group_pattern
+from odradek.pipeline.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync
+from odradek.pipeline.mirror.groups import Checkpoints, advances, translated
+from odradek.pipeline.mirror.offsets import RUNS_MAX, Offsets, PartitionOffsets, Run, joined
+from odradek.pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED, Policy, group_pattern
 
 
 def written(target: list[int], known: PartitionOffsets) -> list[tuple[int, int]]:

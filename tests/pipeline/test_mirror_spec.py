@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import BAD_FILE, main
-from pipeline.spec.load import SpecError
-from pipeline.spec.mirror import parse
+from odradek.pipeline.cli import BAD_FILE, main
+from odradek.pipeline.spec.load import SpecError
+from odradek.pipeline.spec.mirror import parse
 
 GOOD = """\
 [mirror]

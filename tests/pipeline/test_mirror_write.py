@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.mirror.offsets import Partition
-from pipeline.mirror.write import Plan, write
+from odradek.pipeline.mirror.offsets import Partition
+from odradek.pipeline.mirror.write import Plan, write
 from tests.pipeline.mirroring import Sent, content, create, send
 from tests.support.broker_process import BrokerProcess
 

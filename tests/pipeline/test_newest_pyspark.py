@@ -144,7 +144,7 @@ def reading(number: int) -> bytes:
 def started(path: Path, command: str, text: str) -> LoggedProcess:
     """The command over a file, the way a user gives it."""
     path.write_text(text)
-    words = [str(newest_pyspark.python()), "-m", "pipeline.cli", command, str(path)]
+    words = [str(newest_pyspark.python()), "-m", "odradek.pipeline.cli", command, str(path)]
     return LoggedProcess(
         [*words, "--master", "local[2]"],
         log=path.with_suffix(".log"),

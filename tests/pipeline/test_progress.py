@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent
 from rich.console import Console
 
-from pipeline.jobs import run
-from pipeline.metrics import serve
-from pipeline.progress import Progress, QueryProgress, Warner, record, show, table_of
-from pipeline.spec.load import parse
+from odradek.pipeline.jobs import run
+from odradek.pipeline.metrics import serve
+from odradek.pipeline.progress import Progress, QueryProgress, Warner, record, show, table_of
+from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.test_run import produce
 from tests.support.broker_process import BrokerProcess

@@ -9,10 +9,10 @@ from time import monotonic
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from pipeline import io
-from pipeline.jobs import run
-from pipeline.spec.ends import KafkaSink
-from pipeline.spec.load import parse
+from odradek.pipeline import io
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.ends import KafkaSink
+from odradek.pipeline.spec.load import parse
 from tests.support.broker_process import BrokerProcess
 
 READ_TIMEOUT_S = 90.0

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.spec.ends import KafkaSink, KafkaSource
-from pipeline.spec.load import SpecError, load, parse
-from pipeline.spec.model import Pipeline
-from pipeline.spec.positions import lines_of
-from pipeline.spec.steps import Window
+from odradek.pipeline.spec.ends import KafkaSink, KafkaSource
+from odradek.pipeline.spec.load import SpecError, load, parse
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.positions import lines_of
+from odradek.pipeline.spec.steps import Window
 
 FILE = Path("my.toml")
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.jobs import run
-from pipeline.spec.load import SpecError, parse
-from pipeline.spec.steps import Anomalies
-from pipeline.transforms.anomalies import find_anomalies
-from pipeline.transforms.scoring import Memory
-from pipeline.transforms.unfit import Unfit
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.load import SpecError, parse
+from odradek.pipeline.spec.steps import Anomalies
+from odradek.pipeline.transforms.anomalies import find_anomalies
+from odradek.pipeline.transforms.scoring import Memory
+from odradek.pipeline.transforms.unfit import Unfit
 from tests.pipeline.feeding import at, document, feed
 
 SCHEMAS = {"amounts": "id BIGINT, shop STRING, amount DOUBLE, at TIMESTAMP"}

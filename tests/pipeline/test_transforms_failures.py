@@ -9,9 +9,9 @@ import pytest
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.failures import LOGGERS, PartFailed, quieten
-from pipeline.jobs import run
-from pipeline.spec.load import SpecError, parse
+from odradek.pipeline.failures import LOGGERS, PartFailed, quieten
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.load import SpecError, parse
 from tests.pipeline.feeding import document, feed
 from tests.support.broker_process import BrokerProcess
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from pipeline.spec.row_schema import columns_of
-from pipeline.spec.steps import Parse
-from pipeline.transforms.parse import parse
+from odradek.pipeline.spec.row_schema import columns_of
+from odradek.pipeline.spec.steps import Parse
+from odradek.pipeline.transforms.parse import parse
 
 
 def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any) -> list[Any]:

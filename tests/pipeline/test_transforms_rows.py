@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
-from pipeline.transforms import rows as steps
-from pipeline.transforms.apply import apply
-from pipeline.transforms.classifier import train
-from pipeline.transforms.times import Bound
-from pipeline.transforms.unfit import Unfit
+from odradek.pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
+from odradek.pipeline.transforms import rows as steps
+from odradek.pipeline.transforms.apply import apply
+from odradek.pipeline.transforms.classifier import train
+from odradek.pipeline.transforms.times import Bound
+from odradek.pipeline.transforms.unfit import Unfit
 
 BOUND = Bound("step", "1 day")
 PEOPLE = [

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.spec.steps import Anomalies
-from pipeline.transforms.scoring import Memory, mean_and_variance
+from odradek.pipeline.spec.steps import Anomalies
+from odradek.pipeline.transforms.scoring import Memory, mean_and_variance
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_nan=False), min_size=1, max_size=60)
 NO_THRESHOLD = 1e308

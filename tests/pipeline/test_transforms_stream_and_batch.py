@@ -12,11 +12,11 @@ from typing import Any, get_args
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.jobs import run
-from pipeline.spec.load import load
-from pipeline.spec.model import Pipeline
-from pipeline.spec.steps import AnyStep
-from pipeline.transforms.classifier import train
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.load import load
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.steps import AnyStep
+from odradek.pipeline.transforms.classifier import train
 from tests.pipeline.feeding import BEGIN, at, feed, start
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.spec.steps import Correlate, TopKeys
-from pipeline.transforms import windows
+from odradek.pipeline.spec.steps import Correlate, TopKeys
+from odradek.pipeline.transforms import windows
 from tests.pipeline.feeding import at, feed, in_stream, seconds
 
 READINGS = {"readings": "k STRING, v DOUBLE, at TIMESTAMP"}

@@ -16,8 +16,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.spec.ends import TableSink
-from pipeline.upsert import DRIVERS, UpsertFailed, staging_name, upsert
+from odradek.pipeline.spec.ends import TableSink
+from odradek.pipeline.upsert import DRIVERS, UpsertFailed, staging_name, upsert
 from tests.support.compacted import wait_until
 from tests.support.postgresql import PostgreSql, postgresql
 

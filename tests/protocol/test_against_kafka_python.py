@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from protocol.compiler import decoder, encoder
-from protocol.schema import Field, schema_of
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.schema import Field, schema_of
 from tests.support.declarations import ValueMaker, declared_classes, versions_of
 
 VALUES_PER_VERSION = 3

@@ -13,8 +13,8 @@ import pytest
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 
-from protocol.compiler import decoder, encoder
-from protocol.schema import NO_VERSION, ZERO_UUID, schema_of
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.schema import NO_VERSION, ZERO_UUID, schema_of
 from tests.support.declarations import ValueMaker, declared_classes, versions_of
 
 VALUES_PER_VERSION = 3

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import FIRST_FLEXIBLE_VERSION, NEVER_FLEXIBLE, ApiKey
-from protocol.schema import (
+from odradek.protocol.api_keys import FIRST_FLEXIBLE_VERSION, NEVER_FLEXIBLE, ApiKey
+from odradek.protocol.schema import (
     ZERO_UUID,
     ArrayOf,
     Field,

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey, is_flexible, messages_of
-from protocol.schema import schema_of
+from odradek.protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey, is_flexible, messages_of
+from odradek.protocol.schema import schema_of
 
 
 def test_keys_have_no_hole() -> None:
@@ -33,8 +33,8 @@ def test_unknown_key_has_no_messages_and_is_not_flexible(key: int) -> None:
 
 def test_one_key_imports_one_module() -> None:
     program = (
-        "import sys; from protocol.api_keys import messages_of; messages_of(18);"
-        "print(sorted(m for m in sys.modules if m.startswith('protocol.messages.')))"
+        "import sys; from odradek.protocol.api_keys import messages_of; messages_of(18);"
+        "print(sorted(m for m in sys.modules if m.startswith('odradek.protocol.messages.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout.decode().strip() == "['protocol.messages.api_versions']"
+    assert done.stdout.decode().strip() == "['odradek.protocol.messages.api_versions']"

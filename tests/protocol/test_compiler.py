@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from protocol import codec
-from protocol.compiler import decoder, encoder, parts_encoder
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.produce import (
+from odradek.protocol import codec
+from odradek.protocol.compiler import decoder, encoder, parts_encoder
+from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from odradek.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from protocol.schema import RECORDS, ArrayOf, schema_of
+from odradek.protocol.schema import RECORDS, ArrayOf, schema_of
 from tests.support.declarations import ValueMaker, declared_classes, versions_of
 
 VALUES_PER_VERSION = 8

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.connection import (
+from odradek.protocol.connection import (
     SCRATCH_BYTES,
     SMALL_FRAME_BYTES,
     AnswerQueue,
     BufferPool,
     FrameReader,
 )
-from protocol.decode_error import DecodeError
+from odradek.protocol.decode_error import DecodeError
 
 FRAME_BYTES_MAX = 1 << 20
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 def test_codes_have_no_hole() -> None:

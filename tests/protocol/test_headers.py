@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol import codec
-from protocol.api_keys import ApiKey, messages_of
-from protocol.decode_error import DecodeError
-from protocol.headers import (
+from odradek.protocol import codec
+from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.headers import (
     RequestHeader,
     ResponseHeader,
     decode_request_header,
@@ -16,7 +16,7 @@ from protocol.headers import (
     request_header_version,
     response_header_version,
 )
-from protocol.schema import schema_of
+from odradek.protocol.schema import schema_of
 from tests.support.declarations import versions_of
 
 CLIENT_IDS = (None, "", "kafka-python", "größe", "x" * 300)

@@ -7,10 +7,17 @@ from uuid import UUID
 
 import pytest
 
-from protocol.compiler import decoder, encoder
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
-from protocol.messages.fetch import (
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from odradek.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+)
+from odradek.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -18,12 +25,12 @@ from protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.stored.consumer_group import ConsumerGroupMemberMetadataValue
-from protocol.stored.group_metadata import GroupMetadataKey
-from protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
-from protocol.stored.transaction_log import PartitionsSchema, TransactionLogValue
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.stored.consumer_group import ConsumerGroupMemberMetadataValue
+from odradek.protocol.stored.group_metadata import GroupMetadataKey
+from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from odradek.protocol.stored.transaction_log import PartitionsSchema, TransactionLogValue
 
 TOPIC_ID = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 

@@ -7,10 +7,10 @@ import pickle
 
 import pytest
 
-from protocol.compiler import decoder, encoder
-from protocol.messages.fetch import FetchPartition, LeaderIdAndEpoch, PartitionData
-from protocol.messages.offset_commit import OffsetCommitRequestPartition
-from protocol.schema import (
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.messages.fetch import FetchPartition, LeaderIdAndEpoch, PartitionData
+from odradek.protocol.messages.offset_commit import OffsetCommitRequestPartition
+from odradek.protocol.schema import (
     INT32,
     NO_VERSION,
     STRING,
@@ -22,7 +22,10 @@ from protocol.schema import (
     parse_versions,
     schema_of,
 )
-from protocol.stored.consumer_group import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
+from odradek.protocol.stored.consumer_group import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
 
 
 @nested

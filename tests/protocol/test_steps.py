@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from protocol import codec
-from protocol.compiler import decoder, encoder, step_decoder, step_encoder
-from protocol.decode_error import DecodeError
-from protocol.gathered import PART_BYTES, Gathered
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.uvarint import TAGS_MAX, encode_uvarint
+from odradek.protocol import codec
+from odradek.protocol.compiler import decoder, encoder, step_decoder, step_encoder
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.gathered import PART_BYTES, Gathered
+from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.uvarint import TAGS_MAX, encode_uvarint
 from tests.support.declarations import ValueMaker, declared_classes, versions_of
 
 CLASSES = declared_classes()

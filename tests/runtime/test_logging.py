@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.logging import (
+from odradek.runtime.logging import (
     CAUSED_BY_CLIENTS,
     JsonFormatter,
     PlainFormatter,

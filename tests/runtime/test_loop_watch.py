@@ -8,11 +8,11 @@ from time import monotonic_ns
 
 import pytest
 
-from runtime.clock import SystemClock
-from runtime.loop_watch import LoopWatch
-from runtime.metrics import BrokerMetrics
-from runtime.timers import TimingWheel
-from runtime.wheel_driver import WheelDriver
+from odradek.runtime.clock import SystemClock
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.timers import TimingWheel
+from odradek.runtime.wheel_driver import WheelDriver
 
 MS = 1_000_000
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 
 SEEDS = range(60)
 

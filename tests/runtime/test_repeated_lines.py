@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.logging import PlainFormatter
-from runtime.repeated_lines import KINDS_MAX, LINES_MAX, PERIOD_S, RepeatedLines
+from odradek.runtime.logging import PlainFormatter
+from odradek.runtime.repeated_lines import KINDS_MAX, LINES_MAX, PERIOD_S, RepeatedLines
 
 
 class Log:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.files import FileSystem
-from runtime.memory_files import MemoryFileSystem
-from runtime.system_files import SystemFileSystem
+from odradek.runtime.files import FileSystem
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 
 MakeFileSystem = Callable[[], tuple[FileSystem, str]]
 
@@ -354,7 +354,7 @@ def test_a_short_write_goes_on_until_the_real_error_shows(tmp_path: Path) -> Non
     """A child process, for the limit of a file's size cannot be raised again."""
     code = (
         "import resource, signal, sys\n"
-        "from runtime.system_files import SystemFileSystem\n"
+        "from odradek.runtime.system_files import SystemFileSystem\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "file = SystemFileSystem().open(sys.argv[1], create=True)\n"

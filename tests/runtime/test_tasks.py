@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from runtime.tasks import Supervisor
+from odradek.runtime.tasks import Supervisor
 
 
 def test_a_task_that_dies_is_reported_and_forgotten() -> None:

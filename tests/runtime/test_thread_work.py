@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from runtime.thread_work import ThreadWork
+from odradek.runtime.thread_work import ThreadWork
 
 Scene = Callable[[ThreadWork, list[Any]], Coroutine[Any, Any, None]]
 

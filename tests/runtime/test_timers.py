@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.timers import Timer, TimingWheel
+from odradek.runtime.timers import Timer, TimingWheel
 
 
 def nothing() -> None:

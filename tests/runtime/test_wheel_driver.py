@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from runtime.clock import SystemClock
-from runtime.timers import TimingWheel
-from runtime.wheel_driver import WheelDriver
+from odradek.runtime.clock import SystemClock
+from odradek.runtime.timers import TimingWheel
+from odradek.runtime.wheel_driver import WheelDriver
 
 
 async def build() -> tuple[WheelDriver, SystemClock]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.decode_error import DecodeError
+from odradek.protocol.decode_error import DecodeError
 from tests.scripts.chapters import (
     cluster,
     configs,

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from protocol.messages.delete_records import (
+from odradek.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.scripts.chapters.batches import batch, big_batch, produce_request
 from tests.scripts.chapters.producers import request_id
 from tests.scripts.normal import FIXED_MS, Masks, normalise

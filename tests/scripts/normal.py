@@ -10,16 +10,16 @@ import re
 from typing import Any
 from uuid import UUID as Uuid
 
-from protocol.errors import BrokerError
-from protocol.records.batch import (
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import (
     BATCH_OVERHEAD,
     RecordBatch,
     has_valid_crc,
     parse_batch,
     whole_batch_size,
 )
-from protocol.records.record import decode_records
-from protocol.schema import RECORDS, ZERO_UUID, ArrayOf, schema_of
+from odradek.protocol.records.record import decode_records
+from odradek.protocol.schema import RECORDS, ZERO_UUID, ArrayOf, schema_of
 
 FIXED_MS = 1_600_000_000_000
 FIXED_SPAN_MS = 1_000_000_000

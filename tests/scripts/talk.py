@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.headers import encode_request_header
-from protocol.messages.create_topics import (
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.headers import encode_request_header
+from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.schema import schema_of
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.schema import schema_of
 from tests.scripts.normal import Masks, normalise
 from tests.support.wire import Closed, Wire, frame
 

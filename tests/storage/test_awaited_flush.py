@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.awaited_flush import AwaitedFlush
+from odradek.storage.awaited_flush import AwaitedFlush
 
 
 def test_nothing_waits_until_records_must_be_flushed() -> None:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.files import File
-from runtime.memory_files import MemoryFileSystem
-from storage.batch_scan import CorruptBatch, iterate_batches, iterate_headers
-from storage.tail import KEPT_MAX, KEPT_MIN, Tail
+from odradek.runtime.files import File
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.batch_scan import CorruptBatch, iterate_batches, iterate_headers
+from odradek.storage.tail import KEPT_MAX, KEPT_MIN, Tail
 from tests.support.logs import batch
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.compaction.candidates import (
+from odradek.storage.compaction.candidates import (
     NO_LIMIT_MS,
     Candidate,
     LogFacts,

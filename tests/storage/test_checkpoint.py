@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.system_files import SystemFileSystem
-from storage.checkpoint import (
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.checkpoint import (
     CorruptCheckpoint,
     decode_offsets,
     encode_offsets,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
-from storage.checkpoint import CLEANER_OFFSET_FILE, TopicPartition, read_offsets
-from storage.disk_jobs import WriteCheckpoint
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.truncation import truncate, truncate_fully
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.checkpoint import CLEANER_OFFSET_FILE, TopicPartition, read_offsets
+from odradek.storage.disk_jobs import WriteCheckpoint
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.truncation import truncate, truncate_fully
 from tests.support.log_directories import UNIQUE, Broker, append
 
 PATH = f"/a/{CLEANER_OFFSET_FILE}"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.memory_files import MemoryFileSystem
-from storage.descriptors import Descriptors, Handle
-from storage.log_config import LogConfig
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.descriptors import Descriptors, Handle
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, LogHouse, append, batch, read_all
 
 SIZE = batch(1).size

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.disk_reserve import RESERVE_BYTES, ROOM_MIN_BYTES, STEP_BYTES, DiskReserve
-from protocol.errors import BrokerError, ErrorCode
-from runtime.memory_files import MemoryFileSystem
-from storage.descriptors import Descriptors
-from storage.log_config import LogConfig
-from storage.manager import LogManager
-from storage.upkeep import Upkeep
+from odradek.broker.node.disk_reserve import RESERVE_BYTES, ROOM_MIN_BYTES, STEP_BYTES, DiskReserve
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.log_config import LogConfig
+from odradek.storage.manager import LogManager
+from odradek.storage.upkeep import Upkeep
 from tests.support.logs import NOW_MS, LogHouse, append, batch, flush, read_all
 
 FOLDER = "/data"

@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
-from broker.storage_log import REMEMBERED_MAX, REPEAT_MS, StorageLog
-from protocol.errors import BrokerError, ErrorCode
-from storage import names
-from storage.events import StorageEvent, summary
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.broker.node.storage_log import REMEMBERED_MAX, REPEAT_MS, StorageLog
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage import names
+from odradek.storage.events import StorageEvent, summary
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, read_all
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100, retention_ms=-1)

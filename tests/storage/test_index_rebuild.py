@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BrokerError, ErrorCode
-from storage import entry_scan, names, segment
-from storage.effort import Effort, TooLong
-from storage.index_file import IndexUnready
-from storage.index_rebuild import IndexRebuild
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_read import Position, is_index_unready
-from storage.segment import Segment
-from storage.time_lookup import Outdated, TimeLookup
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage import entry_scan, names, segment
+from odradek.storage.effort import Effort, TooLong
+from odradek.storage.index_file import IndexUnready
+from odradek.storage.index_rebuild import IndexRebuild
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_read import Position, is_index_unready
+from odradek.storage.segment import Segment
+from odradek.storage.time_lookup import Outdated, TimeLookup
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, read_all
 
 SIZE = batch(1).size
@@ -190,7 +190,7 @@ def test_the_segment_in_use_gets_its_indexes_while_it_is_appended_to(
 def test_a_rebuild_runs_again_when_much_was_appended_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("storage.index_rebuild.REST_BYTES_MAX", 3 * SIZE)
+    monkeypatch.setattr("odradek.storage.index_rebuild.REST_BYTES_MAX", 3 * SIZE)
     house, log = filled(IN_USE)
     rebuilds = Rebuilds(house).watch()
     log.active.write_indexes(is_last=False)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.memory_files import MemoryFileSystem
-from storage.descriptors import Descriptors, Handle
-from storage.index_file import CorruptIndex
-from storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
-from storage.time_index import TimeIndex
-from storage.txn_index import AbortedTransaction, TxnIndex
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.descriptors import Descriptors, Handle
+from odradek.storage.index_file import CorruptIndex
+from odradek.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from odradek.storage.time_index import TimeIndex
+from odradek.storage.txn_index import AbortedTransaction, TxnIndex
 
 BASE = 1_000
 PATH = "/index"

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from runtime.memory_files import MemoryFileSystem
-from storage.leader_epochs import EpochEntry
-from storage.producer_snapshot import encode_snapshot
-from storage.producer_state import BatchMetadata, Duplicate, ProducerEntry, check_append
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.leader_epochs import EpochEntry
+from odradek.storage.producer_snapshot import encode_snapshot
+from odradek.storage.producer_state import BatchMetadata, Duplicate, ProducerEntry, check_append
 from tests.support.log_directories import Broker
 from tests.support.stored_batches import data_bytes, marker_bytes, parsed_data
 

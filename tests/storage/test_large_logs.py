@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import pytest
 
-from runtime.system_files import SystemFileSystem
-from storage.descriptors import Descriptors
-from storage.effort import Effort, TooLong
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_opening import open_log
-from storage.time_lookup import TimeLookup
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.effort import Effort, TooLong
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_opening import open_log
+from odradek.storage.time_lookup import TimeLookup
 from tests.support.large_logs import LargeLog
 from tests.support.logs import NOW_MS, append, batch
 

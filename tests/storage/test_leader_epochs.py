@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from storage.checkpoint import CorruptCheckpoint
-from storage.leader_epochs import EpochEntry, LeaderEpochs
+from odradek.storage.checkpoint import CorruptCheckpoint
+from odradek.storage.leader_epochs import EpochEntry, LeaderEpochs
 
 
 def _epochs(*entries: tuple[int, int]) -> LeaderEpochs:

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import RecordBatch, set_log_append_time
-from storage import names
-from storage.log import Appended, Log
-from storage.log_config import LogConfig
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch, set_log_append_time
+from odradek.storage import names
+from odradek.storage.log import Appended, Log
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, marker, read_all
 
 

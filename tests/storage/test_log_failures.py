@@ -6,11 +6,11 @@ import errno
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import RecordBatch
-from runtime.rng import SeededRng
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch
+from odradek.runtime.randomness import SeededRng
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, LogHouse, append, batch, flush, marker, read_all
 
 CONFIG = LogConfig(segment_bytes=420, index_interval_bytes=100)

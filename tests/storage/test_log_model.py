@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from protocol.records.batch import RecordBatch
-from runtime.rng import SeededRng
-from storage.log_config import LogConfig
+from odradek.protocol.records.batch import RecordBatch
+from odradek.runtime.randomness import SeededRng
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, LogHouse, append, batch, flush, marker, read_all
 
 CONFIG = LogConfig(

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
-from storage import names
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.slices import FileSlice
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.storage import names
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.slices import FileSlice
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, marker, read_all
 
 SIZE = batch(1).size

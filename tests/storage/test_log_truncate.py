@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from storage import names
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage import names
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, flush, read_all
 
 SIZE = batch(1).size

@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
-from storage.events import StorageEvent
-from storage.log_config import LogConfig
-from storage.log_directory import DirectoryInUse
-from storage.manager import DirectoryFailure, DuplicateLog, NoDirectoryLeft
-from storage.meta_properties import MetaPropertiesError
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.events import StorageEvent
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_directory import DirectoryInUse
+from odradek.storage.manager import DirectoryFailure, DuplicateLog, NoDirectoryLeft
+from odradek.storage.meta_properties import MetaPropertiesError
 from tests.support.log_directories import CLUSTER_ID, DATE, TOPIC_ID, UNIQUE, Broker, append
 
 DELAY_MS = 60_000

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
-from storage.log_config import LogConfig
-from storage.manager import NoDirectoryLeft
-from storage.truncation import truncate
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.log_config import LogConfig
+from odradek.storage.manager import NoDirectoryLeft
+from odradek.storage.truncation import truncate
 from tests.support.log_directories import UNIQUE, Broker, append
 
 CONFIG = LogConfig(segment_bytes=400, retention_ms=1_000)

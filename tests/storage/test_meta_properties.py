@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.system_files import SystemFileSystem
-from storage.meta_properties import (
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.meta_properties import (
     MetaProperties,
     MetaPropertiesError,
     check_meta_properties,

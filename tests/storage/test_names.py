@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage import names
+from odradek.storage import names
 
 
 def test_segment_files_are_named_by_twenty_digits() -> None:

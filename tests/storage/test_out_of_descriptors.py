@@ -6,13 +6,13 @@ import errno
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from runtime.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
-from runtime.rng import SeededRng
-from storage.descriptors import Descriptors, Handle
-from storage.disk_full import is_out_of_descriptors
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
+from odradek.storage.descriptors import Descriptors, Handle
+from odradek.storage.disk_full import is_out_of_descriptors
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import UNIQUE, Broker, append
 from tests.support.logs import read_all
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.system_files import SystemFileSystem
-from storage.partition_metadata import (
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.partition_metadata import (
     ZERO_TOPIC_ID,
     CorruptPartitionMetadata,
     decode_partition_metadata,

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.log_config import LogConfig
-from storage.plan import (
+from odradek.storage.log_config import LogConfig
+from odradek.storage.plan import (
     RELATIVE_OFFSET_MAX,
     NextBatch,
     OldSegment,

@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import RecordBatch
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
-from storage.producer_state import Duplicate, ProducerStates, check_append
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch
+from odradek.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from odradek.storage.producer_state import Duplicate, ProducerStates, check_append
 from tests.support.stored_batches import parsed_data, parsed_marker
 
 PRODUCERS = (1, 2, 3)

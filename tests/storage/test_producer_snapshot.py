@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from storage.producer_state import BatchMetadata, ProducerEntry
+from odradek.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from odradek.storage.producer_state import BatchMetadata, ProducerEntry
 
 ENTRIES = [
     ProducerEntry(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import RecordBatch
-from storage.producer_state import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch
+from odradek.storage.producer_state import (
     BatchMetadata,
     CompletedTransaction,
     Duplicate,

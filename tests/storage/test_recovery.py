@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.records.batch import RecordBatch
-from runtime.memory_files import MemoryFileSystem
-from storage import names
-from storage.leader_epochs import LEADER_EPOCH_FILE
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.torn_segments import UnsupportedFormat
+from odradek.protocol.records.batch import RecordBatch
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage import names
+from odradek.storage.leader_epochs import LEADER_EPOCH_FILE
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.torn_segments import UnsupportedFormat
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, flush, marker, read_all
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=120)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.records.checksum import crc32c
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
-from storage import names
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.protocol.records.checksum import crc32c
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage import names
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, batch, flush, read_all
 
 POLICIES = [(True, False), (False, True), (True, True)]

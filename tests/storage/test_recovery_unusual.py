@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records.batch import RecordBatch
-from storage import names
-from storage.log_config import LogConfig
+from odradek.protocol.records.batch import RecordBatch
+from odradek.storage import names
+from odradek.storage.log_config import LogConfig
 from tests.storage.test_recovery import CONTENT, ENDS, path, restored
 from tests.support.logs import NOW_MS, LogHouse, append, batch, read_all
 

@@ -14,13 +14,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.records.batch import RecordBatch
-from runtime.system_files import SystemFileSystem
-from storage.descriptors import Descriptors
-from storage.log import Appended
-from storage.log_config import LogConfig
-from storage.manager import LogManager
-from storage.meta_properties import read_meta_properties
+from odradek.protocol.records.batch import RecordBatch
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.log import Appended
+from odradek.storage.log_config import LogConfig
+from odradek.storage.manager import LogManager
+from odradek.storage.meta_properties import read_meta_properties
 from tests.support.apache import ApacheBroker, apache_kafka
 from tests.support.stored_batches import data_bytes
 from tests.support.zookeeper import zookeeper

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.slices import FileSlice
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.slices import FileSlice
 from tests.support.logs import NOW_MS, LogHouse, append, batch
 
 SIZE = batch(1, value=b"0000").size

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage import names
-from storage.log_config import LogConfig
+from odradek.storage import names
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, read_all
 
 SIZE = batch(1).size

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BrokerError
-from protocol.records.batch import RecordBatch
-from storage.transaction_marker import TransactionMarker, decode_marker
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import RecordBatch
+from odradek.storage.transaction_marker import TransactionMarker, decode_marker
 from tests.support.stored_batches import batch_bytes, marker_bytes
 
 MARKER = bytes.fromhex(

@@ -7,14 +7,14 @@ from collections.abc import Generator
 
 import pytest
 
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
-from storage.directory_usage import DirectoryUsage, LogUsage, usage_of
-from storage.disk_jobs import WriteCheckpoint
-from storage.log_config import LogConfig
-from storage.manager import NoDirectoryLeft
-from storage.truncation import truncate, truncate_fully
-from storage.upkeep import RetentionRound
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.directory_usage import DirectoryUsage, LogUsage, usage_of
+from odradek.storage.disk_jobs import WriteCheckpoint
+from odradek.storage.log_config import LogConfig
+from odradek.storage.manager import NoDirectoryLeft
+from odradek.storage.truncation import truncate, truncate_fully
+from odradek.storage.upkeep import RetentionRound
 from tests.support.log_directories import UNIQUE, Broker, append
 
 RECOVERY_POINTS = "/a/recovery-point-offset-checkpoint"

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.compaction.job import (
+from odradek.storage.compaction.job import (
     ActiveProducer,
     CleanedGroup,
     CleaningJob,
     CleaningResult,
 )
-from storage.compaction.wire import (
+from odradek.storage.compaction.wire import (
     CleaningFailure,
     Progress,
     decode_answer,
@@ -27,8 +27,8 @@ from storage.compaction.wire import (
     encode_job,
     encode_rate,
 )
-from storage.compaction.worker import PORTION_BYTES, STARVING_S, GentleFileSystem, Hunger
-from storage.txn_index import AbortedTransaction
+from odradek.storage.compaction.worker import PORTION_BYTES, STARVING_S, GentleFileSystem, Hunger
+from odradek.storage.txn_index import AbortedTransaction
 
 JOB = CleaningJob(
     directory="/data/orders-0",
@@ -114,7 +114,14 @@ def test_a_host_that_does_not_count_makes_nobody_hungry(tmp_path: Path) -> None:
 
 def answer_to(job: CleaningJob, *words: str) -> object:
     """What a process says to one job; it ends with its input."""
-    command = [sys.executable, "-I", "-m", "storage.compaction.worker", str(os.getpid()), *words]
+    command = [
+        sys.executable,
+        "-I",
+        "-m",
+        "odradek.storage.compaction.worker",
+        str(os.getpid()),
+        *words,
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -150,7 +157,7 @@ def test_damage_is_told_without_a_number_and_nothing_is_left(tmp_path: Path) -> 
 
 
 def test_a_worker_of_a_parent_that_has_ended_ends_at_once() -> None:
-    command = [sys.executable, "-I", "-m", "storage.compaction.worker", "1"]
+    command = [sys.executable, "-I", "-m", "odradek.storage.compaction.worker", "1"]
     ended = subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, timeout=30)
     assert (ended.returncode, ended.stdout) == (0, b"")
 

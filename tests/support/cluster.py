@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controller.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica
-from controller.coordination.embedded import EmbeddedTree
-from controller.coordination.errors import CoordinationError
-from controller.coordination.pending import Pending
-from controller.coordination.session import EventCallback, Session
-from controller.driver import Controller, Identity
-from controller.image import Endpoint
-from controller.leadership import ControllerSettings
-from runtime.clock import VirtualClock
-from runtime.files import FileSystem
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.control_requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsr,
+    StopReplica,
+)
+from odradek.controller.controller import Controller, Identity
+from odradek.controller.coordination.embedded import EmbeddedTree
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.coordination.session import EventCallback, Session
+from odradek.controller.image import Endpoint
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.files import FileSystem
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 
 FOLDER = "/data"
 Respond = Callable[[ControlResponse], None]

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from broker.delayed import Purgatory
-from broker.handlers import alter_configs, describe_configs, incremental_alter_configs
-from broker.handlers.handler import Context, Delayed, Reply
-from broker.settings.broker_settings import BrokerSettings
-from protocol.messages import alter_configs as alter_messages
-from protocol.messages import describe_configs as describe_messages
-from protocol.messages import incremental_alter_configs as incremental_messages
-from runtime.metrics import BrokerMetrics
-from runtime.timers import TimingWheel
+from odradek.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
+from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.protocol.messages import alter_configs as alter_messages
+from odradek.protocol.messages import describe_configs as describe_messages
+from odradek.protocol.messages import incremental_alter_configs as incremental_messages
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.timers import TimingWheel
 from tests.support.handlers import outcome_of
 
 LOGGER = logging.getLogger("odradek.tests.levels")

@@ -15,10 +15,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import KazooState, WatchedEvent, ZnodeStat
 
-from controller.coordination.embedded import EmbeddedSession, EmbeddedTree
-from controller.coordination.errors import CoordinationError, MultiFailed
-from controller.coordination.pending import Pending
-from controller.coordination.session import (
+from odradek.controller.coordination.embedded import EmbeddedSession, EmbeddedTree
+from odradek.controller.coordination.errors import CoordinationError, MultiFailed
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.coordination.session import (
     Check,
     Create,
     Delete,
@@ -30,8 +30,8 @@ from controller.coordination.session import (
     WatchEvent,
     WatchKind,
 )
-from runtime.clock import VirtualClock
-from runtime.memory_files import MemoryFileSystem
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.threads import HeldThreads
 
 T = TypeVar("T")

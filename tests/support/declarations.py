@@ -9,11 +9,11 @@ from random import Random
 from typing import Any
 from uuid import UUID as Uuid
 
-import protocol.stored
-from protocol.api_keys import ApiKey, messages_of
-from protocol.codec import has_default
-from protocol.headers import RequestHeader, ResponseHeader
-from protocol.schema import (
+import odradek.protocol.stored
+from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.codec import has_default
+from odradek.protocol.headers import RequestHeader, ResponseHeader
+from odradek.protocol.schema import (
     BOOL,
     BYTES,
     FLOAT64,
@@ -43,8 +43,8 @@ def declared_classes() -> dict[str, type]:
     for key in ApiKey:
         for cls in messages_of(key):
             found[cls.__name__] = cls
-    for module in pkgutil.iter_modules(protocol.stored.__path__):
-        declared = import_module(f"protocol.stored.{module.name}")
+    for module in pkgutil.iter_modules(odradek.protocol.stored.__path__):
+        declared = import_module(f"odradek.protocol.stored.{module.name}")
         for name, value in vars(declared).items():
             is_own = isinstance(value, type) and value.__module__ == declared.__name__
             if is_own and schema_of(value).versions.last < VERSION_MAX:

@@ -17,11 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from sys import byteorder
 
-from protocol.records.batch import RecordBatch, assign_offset
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
-from storage import names
-from storage.producer_snapshot import encode_snapshot
+from odradek.protocol.records.batch import RecordBatch, assign_offset
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.storage import names
+from odradek.storage.producer_snapshot import encode_snapshot
 
 START_MS = 1_700_000_000_000
 GROUP = 100

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
-from protocol.errors import BrokerError
-from protocol.records.batch import RecordBatch
-from runtime.files import FileSystem
-from storage.descriptors import Descriptors
-from storage.disk_jobs import DiskJob
-from storage.events import StorageEvent
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_loading import LoadedDirectory
-from storage.manager import LogManager
-from storage.upkeep import Upkeep
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import RecordBatch
+from odradek.runtime.files import FileSystem
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.disk_jobs import DiskJob
+from odradek.storage.events import StorageEvent
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_loading import LoadedDirectory
+from odradek.storage.manager import LogManager
+from odradek.storage.upkeep import Upkeep
 from tests.support.stored_batches import data_bytes
 
 DATE = "Tue Jul 01 12:00:00 UTC 2025"

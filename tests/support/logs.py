@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocol.records.batch import RecordBatch
-from protocol.records.builder import build_batch
-from protocol.records.control import build_end_marker
-from protocol.records.record import Record
-from runtime.memory_files import MemoryFileSystem
-from storage.descriptors import Descriptors
-from storage.events import StorageEvent
-from storage.log import Appended, Log
-from storage.log_config import LogConfig
-from storage.log_opening import open_log
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.control import build_end_marker
+from odradek.protocol.records.record import Record
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.events import StorageEvent
+from odradek.storage.log import Appended, Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_opening import open_log
 
 FOLDER = "/data/orders-0"
 NOW_MS = 1_700_000_000_000

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from controller.coordination.embedded import EmbeddedTree
-from runtime.clock import SystemClock
-from runtime.system_files import SystemFileSystem
+from odradek.controller.coordination.embedded import EmbeddedTree
+from odradek.runtime.clock import SystemClock
+from odradek.runtime.system_files import SystemFileSystem
 
 CONFIG_VERSION = 1
 ASSIGNMENT_VERSION = 3

@@ -14,13 +14,13 @@ from pathlib import Path
 from time import thread_time_ns
 from typing import Any, Final
 
-from broker.node import Node
-from broker.process import GC_THRESHOLDS
-from broker.settings.broker_settings import make_settings
-from protocol.api_keys import ApiKey, messages_of
-from protocol.compiler import decoder, encoder
-from protocol.headers import encode_request_header, response_header_version
-from protocol.schema import schema_of
+from odradek.broker.node.node import Node
+from odradek.broker.node.process import GC_THRESHOLDS
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.headers import encode_request_header, response_header_version
+from odradek.protocol.schema import schema_of
 
 TURNS_MAX: Final = 200_000
 """More turns of the loop than any test needs."""

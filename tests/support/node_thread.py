@@ -11,8 +11,8 @@ from queue import SimpleQueue
 
 import uvloop
 
-from broker.node import Node, StartError
-from broker.settings.broker_settings import make_settings
+from odradek.broker.node.node import Node, StartError
+from odradek.broker.settings.broker_settings import make_settings
 
 JOIN_TIMEOUT_S = 60.0
 

@@ -27,7 +27,15 @@ class PipelineJob:
         self, file: Path, *, log: Path, arguments: Sequence[str] = (), master: str = "local[2]"
     ) -> None:
         jars = maven.spark_connectors(SPARK_VERSION)
-        command = [sys.executable, "-m", "pipeline.cli", "run", str(file), "--jars", str(jars)]
+        command = [
+            sys.executable,
+            "-m",
+            "odradek.pipeline.cli",
+            "run",
+            str(file),
+            "--jars",
+            str(jars),
+        ]
         self.process = LoggedProcess(
             [*command, "--master", master, *arguments],
             log=log,

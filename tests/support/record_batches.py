@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from protocol.records.batch import RecordBatch, parse_batch
-from protocol.records.builder import build_batch, sealed_batch
-from protocol.records.record import Record, encode_record
+from odradek.protocol.records.batch import RecordBatch, parse_batch
+from odradek.protocol.records.builder import build_batch, sealed_batch
+from odradek.protocol.records.record import Record, encode_record
 
 NOW_MS = 1_700_000_000_000
 

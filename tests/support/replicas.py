@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.delayed import Purgatory
-from broker.replication.leadership import Leadership
-from broker.replication.partition import Partition
-from broker.replication.partitions import Partitions
-from controller.control import (
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.leadership import Leadership
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partitions import Partitions
+from odradek.controller.control_requests import (
     ControlResponse,
     LeaderAndIsr,
     LeaderAndIsrPartition,
     StopReplica,
     StopReplicaPartition,
 )
-from controller.image import PartitionState
-from protocol.errors import ErrorCode
-from runtime.clock import VirtualClock
-from runtime.memory_files import MemoryFileSystem
-from runtime.metrics import BrokerMetrics
-from runtime.rng import SeededRng
-from runtime.timers import TimingWheel
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.controller.image import PartitionState
+from odradek.protocol.errors import ErrorCode
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.timers import TimingWheel
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import Broker
 
 BROKER_ID = 1

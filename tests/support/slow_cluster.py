@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from controller.control import ControlRequest
-from controller.coordination.embedded import EmbeddedSession
-from controller.coordination.errors import ConnectionLoss, CoordinationError
-from controller.coordination.pending import Pending
-from controller.coordination.session import (
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.control_requests import ControlRequest
+from odradek.controller.coordination.embedded import EmbeddedSession
+from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.coordination.session import (
     ANY_VERSION,
     Event,
     EventCallback,
@@ -24,8 +25,7 @@ from controller.coordination.session import (
     Session,
     Stat,
 )
-from controller.leadership import ControllerSettings
-from runtime.rng import SeededRng
+from odradek.runtime.randomness import SeededRng
 from tests.support.cluster import Cluster, Node, Respond
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import struct
 
 import crc32c
 
-from protocol.records.batch import RecordBatch
+from odradek.protocol.records.batch import RecordBatch
 
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20

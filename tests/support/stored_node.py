@@ -1,41 +1,41 @@
 """What of a node is on disk: its coordination and its logs, on a file system that loses power.
 
-The parts are the broker's own, put together as `broker/node.py` does it; there are no sockets, and
-threads work when the test says so.
+The parts are the broker's own, put together as `broker/node/node.py` does it; there are no sockets,
+and threads work when the test says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from broker.delayed import Purgatory
-from broker.internal_topics import first_use_topic
-from broker.orphaned_logs import OrphanedLogs
-from broker.producer_ids import ProducerIds
-from broker.replication.leadership import Leadership
-from broker.replication.partitions import Partitions
-from broker.settings.broker_settings import make_settings
-from broker.settings.topic_config import topic_log_config
-from broker.topics import Topics
-from controller.admin import TopicResult
-from controller.coordination.embedded import EmbeddedTree
-from controller.coordination.pending import Pending
-from controller.driver import Controller, Identity
-from controller.image import Endpoint
-from controller.leadership import ControllerSettings
-from protocol.errors import BrokerError
-from protocol.records.batch import RecordBatch
-from runtime.clock import VirtualClock
-from runtime.files import FileSystem
-from runtime.metrics import BrokerMetrics
-from runtime.rng import SeededRng
-from runtime.timers import TimingWheel
-from storage.descriptors import Descriptors
-from storage.disk_jobs import DiskJob
-from storage.log_config import LogConfig
-from storage.manager import LogManager
-from storage.meta_properties import stored_cluster_id
-from storage.upkeep import Upkeep
+from odradek.broker.internal_topics import first_use_topic
+from odradek.broker.node.orphaned_logs import OrphanedLogs
+from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.leadership import Leadership
+from odradek.broker.replication.partitions import Partitions
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.topic_config import topic_log_config
+from odradek.broker.topics import Topics
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.controller import Controller, Identity
+from odradek.controller.coordination.embedded import EmbeddedTree
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.image import Endpoint
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.batch import RecordBatch
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.files import FileSystem
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.timers import TimingWheel
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.disk_jobs import DiskJob
+from odradek.storage.log_config import LogConfig
+from odradek.storage.manager import LogManager
+from odradek.storage.meta_properties import stored_cluster_id
+from odradek.storage.upkeep import Upkeep
 from tests.support.threads import HeldThreads
 
 FOLDER = "/data"

@@ -8,10 +8,10 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-from protocol.api_keys import ApiKey, messages_of
-from protocol.compiler import decoder, encoder
-from protocol.headers import encode_request_header, response_header_version
-from protocol.schema import schema_of
+from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.headers import encode_request_header, response_header_version
+from odradek.protocol.schema import schema_of
 
 CLIENT_ID = "wire"
 ANSWER_TIMEOUT_S = 90.0

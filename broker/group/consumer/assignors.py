@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import Assignment, MemberSubscription, SubscriptionType
-from broker.group.consumer.range_assignor import assign_ranges
-from broker.group.consumer.uniform import assign_homogeneous
-from broker.group.consumer.uniform_heterogeneous import assign_heterogeneous
+from odradek.broker.group.consumer.model import Assignment, MemberSubscription, SubscriptionType
+from odradek.broker.group.consumer.range_assignor import assign_ranges
+from odradek.broker.group.consumer.uniform import assign_homogeneous
+from odradek.broker.group.consumer.uniform_heterogeneous import assign_heterogeneous
 
 Assignor = Callable[
     [Mapping[str, MemberSubscription], SubscriptionType, Mapping[Uuid, int]], dict[str, Assignment]

@@ -14,23 +14,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.group.consumer.draft import Draft, RegexChange
-from broker.group.consumer.embedded import (
+from odradek.broker.group.consumer.draft import Draft, RegexChange
+from odradek.broker.group.consumer.embedded import (
     by_id,
     read_subscription,
     read_version,
     write_assignment,
 )
-from broker.group.consumer.heartbeat import check_room, check_static, find_dynamic, find_static
-from broker.group.consumer.model import ClassicMember, ConsumerMember, MemberState
-from broker.group.consumer.reconcile import ReportedPartitions
-from broker.group.consumer.state import CONSUMER_PROTOCOL, ConsumerGroup
-from broker.group.consumer.topics import TopicDirectory
-from broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
-from broker.group.limits import Now
-from protocol.decode_error import DecodeError
-from protocol.errors import BrokerError, ErrorCode
-from protocol.stored.consumer_protocol import ConsumerProtocolSubscription
+from odradek.broker.group.consumer.heartbeat import (
+    check_room,
+    check_static,
+    find_dynamic,
+    find_static,
+)
+from odradek.broker.group.consumer.model import ClassicMember, ConsumerMember, MemberState
+from odradek.broker.group.consumer.reconcile import ReportedPartitions
+from odradek.broker.group.consumer.state import CONSUMER_PROTOCOL, ConsumerGroup
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
+from odradek.broker.group.limits import Now
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.stored.consumer_protocol import ConsumerProtocolSubscription
 
 
 class Joining:

@@ -18,36 +18,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID as Uuid
 
-from broker.group.consumer.embedded import (
+from odradek.broker.group.consumer.embedded import (
     by_id,
     read_assignment,
     read_subscription,
     read_version,
     write_assignment,
 )
-from broker.group.consumer.model import (
+from odradek.broker.group.consumer.model import (
     NOTHING,
     Assignment,
     ClassicMember,
     ConsumerMember,
     MemberState,
 )
-from broker.group.consumer.records import (
+from odradek.broker.group.consumer.records import (
     Records,
     Stored,
     classic_gone,
     group_gone,
     group_records,
 )
-from broker.group.consumer.settings import ConsumerSettings
-from broker.group.consumer.state import CONSUMER_PROTOCOL, ConsumerGroup
-from broker.group.consumer.topics import TopicDirectory
-from broker.group.limits import Now
-from broker.group.records import group_value
-from broker.group.state import Group, GroupState, Member
-from protocol.decode_error import DecodeError
-from protocol.errors import BrokerError, ErrorCode
-from protocol.stored.group_metadata import GroupMetadataKey
+from odradek.broker.group.consumer.settings import ConsumerSettings
+from odradek.broker.group.consumer.state import CONSUMER_PROTOCOL, ConsumerGroup
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.broker.group.limits import Now
+from odradek.broker.group.records import group_value
+from odradek.broker.group.state import Group, GroupState, Member
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.stored.group_metadata import GroupMetadataKey
 
 # From the classic protocol.
 

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from broker.group.consumer.assignors import ASSIGNORS, Assignor
-from broker.group.consumer.model import NOTHING, Assignment, ConsumerMember, MemberState
-from broker.group.consumer.reconcile import Goal, ReportedPartitions, reconcile
-from broker.group.consumer.records import (
+from odradek.broker.group.consumer.assignors import ASSIGNORS, Assignor
+from odradek.broker.group.consumer.model import NOTHING, Assignment, ConsumerMember, MemberState
+from odradek.broker.group.consumer.reconcile import Goal, ReportedPartitions, reconcile
+from odradek.broker.group.consumer.records import (
     Records,
     assignment_record,
     epoch_record,
@@ -32,8 +32,8 @@ from broker.group.consumer.records import (
     target_record,
     topics_gone,
 )
-from broker.group.consumer.settings import ConsumerSettings
-from broker.group.consumer.state import (
+from odradek.broker.group.consumer.settings import ConsumerSettings
+from odradek.broker.group.consumer.state import (
     NEVER_MATCHED,
     ConsumerGroup,
     Subscribers,
@@ -43,14 +43,14 @@ from broker.group.consumer.state import (
     size_bytes,
     subscribe,
 )
-from broker.group.consumer.subscription_regex import check_regex
-from broker.group.consumer.target import Subscriptions, plan_target
-from broker.group.consumer.topics import TopicDirectory
-from broker.group.limits import Now
-from protocol.errors import BrokerError, ErrorCode
+from odradek.broker.group.consumer.subscription_regex import check_regex
+from odradek.broker.group.consumer.target import Subscriptions, plan_target
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.broker.group.limits import Now
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
-    from broker.group.consumer.convert import Downgrade
+    from odradek.broker.group.consumer.convert import Downgrade
 
 REGEX_INTERVAL_MS: Final = 10_000
 """Expressions of a group are matched no more often, whatever happens to topics and members."""

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.group.consumer.classic_members import (
+from odradek.broker.group.consumer.classic_members import (
     Joining,
     await_sync,
     begin_join,
@@ -27,9 +27,9 @@ from broker.group.consumer.classic_members import (
     joined,
     sync,
 )
-from broker.group.consumer.classic_members import find_leaving as find_all_leaving
-from broker.group.consumer.classic_members import heartbeat as heartbeat_of_classic
-from broker.group.consumer.convert import (
+from odradek.broker.group.consumer.classic_members import find_leaving as find_all_leaving
+from odradek.broker.group.consumer.classic_members import heartbeat as heartbeat_of_classic
+from odradek.broker.group.consumer.convert import (
     check_upgrade,
     downgrade,
     forget_classic,
@@ -37,8 +37,8 @@ from broker.group.consumer.convert import (
     may_downgrade,
     upgrade,
 )
-from broker.group.consumer.draft import Draft
-from broker.group.consumer.heartbeat import (
+from odradek.broker.group.consumer.draft import Draft
+from odradek.broker.group.consumer.heartbeat import (
     JOIN_EPOCH,
     Beat,
     BeatAnswer,
@@ -46,27 +46,27 @@ from broker.group.consumer.heartbeat import (
     heartbeat,
     leave_for_a_while,
 )
-from broker.group.consumer.leave import RETRY_MS, begin_deadlines, fence, overdue
-from broker.group.consumer.model import ConsumerMember
-from broker.group.consumer.offsets import check_commit
-from broker.group.consumer.records import classic_gone, encode, group_gone
-from broker.group.consumer.regexes import Matching, store_matches
-from broker.group.consumer.replay import replay
-from broker.group.consumer.state import (
+from odradek.broker.group.consumer.leave import RETRY_MS, begin_deadlines, fence, overdue
+from odradek.broker.group.consumer.model import ConsumerMember
+from odradek.broker.group.consumer.offsets import check_commit
+from odradek.broker.group.consumer.records import classic_gone, encode, group_gone
+from odradek.broker.group.consumer.regexes import Matching, store_matches
+from odradek.broker.group.consumer.replay import replay
+from odradek.broker.group.consumer.state import (
     LEAVE_FOR_A_WHILE_EPOCH,
     NAME_BYTES,
     ConsumerGroup,
 )
-from broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
-from broker.group.state import MEMBER_BYTES, Group, GroupState, TopicPartition
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.record import Record
-from protocol.stored.group_metadata import GroupMetadataKey
+from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
+from odradek.broker.group.state import MEMBER_BYTES, Group, GroupState, TopicPartition
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.record import Record
+from odradek.protocol.stored.group_metadata import GroupMetadataKey
 
 if TYPE_CHECKING:
-    from broker.group.consumer.topics import TopicDirectory
-    from broker.group.shard import Shard
+    from odradek.broker.group.consumer.topics import TopicDirectory
+    from odradek.broker.group.shard import Shard
 
 logger = logging.getLogger("odradek.groups")
 

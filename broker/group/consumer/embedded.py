@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final
 
-from broker.group.consumer.model import Assignment
-from broker.group.consumer.reconcile import ReportedPartitions
-from broker.group.consumer.topics import TopicDirectory
-from protocol.compiler import decoder, encoder
-from protocol.decode_error import DecodeError
-from protocol.stored.consumer_protocol import (
+from odradek.broker.group.consumer.model import Assignment
+from odradek.broker.group.consumer.reconcile import ReportedPartitions
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

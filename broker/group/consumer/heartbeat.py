@@ -17,23 +17,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from broker.group.consumer.draft import Draft, RegexChange
-from broker.group.consumer.model import NOTHING_OWNED, ConsumerMember, OwnedPartitions
-from broker.group.consumer.reconcile import ReportedPartitions
-from broker.group.consumer.records import (
+from odradek.broker.group.consumer.draft import Draft, RegexChange
+from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember, OwnedPartitions
+from odradek.broker.group.consumer.reconcile import ReportedPartitions
+from odradek.broker.group.consumer.records import (
     Stored,
     assignment_record,
     member_gone,
     member_record,
     target_record,
 )
-from broker.group.consumer.settings import ConsumerSettings
-from broker.group.consumer.state import (
+from odradek.broker.group.consumer.settings import ConsumerSettings
+from odradek.broker.group.consumer.state import (
     LEAVE_FOR_A_WHILE_EPOCH,
     ConsumerGroup,
     new_member,
 )
-from protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 JOIN_EPOCH: Final = 0
 

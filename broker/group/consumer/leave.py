@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from broker.group.consumer.draft import Draft
-from broker.group.consumer.model import ConsumerMember, MemberState
-from broker.group.consumer.records import member_gone, regex_gone
-from broker.group.consumer.state import ConsumerGroup, count, subscribe
+from odradek.broker.group.consumer.draft import Draft
+from odradek.broker.group.consumer.model import ConsumerMember, MemberState
+from odradek.broker.group.consumer.records import member_gone, regex_gone
+from odradek.broker.group.consumer.state import ConsumerGroup, count, subscribe
 
 RETRY_MS: Final = 500
 """After it, members whose deletion could not be written are looked at again."""

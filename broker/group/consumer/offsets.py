@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.group.consumer.model import ConsumerMember
-from broker.group.consumer.state import ConsumerGroup
-from broker.group.consumer.topics import TopicDirectory
-from broker.group.state import TopicPartition
-from protocol.errors import ErrorCode
+from odradek.broker.group.consumer.model import ConsumerMember
+from odradek.broker.group.consumer.state import ConsumerGroup
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.broker.group.state import TopicPartition
+from odradek.protocol.errors import ErrorCode
 
 EPOCH_FROM: Final = 9
 """The version of OffsetCommit that knows epochs of members."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import Assignment, MemberSubscription, topic_order
+from odradek.broker.group.consumer.model import Assignment, MemberSubscription, topic_order
 
 
 def assign_ranges(

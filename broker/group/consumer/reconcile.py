@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import (
+from odradek.broker.group.consumer.model import (
     NOTHING_OWNED,
     Assignment,
     ConsumerMember,
     MemberState,
     OwnedPartitions,
 )
-from protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 ReportedPartitions = Sequence[tuple[Uuid, Sequence[int]]]
 """What a member says it owns: topic id and partitions, in any order."""

@@ -21,17 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from broker.group.consumer.model import (
+from odradek.broker.group.consumer.model import (
     Assignment,
     ClassicMember,
     ConsumerMember,
     MemberState,
     OwnedPartitions,
 )
-from broker.group.consumer.state import ConsumerGroup, ResolvedRegex
-from broker.group.records import GROUP_KEY, GROUP_VALUE, versioned
-from protocol.records.record import Record
-from protocol.stored.consumer_group import (
+from odradek.broker.group.consumer.state import ConsumerGroup, ResolvedRegex
+from odradek.broker.group.records import GROUP_KEY, GROUP_VALUE, versioned
+from odradek.protocol.records.record import Record
+from odradek.protocol.stored.consumer_group import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -51,7 +51,7 @@ from protocol.stored.consumer_group import (
     TopicPartition,
     TopicPartitions,
 )
-from protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+from odradek.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
 
 VALUE_VERSION: Final = 0
 

@@ -10,12 +10,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from broker.group.consumer.draft import Draft
-from broker.group.consumer.records import regex_record
-from broker.group.consumer.state import ResolvedRegex, subscribe
-from broker.group.consumer.subscription_regex import TopicRegex
-from broker.group.consumer.topics import TopicDirectory
-from protocol.errors import BrokerError
+from odradek.broker.group.consumer.draft import Draft
+from odradek.broker.group.consumer.records import regex_record
+from odradek.broker.group.consumer.state import ResolvedRegex, subscribe
+from odradek.broker.group.consumer.subscription_regex import TopicRegex
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.protocol.errors import BrokerError
 
 STEP_MATCHES: Final = 8
 """At once: mostly 20 us, and at the very worst some milliseconds."""

@@ -12,17 +12,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.group.consumer.model import NOTHING_OWNED, ConsumerMember
-from broker.group.consumer.records import Stored, classic_of, owned_of, state_of, target_of
-from broker.group.consumer.state import (
+from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember
+from odradek.broker.group.consumer.records import Stored, classic_of, owned_of, state_of, target_of
+from odradek.broker.group.consumer.state import (
     LEAVE_EPOCH,
     NO_TARGET_EPOCH,
     ConsumerGroup,
     ResolvedRegex,
     new_member,
 )
-from broker.group.limits import Memory
-from protocol.stored.consumer_group import (
+from odradek.broker.group.limits import Memory
+from odradek.protocol.stored.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from broker.settings.types import InvalidValueError
+from odradek.broker.settings.types import InvalidValueError
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"

@@ -18,15 +18,15 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import (
+from odradek.broker.group.consumer.model import (
     NOTHING,
     Assignment,
     ConsumerMember,
     MemberState,
     OwnedPartitions,
 )
-from broker.group.limits import Memory
-from broker.group.state import MEMBER_BYTES, protocols_bytes
+from odradek.broker.group.limits import Memory
+from odradek.broker.group.state import MEMBER_BYTES, protocols_bytes
 
 NEVER: Final = 2**63 - 1
 NAME_BYTES: Final = 60

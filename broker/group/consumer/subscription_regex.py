@@ -24,7 +24,7 @@ from typing import Final
 
 import re2
 
-from protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 CHARACTERS_MAX: Final = 4_096
 """Compiling can take a time that grows with the square of the length."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID as Uuid
 
-from broker.group.consumer.assignors import Assignor
-from broker.group.consumer.model import (
+from odradek.broker.group.consumer.assignors import Assignor
+from odradek.broker.group.consumer.model import (
     NOTHING,
     Assignment,
     ConsumerMember,

@@ -18,8 +18,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import TopicFacts
-from controller.image import Image, TopicImage
+from odradek.broker.group.consumer.model import TopicFacts
+from odradek.controller.image import Image, TopicImage
 
 _HASH: Final = Struct(">q")
 _COUNT: Final = Struct(">i")

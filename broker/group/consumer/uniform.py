@@ -18,7 +18,7 @@ from itertools import groupby
 from operator import itemgetter
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import NOTHING, Assignment, MemberSubscription
+from odradek.broker.group.consumer.model import NOTHING, Assignment, MemberSubscription
 
 FreePartition = tuple[int, int]
 """Position of the topic among the subscribed ones, partition: sorts as assignments are written."""

@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Final
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import NOTHING, Assignment, MemberSubscription, topic_order
+from odradek.broker.group.consumer.model import NOTHING, Assignment, MemberSubscription, topic_order
 
 PASSES_MAX: Final = 16
 """Passes over all topics of the last step; a pass about halves what is uneven."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.group.consumer.state import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.broker.group.consumer.state import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 MEMBER_ID_REQUIRED_FROM: Final = 1
 

@@ -12,24 +12,24 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from broker.compaction.compaction import Compaction
-from broker.compaction.worker_process import COMMAND, WorkerProcess
-from broker.replication.partitions import Partitions
-from broker.services import Services
-from broker.settings.broker_settings import make_settings
-from protocol.records.batch import RecordBatch
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
-from runtime.clock import SystemClock
-from runtime.loop_watch import LoopWatch
-from runtime.metrics import BrokerMetrics
-from runtime.system_files import SystemFileSystem
-from runtime.tasks import Supervisor
-from runtime.timers import TimingWheel
-from runtime.wheel_driver import WheelDriver
-from storage.checkpoint import CLEANER_OFFSET_FILE, read_offsets
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.broker.compaction.compaction import Compaction
+from odradek.broker.compaction.worker_process import COMMAND, WorkerProcess
+from odradek.broker.replication.partitions import Partitions
+from odradek.broker.services import Services
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.runtime.clock import SystemClock
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.runtime.tasks import Supervisor
+from odradek.runtime.timers import TimingWheel
+from odradek.runtime.wheel_driver import WheelDriver
+from odradek.storage.checkpoint import CLEANER_OFFSET_FILE, read_offsets
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import Broker
 
 CONFIG = LogConfig(

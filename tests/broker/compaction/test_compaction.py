@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.compaction.compaction import CleaningError
-from broker.compaction.worker_process import COMMAND
-from storage.compaction.job import CleaningJob
-from storage.compaction.wire import STARVED
-from storage.log import Log
+from odradek.broker.compaction.compaction import CleaningError
+from odradek.broker.compaction.worker_process import COMMAND
+from odradek.storage.compaction.job import CleaningJob
+from odradek.storage.compaction.wire import STARVED
+from odradek.storage.log import Log
 from tests.broker.compaction.house import (
     CONFIG,
     DIES,

@@ -12,15 +12,15 @@ from typing import Any, cast
 
 import pytest
 
-from broker.background import Background
-from broker.compaction import compaction, facts, worker_process
-from runtime.system_files import SystemFileSystem
-from storage.compaction.candidates import SegmentTimes
-from storage.compaction.job import CleaningJob
-from storage.compaction.wire import encode_job
-from storage.disk_jobs import RemoveFiles
-from storage.producer_state import ProducerEntry
-from storage.segment import Segment
+from odradek.broker.compaction import compaction, facts, worker_process
+from odradek.broker.node.background import Background
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.compaction.candidates import SegmentTimes
+from odradek.storage.compaction.job import CleaningJob
+from odradek.storage.compaction.wire import encode_job
+from odradek.storage.disk_jobs import RemoveFiles
+from odradek.storage.producer_state import ProducerEntry
+from odradek.storage.segment import Segment
 from tests.broker.compaction.house import (
     CONFIG,
     HANGS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from broker.group import classic, offsets
-from broker.group.events import (
+from odradek.broker.group import classic, offsets
+from odradek.broker.group.events import (
     Effect,
     Join,
     JoinAnswer,
@@ -17,10 +17,10 @@ from broker.group.events import (
     SyncAnswer,
     Synced,
 )
-from broker.group.limits import Limits, Now
-from broker.group.rebalance import FIRST_JOIN_WAIT_MS
-from broker.group.state import NEXT_STATES, Event, Group, GroupState
-from protocol.errors import ErrorCode
+from odradek.broker.group.limits import Limits, Now
+from odradek.broker.group.rebalance import FIRST_JOIN_WAIT_MS
+from odradek.broker.group.state import NEXT_STATES, Event, Group, GroupState
+from odradek.protocol.errors import ErrorCode
 
 WALL_MS = 1_700_000_000_000
 SESSION_MS = 10_000

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.group.apply import Loading
-from broker.group.limits import Now
-from broker.group.records import group_record, group_value, offset_record, versioned
-from broker.group.state import CommittedOffset, Group, GroupState
-from protocol.decode_error import DecodeError
-from protocol.records.record import Record
-from protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from odradek.broker.group.apply import Loading
+from odradek.broker.group.limits import Now
+from odradek.broker.group.records import group_record, group_value, offset_record, versioned
+from odradek.broker.group.state import CommittedOffset, Group, GroupState
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.records.record import Record
+from odradek.protocol.stored.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from tests.broker.group.conversation import SESSION_MS, WALL_MS, Conversation
 
 NOW = Now(WALL_MS, 1_000)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.group.events import Leaving
-from broker.group.limits import Limits
-from broker.group.state import NEXT_STATES, TRANSITIONS, Event, GroupState
-from protocol.errors import ErrorCode
+from odradek.broker.group.events import Leaving
+from odradek.broker.group.limits import Limits
+from odradek.broker.group.state import NEXT_STATES, TRANSITIONS, Event, GroupState
+from odradek.protocol.errors import ErrorCode
 from tests.broker.group.conversation import REBALANCE_MS, SESSION_MS, Conversation
 
 NONE = ErrorCode.NONE

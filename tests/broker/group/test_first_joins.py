@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.group.events import Leaving
-from broker.group.limits import Limits
-from broker.group.rebalance import FIRST_JOIN_WAIT_MS
-from broker.group.state import GroupState
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.broker.group.events import Leaving
+from odradek.broker.group.limits import Limits
+from odradek.broker.group.rebalance import FIRST_JOIN_WAIT_MS
+from odradek.broker.group.state import GroupState
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.broker.group.conversation import Conversation
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.wire import Wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.group.limits import Memory, PendingIds
+from odradek.broker.group.limits import Memory, PendingIds
 
 BUDGET = 1_000_000
 HOSTS = ("a", "b", "c")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.group.offsets import deletable, expired, fetch, store, subscribed_topics
-from broker.group.state import CommittedOffset
-from protocol.compiler import encoder
-from protocol.errors import ErrorCode
-from protocol.stored.consumer_protocol import ConsumerProtocolSubscription
+from odradek.broker.group.offsets import deletable, expired, fetch, store, subscribed_topics
+from odradek.broker.group.state import CommittedOffset
+from odradek.protocol.compiler import encoder
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.stored.consumer_protocol import ConsumerProtocolSubscription
 from tests.broker.group.conversation import WALL_MS, Conversation
 
 RETENTION_MS = 1_000

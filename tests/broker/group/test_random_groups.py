@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from broker.group.events import Leaving
-from broker.group.limits import Limits
-from broker.group.state import NEXT_STATES, Event, GroupState
-from protocol.errors import ErrorCode
+from odradek.broker.group.events import Leaving
+from odradek.broker.group.limits import Limits
+from odradek.broker.group.state import NEXT_STATES, Event, GroupState
+from odradek.protocol.errors import ErrorCode
 from tests.broker.group.conversation import Conversation
 
 STEPS = 300

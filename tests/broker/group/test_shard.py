@@ -9,21 +9,21 @@ from uuid import UUID
 
 import pytest
 
-from broker.delayed import Purgatory
-from broker.group.doors import Doors
-from broker.group.events import Join, JoinAnswer, Leaving, Sync
-from broker.group.limits import Limits
-from broker.group.rebalance import FIRST_JOIN_WAIT_MS
-from broker.group.shard import Shard
-from broker.group.state import CommittedOffset, GroupState, TopicPartition
-from broker.replication.leader import PartitionLeader
-from broker.replication.partition import Partition
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
-from runtime.clock import VirtualClock
-from runtime.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
-from runtime.metrics import BrokerMetrics
-from runtime.timers import TimingWheel
+from odradek.broker.group.doors import Doors
+from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync
+from odradek.broker.group.limits import Limits
+from odradek.broker.group.rebalance import FIRST_JOIN_WAIT_MS
+from odradek.broker.group.shard import Shard
+from odradek.broker.group.state import CommittedOffset, GroupState, TopicPartition
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.leader import PartitionLeader
+from odradek.broker.replication.partition import Partition
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.testing.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
+from odradek.runtime.timers import TimingWheel
 from tests.support.log_directories import Broker
 
 PLACE = ("t", 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.group.slices import SLICE_MS, run_in_slices
-from runtime.clock import VirtualClock
-from runtime.timers import TimingWheel
+from odradek.broker.group.slices import SLICE_MS, run_in_slices
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.timers import TimingWheel
 
 
 def test_work_gives_way_when_its_slice_is_over() -> None:

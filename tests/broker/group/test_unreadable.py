@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.group.apply import Loading
-from broker.group.limits import Now
-from broker.group.loading import load_steps
-from broker.group.records import group_record, offset_record
-from broker.group.shard import Shard
-from broker.group.state import CommittedOffset
-from broker.group.unreadable import LINES_MAX, PLACES_KEPT, SETTING, Refuse, refuse_setting
-from broker.settings.types import InvalidValueError
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import BATCH_OVERHEAD, RecordBatch
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
-from runtime.memory_files import MemoryFileSystem
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.broker.group.apply import Loading
+from odradek.broker.group.limits import Now
+from odradek.broker.group.loading import load_steps
+from odradek.broker.group.records import group_record, offset_record
+from odradek.broker.group.shard import Shard
+from odradek.broker.group.state import CommittedOffset
+from odradek.broker.group.unreadable import LINES_MAX, PLACES_KEPT, SETTING, Refuse, refuse_setting
+from odradek.broker.settings.types import InvalidValueError
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import BATCH_OVERHEAD, RecordBatch
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.broker.group.test_shard import Host, finish
 from tests.support.log_directories import Broker
 

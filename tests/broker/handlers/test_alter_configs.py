@@ -1,10 +1,10 @@
-from broker.handlers import alter_configs
-from broker.handlers.handler import Reply
-from broker.settings.alter import ResourceType
-from broker.settings.broker_settings import make_settings
-from controller.decide.topics import CreateTopic
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from odradek.broker.handlers import alter_configs
+from odradek.broker.handlers.handler import Reply
+from odradek.broker.settings.alter import ResourceType
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.controller.decide.topics import CreateTopic
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from tests.support.cluster import Cluster
 from tests.support.config_requests import answers, context, describe, replace, values
 

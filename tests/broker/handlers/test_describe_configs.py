@@ -2,13 +2,16 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import describe_configs
-from broker.settings.alter import ResourceType
-from broker.settings.broker_settings import make_settings
-from controller.decide.topics import CreateTopic
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from runtime.logging import set_logger_level
+from odradek.broker.handlers import describe_configs
+from odradek.broker.settings.alter import ResourceType
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.controller.decide.topics import CreateTopic
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from odradek.runtime.logging import set_logger_level
 from tests.broker.settings.test_definitions import OWN_DEFAULTS
 from tests.golden.config_scenarios import DESCRIPTIONS, SET
 from tests.support.cluster import Cluster

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from broker.group.coordinator import OFFSETS_TOPIC
-from broker.handlers import find_coordinator, init_producer_id, metadata
-from broker.handlers.handler import Context, Delayed, Handler, Reply
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from runtime.memory_files import MemoryFileSystem
+from odradek.broker.group.coordinator import OFFSETS_TOPIC
+from odradek.broker.handlers import find_coordinator, init_producer_id, metadata
+from odradek.broker.handlers.handler import Context, Delayed, Handler, Reply
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.handlers import outcome_of
 from tests.support.stored_node import FOLDER, StoredNode
 

@@ -3,22 +3,22 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import incremental_alter_configs
-from broker.handlers.handler import Delayed, Reply
-from broker.settings.alter import ResourceType
-from broker.settings.broker_settings import BrokerSettings, make_settings
-from controller.config_znodes import decode_config
-from controller.coordination.errors import ConnectionLoss
-from controller.coordination.pending import Pending
-from controller.decide.topics import CreateTopic
-from controller.image import Image, TopicImage
-from controller.znodes import NO_TOPIC_ID
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.incremental_alter_configs import (
+from odradek.broker.handlers import incremental_alter_configs
+from odradek.broker.handlers.handler import Delayed, Reply
+from odradek.broker.settings.alter import ResourceType
+from odradek.broker.settings.broker_settings import BrokerSettings, make_settings
+from odradek.controller.coordination.errors import ConnectionLoss
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.image import Image, TopicImage
+from odradek.controller.znodes.config_znodes import decode_config
+from odradek.controller.znodes.zk_data import NO_TOPIC_ID
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from runtime.logging import logger_levels
+from odradek.runtime.logging import logger_levels
 from tests.golden.config_scenarios import APPEND, DELETE, SET, SUBTRACT, scenarios
 from tests.support.cluster import Cluster
 from tests.support.config_requests import (

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import list_offsets
-from broker.handlers.handler import Context
-from broker.services import Services
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from odradek.broker.handlers import list_offsets
+from odradek.broker.handlers.handler import Context
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.handlers.produce_flat import encode_appended
-from protocol.compiler import encoder
-from protocol.messages.produce import (
+from odradek.broker.handlers.produce_flat import encode_appended
+from odradek.protocol.compiler import encoder
+from odradek.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

@@ -7,9 +7,9 @@ from importlib import import_module
 
 import pytest
 
-from broker.handlers.table import HANDLERS, Api
-from protocol.api_keys import ApiKey, messages_of
-from protocol.schema import schema_of
+from odradek.broker.handlers.table import HANDLERS, Api
+from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.schema import schema_of
 
 
 def name(api: Api) -> str:
@@ -19,7 +19,7 @@ def name(api: Api) -> str:
 @pytest.mark.parametrize("api", HANDLERS, ids=name)
 def test_each_row_names_a_module_with_a_handler(api: Api) -> None:
     assert api.module == ApiKey(api.key).name.lower()
-    module = import_module(f"broker.handlers.{api.module}")
+    module = import_module(f"odradek.broker.handlers.{api.module}")
     assert list(inspect.signature(module.run).parameters) == ["context", "request"]
     assert list(inspect.signature(module.failed).parameters) == ["request", "code", "message"]
 
@@ -35,7 +35,7 @@ def test_each_served_version_is_declared(api: Api) -> None:
 
 @pytest.mark.parametrize("api", HANDLERS, ids=name)
 def test_the_docstring_tells_the_versions(api: Api) -> None:
-    text = import_module(f"broker.handlers.{api.module}").__doc__ or ""
+    text = import_module(f"odradek.broker.handlers.{api.module}").__doc__ or ""
     assert f"(key {api.key})" in text
     low, high = api.min_version, api.max_version
     assert f"Served: {low}-{high}" in text or (low == high and f"Served: {low}" in text)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.fetch_session import (
+from odradek.broker.replication.fetch_session import (
     ENTRY_BYTES,
     EVICTION_MS,
     FINAL_EPOCH,
@@ -24,8 +24,8 @@ from broker.replication.fetch_session import (
     Told,
     Wanted,
 )
-from protocol.errors import ErrorCode
-from runtime.rng import SeededRng
+from odradek.protocol.errors import ErrorCode
+from odradek.runtime.randomness import SeededRng
 
 A, B, C = ("t", 0), ("t", 1), ("t", 2)
 

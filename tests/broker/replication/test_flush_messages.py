@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.replication.partition import Partition
-from runtime.rng import SeededRng
-from storage.disk_jobs import FlushLog
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.broker.replication.partition import Partition
+from odradek.runtime.randomness import SeededRng
+from odradek.storage.disk_jobs import FlushLog
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import Replicas
 

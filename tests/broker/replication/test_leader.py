@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.leader import PartitionLeader
+from odradek.broker.replication.leader import PartitionLeader
 
 
 def test_a_leader_alone_commits_what_it_appends() -> None:

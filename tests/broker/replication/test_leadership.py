@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from runtime.memory_files import UNLIMITED_BYTES
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import BROKER_ID, Replicas
 

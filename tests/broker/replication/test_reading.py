@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.fetch_session import Wanted
-from broker.replication.partition import Partition
-from broker.replication.reading import PartitionRead, Reading, read_partition
-from protocol.errors import BrokerError, ErrorCode
-from storage.log import Log
+from odradek.broker.replication.fetch_session import Wanted
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition_reader import PartitionRead, Reading, read_partition
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage.log import Log
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import Replicas
 

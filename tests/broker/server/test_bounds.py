@@ -9,24 +9,24 @@ from typing import Final
 
 import pytest
 
-from broker.server.budget import Budget
-from broker.server.dispatch import TRAILING_BYTES_MAX
-from protocol.errors import ErrorCode
-from protocol.headers import encode_request_header
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_topics import (
+from odradek.broker.server.budget import Budget
+from odradek.broker.server.dispatch import TRAILING_BYTES_MAX
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import encode_request_header
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
+from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.list_groups import ListGroupsRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.server.connection_quotas import ConnectionQuotas, Refusal
-from broker.settings.broker_settings import BrokerSettings, load_settings
-from runtime.descriptor_limit import share_out
+from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal
+from odradek.broker.settings.broker_settings import BrokerSettings, load_settings
+from odradek.runtime.descriptor_limit import share_out
 
 
 def settings(**values: str) -> BrokerSettings:

@@ -13,13 +13,13 @@ from typing import Final
 
 import pytest
 
-from broker.group.coordinator import OFFSETS_TOPIC
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest
+from odradek.broker.group.coordinator import OFFSETS_TOPIC
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata import MetadataRequest
 from tests.support.attacks import PIPELINED, REQUESTS, named_topics
 from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
 

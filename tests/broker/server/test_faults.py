@@ -17,28 +17,28 @@ from typing import Any, Final
 
 import pytest
 
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_topics import (
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.list_offsets import (
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import ProduceRequest
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.support.node_here import Caller, NodeHere, framed, node_here
 
 ROOT: Final = str(Path(__file__).resolve().parents[3])
-PLACES: Final = ("broker/server/", "broker/handlers/", "broker/delayed.py", "protocol/")
+PLACES: Final = ("broker/server/", "broker/handlers/", "broker/purgatory.py", "protocol/")
 CODE: Final = (*(f"{ROOT}/{place}" for place in PLACES), "<encode>", "<decode>")
 CALLED_BY_THE_LOOP: Final = {
     "_accept",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.server import transmit
-from broker.server.transmit import (
+from odradek.broker.server import transmit
+from odradek.broker.server.transmit import (
     CHUNKS_MAX,
     CUT,
     SHORT_SLICE_BYTES,
@@ -19,12 +19,12 @@ from broker.server.transmit import (
     Transmitter,
     is_in_memory,
 )
-from broker.server.windows import WINDOW_BYTES, WINDOWS_MAX, Windows
-from runtime.system_files import SystemFileSystem
-from storage.descriptors import Descriptors
-from storage.log_config import LogConfig
-from storage.log_opening import open_log
-from storage.slices import FileSlice
+from odradek.broker.server.windows import WINDOW_BYTES, WINDOWS_MAX, Windows
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_opening import open_log
+from odradek.storage.slices import FileSlice
 from tests.support.logs import NOW_MS, append, batch
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from broker.settings.alter import (
+from odradek.broker.settings.alter import (
     Change,
     LoggerChange,
     Operation,
@@ -15,9 +15,9 @@ from broker.settings.alter import (
     decide_topic,
     repeated,
 )
-from broker.settings.broker_settings import make_settings, with_dynamic
-from broker.settings.dynamic import DynamicSettings
-from protocol.errors import BrokerError, ErrorCode
+from odradek.broker.settings.broker_settings import make_settings, with_dynamic
+from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.golden.config_scenarios import scenarios
 from tests.support.recorded_configs import recorded, recorded_settings
 

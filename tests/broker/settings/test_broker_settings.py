@@ -4,17 +4,17 @@ from typing import get_type_hints
 
 import pytest
 
-from broker.settings.broker_settings import (
+from odradek.broker.settings.broker_settings import (
     BrokerSettings,
     SettingsError,
     load_settings,
     make_settings,
     with_dynamic,
 )
-from broker.settings.definitions import BROKER
-from broker.settings.dynamic import DynamicSettings
-from broker.settings.listeners import Listener
-from broker.settings.types import ConfigType
+from odradek.broker.settings.definitions.tables import BROKER
+from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.listeners import Listener
+from odradek.broker.settings.types import ConfigType
 
 CONFIG = Path(__file__).parents[3] / "config"
 

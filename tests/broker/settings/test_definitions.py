@@ -1,10 +1,16 @@
 import pytest
 
-from broker.settings import definitions
-from broker.settings.definitions import BROKER, DYNAMIC_ONLY, TOPIC, broker_definition, is_dynamic
-from broker.settings.rules import rule_text
-from broker.settings.synonyms import TOPIC_SYNONYMS
-from broker.settings.types import (
+from odradek.broker.settings.definitions import tables as definitions
+from odradek.broker.settings.definitions.tables import (
+    BROKER,
+    DYNAMIC_ONLY,
+    TOPIC,
+    broker_definition,
+    is_dynamic,
+)
+from odradek.broker.settings.rules import rule_text
+from odradek.broker.settings.synonyms import TOPIC_SYNONYMS
+from odradek.broker.settings.types import (
     ConfigType,
     Definition,
     UpdateMode,

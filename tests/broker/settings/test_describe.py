@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from broker.settings.broker_settings import make_settings
-from broker.settings.describe import (
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.describe import (
     Entry,
     describe_broker,
     describe_default,

@@ -1,13 +1,13 @@
 import pytest
 
-from broker.settings.listeners import (
+from odradek.broker.settings.listeners import (
     Listener,
     parse_counts,
     parse_listeners,
     parse_pairs,
     parse_protocol_map,
 )
-from broker.settings.types import InvalidValueError
+from odradek.broker.settings.types import InvalidValueError
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "SSL": "SSL"}
 

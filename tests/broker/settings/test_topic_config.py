@@ -1,16 +1,16 @@
 import pytest
 
-from broker.settings.broker_settings import make_settings
-from broker.settings.definitions import TOPIC
-from broker.settings.dynamic import DynamicSettings
-from broker.settings.topic_config import (
+from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.definitions.tables import TOPIC
+from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.topic_config import (
     broker_values,
     topic_log_config,
     topic_values,
     validate_topic_config,
 )
-from protocol.errors import BrokerError, ErrorCode
-from storage.log_config import LogConfig
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage.log_config import LogConfig
 
 SETTINGS = make_settings({})
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.settings.rules import (
+from odradek.broker.settings.rules import (
     Between,
     EachOf,
     MinusOneOr,
@@ -17,7 +17,7 @@ from broker.settings.rules import (
     protocol_version,
     rule_text,
 )
-from broker.settings.types import (
+from odradek.broker.settings.types import (
     MEDIUM,
     READ_ONLY,
     ConfigType,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from controller.coordination.embedded import EmbeddedSession, EmbeddedTree
-from controller.coordination.errors import CoordinationError, NodeExists, StorageFailed
-from controller.coordination.pending import Pending
-from controller.coordination.session import Create, Event, SetData
-from runtime.clock import VirtualClock
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import SeededRng
+from odradek.controller.coordination.embedded import EmbeddedSession, EmbeddedTree
+from odradek.controller.coordination.errors import CoordinationError, NodeExists, StorageFailed
+from odradek.controller.coordination.pending import Pending
+from odradek.controller.coordination.session import Create, Event, SetData
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.threads import HeldThreads
 
 FOLDER = "/data"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.coordination.embedded import EmbeddedSession, EmbeddedTree
-from controller.coordination.errors import (
+from odradek.controller.coordination.embedded import EmbeddedSession, EmbeddedTree
+from odradek.controller.coordination.errors import (
     BadVersion,
     CoordinationError,
     MultiFailed,
@@ -17,7 +17,7 @@ from controller.coordination.errors import (
     SessionExpired,
     StorageFailed,
 )
-from controller.coordination.session import (
+from odradek.controller.coordination.session import (
     Create,
     Delete,
     Event,
@@ -26,12 +26,12 @@ from controller.coordination.session import (
     WatchEvent,
     WatchKind,
 )
-from controller.coordination.tree import Tree
-from runtime.clock import VirtualClock
-from runtime.memory_files import MemoryFileSystem
-from runtime.memory_nodes import FileNode
-from runtime.rng import SeededRng
-from runtime.system_files import SystemFileSystem
+from odradek.controller.coordination.tree import Tree
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.memory_nodes import FileNode
 from tests.support.threads import at_once
 
 FOLDER = "/data"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.coordination.errors import NoNode
-from controller.coordination.pending import Pending, Procedures, settled
+from odradek.controller.coordination.errors import NoNode
+from odradek.controller.coordination.pending import Pending, Procedures, settled
 
 
 def test_awaiting_what_is_done_never_suspends() -> None:

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.coordination.embedded import EmbeddedTree
-from controller.coordination.journal import encode_snapshot
-from controller.coordination.session import Event
-from controller.coordination.state_files import (
+from odradek.controller.coordination.embedded import EmbeddedTree
+from odradek.controller.coordination.journal import encode_snapshot
+from odradek.controller.coordination.session import Event
+from odradek.controller.coordination.state_files import (
     CoordinationDamaged,
     find_files,
     journal_path,
     snapshot_path,
 )
-from controller.coordination.tree import Tree
-from runtime.clock import VirtualClock
-from runtime.memory_files import MemoryFileSystem
-from runtime.rng import Rng, SeededRng
+from odradek.controller.coordination.tree import Tree
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.randomness import Rng, SeededRng
+from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.threads import at_once
 
 FOLDER = "/data"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.coordination.errors import (
+from odradek.controller.coordination.errors import (
     BadArguments,
     BadVersion,
     MultiFailed,
@@ -15,7 +15,7 @@ from controller.coordination.errors import (
     RuntimeInconsistency,
     SessionExpired,
 )
-from controller.coordination.session import (
+from odradek.controller.coordination.session import (
     DATA_BYTES_MAX,
     Check,
     Create,
@@ -26,7 +26,7 @@ from controller.coordination.session import (
     WatchEvent,
     WatchKind,
 )
-from controller.coordination.tree import Tree
+from odradek.controller.coordination.tree import Tree
 
 NOW_MS = 1_000
 

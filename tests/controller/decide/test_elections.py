@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.decide.elections import (
+from odradek.controller.decide.elections import (
     Strategy,
     decide_election,
     decide_first_leader,
     decide_replica_offline,
     needs_leader,
 )
-from controller.decide.isr import AlterIsr, check_sender, decide_alter_isr
-from controller.image import (
+from odradek.controller.decide.isr import AlterIsr, check_sender, decide_alter_isr
+from odradek.controller.image import (
     NO_LEADER,
     RECOVERED,
     RECOVERING,
@@ -27,7 +27,7 @@ from controller.image import (
     PartitionState,
     TopicImage,
 )
-from protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 EPOCH = 9
 

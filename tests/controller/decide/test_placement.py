@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.decide.placement import alternate_racks, place
-from controller.image import BrokerImage
-from protocol.errors import BrokerError, ErrorCode
+from odradek.controller.decide.placement import alternate_racks, place
+from odradek.controller.image import BrokerImage
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 def brokers(count: int) -> list[BrokerImage]:

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from controller.decide.partitions import CreatePartitions, decide_create_partitions
-from controller.decide.topics import (
+from odradek.controller.decide.partitions import CreatePartitions, decide_create_partitions
+from odradek.controller.decide.topics import (
     CreateTopic,
     KnownTopics,
     TopicDraw,
@@ -17,8 +17,8 @@ from controller.decide.topics import (
     decide_create_topic,
     is_good_topic_id,
 )
-from controller.image import BrokerImage, PartitionImage, TopicImage
-from protocol.errors import BrokerError, ErrorCode
+from odradek.controller.image import BrokerImage, PartitionImage, TopicImage
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 ID = UUID(int=77)
 DRAW = TopicDraw(ID, start=1, shift=0, default_partitions=2, default_replication_factor=1)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import (
     RecordBatch,
     assign_offset,
     crc_of,
@@ -20,9 +20,9 @@ from protocol.records.batch import (
     set_log_append_time,
     whole_batch_size,
 )
-from protocol.records.builder import build_batch
-from protocol.records.checksum import crc32c
-from protocol.records.record import Record, decode_records
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.checksum import crc32c
+from odradek.protocol.records.record import Record, decode_records
 from tests.support.record_batches import NOW_MS, parsed, plain_batch, plain_records, record_lists
 
 # Made by kafka-python 3.0.11.

@@ -16,8 +16,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.compression import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.compression import (
     CODEC_NAMES,
     GZIP,
     LZ4,
@@ -188,8 +188,8 @@ def test_sizes_that_are_lies_allocate_nothing() -> None:
 
 BOMB = """
 import resource, sys
-from protocol.errors import BrokerError
-from protocol.records.compression import compress, decompress
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.records.compression import compress, decompress
 import bz2, cramjam, lz4.frame, zlib, zstandard
 codec = int(sys.argv[1])
 # Warm up, so that the libraries themselves do not count.
@@ -234,7 +234,7 @@ def test_a_bomb_of_a_gibibyte_takes_no_more_than_its_bound(codec: int, tmp_path:
 def test_no_library_is_imported_before_it_is_needed() -> None:
     code = (
         "import sys\n"
-        "import protocol.records.validate, protocol.records.recompress\n"
+        "import odradek.protocol.records.validate, odradek.protocol.records.recompress\n"
         "print([name for name in ('cramjam', 'lz4', 'zstandard', 'zlib') if name in sys.modules])\n"
     )
     done = subprocess.run(

@@ -6,11 +6,11 @@ import struct
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import CONTROL, TRANSACTIONAL, has_valid_crc
-from protocol.records.builder import build_batch
-from protocol.records.control import EndMarker, build_end_marker, parse_end_marker
-from protocol.records.record import Record, decode_records
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL, has_valid_crc
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.control import EndMarker, build_end_marker, parse_end_marker
+from odradek.protocol.records.record import Record, decode_records
 from tests.support.record_batches import batch_around, parsed
 
 

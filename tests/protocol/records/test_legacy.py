@@ -10,11 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import has_valid_crc
-from protocol.records.compression import compress
-from protocol.records.legacy import convert_legacy_set, decode_legacy_records, iterate_entries
-from protocol.records.record import Record, decode_records
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import has_valid_crc
+from odradek.protocol.records.compression import compress
+from odradek.protocol.records.legacy import (
+    convert_legacy_set,
+    decode_legacy_records,
+    iterate_entries,
+)
+from odradek.protocol.records.record import Record, decode_records
 from tests.support.record_batches import parsed
 
 with warnings.catch_warnings():

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.batch import has_valid_crc
-from protocol.records.builder import build_batch
-from protocol.records.record import Record, decode_records
+from odradek.protocol.records.batch import has_valid_crc
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record, decode_records
 from tests.support.record_batches import CODECS, parsed, record_lists
 
 with warnings.catch_warnings():

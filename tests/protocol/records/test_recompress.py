@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import has_valid_crc, set_log_append_time
-from protocol.records.builder import build_batch
-from protocol.records.compression import compress
-from protocol.records.recompress import recompress
-from protocol.records.record import Record, decode_records
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import has_valid_crc, set_log_append_time
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.compression import compress
+from odradek.protocol.records.recompress import recompress
+from odradek.protocol.records.record import Record, decode_records
 from tests.support.record_batches import (
     CODECS,
     NOW_MS,

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import seal
-from protocol.records.builder import build_batch
-from protocol.records.record import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import seal
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import (
     Record,
     decode_records,
     encode_varint,
     read_varint,
     read_varlong,
 )
-from protocol.records.scan import scan_records
+from odradek.protocol.records.scan import scan_records
 from tests.support.record_batches import (
     CODECS,
     NOW_MS,

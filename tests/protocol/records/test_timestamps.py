@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
-from protocol.records.timestamps import first_record_at_or_after, max_timestamp_record
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.protocol.records.timestamps import first_record_at_or_after, max_timestamp_record
 from tests.support.record_batches import CODECS, parsed
 
 times = st.lists(st.integers(-1, 30), min_size=1, max_size=15)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import (
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import (
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
@@ -17,10 +17,10 @@ from protocol.records.batch import (
     has_valid_crc,
     seal,
 )
-from protocol.records.builder import build_batch
-from protocol.records.compression import compress
-from protocol.records.record import Record
-from protocol.records.validate import (
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.compression import compress
+from odradek.protocol.records.record import Record
+from odradek.protocol.records.validate import (
     NO_BOUND_MS,
     RECORD_ERRORS_MAX,
     InvalidRecords,

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import seal
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.records.batch import seal
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
 from tests.scripts.normal import FIXED_MS
 
 LENGTH_POSITION = 8

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.talk import Talk, versions_of
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from protocol.messages import alter_configs, incremental_alter_configs
-from protocol.messages.alter_configs import AlterConfigsRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from odradek.protocol.messages import alter_configs, incremental_alter_configs
+from odradek.protocol.messages.alter_configs import AlterConfigsRequest
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from odradek.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.scripts.talk import Talk, versions_of
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.schema import ZERO_UUID
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.schema import ZERO_UUID
 from tests.scripts.chapters import batches
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.talk import Talk, versions_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.scripts.chapters.groups_consumers import Consumer, Owned, describe
 from tests.scripts.chapters.groups_members import wait_for_coordinator
 from tests.scripts.talk import Talk

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.list_groups import ListGroupsRequest
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.scripts.chapters.groups_consumers import (
     LEAVE_FOR_A_WHILE,
     Consumer,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.schema import ZERO_UUID
+from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.schema import ZERO_UUID
 from tests.scripts.chapters.groups_consumers import (
     LEAVE,
     LEAVE_FOR_A_WHILE,

@@ -6,11 +6,11 @@ from collections.abc import Container, Iterator
 from struct import unpack_from
 from typing import Any, Final
 
-from protocol.compiler import decoder
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.records.batch import iterate_batches
-from protocol.records.record import Record, decode_records
-from protocol.stored.consumer_group import (
+from odradek.protocol.compiler import decoder
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.records.batch import iterate_batches
+from odradek.protocol.records.record import Record, decode_records
+from odradek.protocol.stored.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -26,8 +26,8 @@ from protocol.stored.consumer_group import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
-from protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from odradek.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from tests.scripts.normal import normalise
 from tests.scripts.talk import Talk, metadata_of
 

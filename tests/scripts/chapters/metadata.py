@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.schema import ZERO_UUID
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.schema import ZERO_UUID
 from tests.scripts.talk import Talk, metadata_of, versions_of
 
 UNKNOWN_ID = UUID(int=0x1234567890)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import ProduceRequest
-from protocol.records.builder import build_batch
-from protocol.records.record import Record
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
 from tests.scripts.chapters import batches
 from tests.scripts.chapters.batches import batch, patched, produce_request, produce_to, sealed
 from tests.scripts.normal import FIXED_MS

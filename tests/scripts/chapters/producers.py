@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.talk import Talk, versions_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.talk import Talk
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from protocol.messages.create_partitions import (
+from odradek.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.messages.create_topics import (
+from odradek.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.schema import ZERO_UUID
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.schema import ZERO_UUID
 from tests.scripts.talk import Talk, versions_of
 
 UNKNOWN_ID = UUID(int=0x1234567890)

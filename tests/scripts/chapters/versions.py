@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from tests.scripts.talk import Talk, versions_of
 
 FUTURE = 99

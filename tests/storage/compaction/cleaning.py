@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from protocol.records.batch import RecordBatch, iterate_batches
-from protocol.records.builder import build_batch
-from protocol.records.control import parse_end_marker
-from protocol.records.record import Record, decode_records
-from runtime.files import FileSystem
-from storage.compaction.clean_log import clean
-from storage.compaction.job import CleaningJob, CleaningResult
-from storage.compaction.log_facts import active_producers, later_aborts
-from storage.log import Log
+from odradek.protocol.records.batch import RecordBatch, iterate_batches
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.control import parse_end_marker
+from odradek.protocol.records.record import Record, decode_records
+from odradek.runtime.files import FileSystem
+from odradek.storage.compaction.clean_log import clean
+from odradek.storage.compaction.job import CleaningJob, CleaningResult
+from odradek.storage.compaction.log_facts import active_producers, later_aborts
+from odradek.storage.log import Log
 from tests.support.logs import NOW_MS, read_all
 
 RETENTION_MS = 1_000

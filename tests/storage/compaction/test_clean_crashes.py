@@ -7,12 +7,12 @@ from dataclasses import replace as replace_fields
 
 import pytest
 
-from protocol.records.batch import iterate_batches
-from protocol.records.record import Record
-from runtime.rng import SeededRng
-from storage.compaction.job import CleanedGroup, CleaningJob, CleaningResult
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.protocol.records.batch import iterate_batches
+from odradek.protocol.records.record import Record
+from odradek.runtime.randomness import SeededRng
+from odradek.storage.compaction.job import CleanedGroup, CleaningJob, CleaningResult
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     committed_records,
     final_state,

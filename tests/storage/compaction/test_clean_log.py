@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.records.batch import RecordBatch
-from protocol.records.record import decode_records
-from storage import names
-from storage.batch_scan import CorruptBatch
-from storage.compaction.leftovers import remove_leftovers
-from storage.compaction.offset_map import digest
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.record import decode_records
+from odradek.storage import names
+from odradek.storage.batch_scan import CorruptBatch
+from odradek.storage.compaction.leftovers import remove_leftovers
+from odradek.storage.compaction.offset_map import digest
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     RETENTION_MS,
     Pair,
@@ -302,7 +302,7 @@ def test_a_full_disk_leaves_the_log_alone(house: LogHouse) -> None:
 
 
 def test_every_read_and_write_is_told_to_the_throttle(house: LogHouse) -> None:
-    from storage.compaction.clean_log import clean
+    from odradek.storage.compaction.clean_log import clean
 
     log = house.open()
     append_closed(log, *(keyed((b"%d" % number, b"v" * 100)) for number in range(20)))

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.batch import RecordBatch
-from protocol.records.record import decode_records
-from runtime.rng import SeededRng
-from storage.compaction import offset_map
-from storage.log import Log
-from storage.log_config import LogConfig
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.record import decode_records
+from odradek.runtime.randomness import SeededRng
+from odradek.storage.compaction import offset_map
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     RETENTION_MS,
     batches_of,

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.batch import RecordBatch
-from protocol.records.record import decode_records
-from runtime.rng import SeededRng
-from runtime.system_files import SystemFileSystem
-from storage.compaction.job import CleaningResult
-from storage.descriptors import Descriptors
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_opening import open_log
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.record import decode_records
+from odradek.runtime.randomness import SeededRng
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.compaction.job import CleaningResult
+from odradek.storage.descriptors import Descriptors
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_opening import open_log
 from tests.storage.compaction.cleaning import batches_of, clean_log, uncleanable_offset
 from tests.storage.compaction.workload import Workload, apply
 from tests.support.apache import DUMP_LOG_TOOL, JUDGE_VERSION, java_command, run_tool

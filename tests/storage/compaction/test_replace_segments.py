@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.records.batch import iterate_batches
-from storage import names
-from storage.compaction.job import CleaningJob, CleaningResult
-from storage.compaction.leftovers import remove_leftovers
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_truncate import RemovedFiles
+from odradek.protocol.records.batch import iterate_batches
+from odradek.storage import names
+from odradek.storage.compaction.job import CleaningJob, CleaningResult
+from odradek.storage.compaction.leftovers import remove_leftovers
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_truncate import RemovedFiles
 from tests.storage.compaction.cleaning import (
     batches_of,
     clean_log,

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.compaction.segment_groups import SEGMENTS_MAX, SourceSegment, group_segments
+from odradek.storage.compaction.segment_groups import SEGMENTS_MAX, SourceSegment, group_segments
 
 SEGMENT_BYTES = 1_000
 INDEX_BYTES = 100

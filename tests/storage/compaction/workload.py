@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from protocol.records.batch import RecordBatch
-from protocol.records.builder import build_batch
-from protocol.records.control import build_end_marker
-from protocol.records.record import Record
-from runtime.rng import SeededRng
-from storage.log import Log
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.control import build_end_marker
+from odradek.protocol.records.record import Record
+from odradek.runtime.randomness import SeededRng
+from odradek.storage.log import Log
 from tests.support.logs import NOW_MS, append
 
 KEYS = (

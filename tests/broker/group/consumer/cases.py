@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import (
+from odradek.broker.group.consumer.model import (
     Assignment,
     ConsumerMember,
     MemberState,
@@ -17,7 +17,7 @@ from broker.group.consumer.model import (
     TopicFacts,
     topic_order,
 )
-from broker.group.consumer.reconcile import Goal
+from odradek.broker.group.consumer.reconcile import Goal
 
 REGEXES = ("a.*", "b.*", "unresolved.*")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID as Uuid
 
-from broker.group.consumer.model import (
+from odradek.broker.group.consumer.model import (
     Assignment,
     ConsumerMember,
     MemberSubscription,
@@ -19,7 +19,7 @@ from broker.group.consumer.model import (
     SubscriptionType,
     TopicFacts,
 )
-from broker.group.consumer.reconcile import ReportedPartitions
+from odradek.broker.group.consumer.reconcile import ReportedPartitions
 from tests.support import maven, tool_cache
 from tests.support.apache import java_command
 

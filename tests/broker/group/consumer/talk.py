@@ -7,20 +7,20 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from broker.group.apply import Loading
-from broker.group.consumer.heartbeat import Beat, BeatAnswer
-from broker.group.consumer.settings import ConsumerSettings
-from broker.group.consumer.state import ConsumerGroup
-from broker.group.consumer.topics import TopicDirectory
-from broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
-from broker.group.loading import load_steps
-from broker.group.state import CommittedOffset, Group
-from controller.image import Image, PartitionImage, TopicImage
-from protocol.compiler import encoder
-from protocol.errors import BrokerError, ErrorCode
-from protocol.records.batch import iterate_batches
-from protocol.records.record import Record, decode_records
-from protocol.stored.consumer_protocol import (
+from odradek.broker.group.apply import Loading
+from odradek.broker.group.consumer.heartbeat import Beat, BeatAnswer
+from odradek.broker.group.consumer.settings import ConsumerSettings
+from odradek.broker.group.consumer.state import ConsumerGroup
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
+from odradek.broker.group.loading import load_steps
+from odradek.broker.group.state import CommittedOffset, Group
+from odradek.controller.image import Image, PartitionImage, TopicImage
+from odradek.protocol.compiler import encoder
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import iterate_batches
+from odradek.protocol.records.record import Record, decode_records
+from odradek.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

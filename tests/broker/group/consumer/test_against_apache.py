@@ -9,12 +9,17 @@ from uuid import UUID as Uuid
 
 import pytest
 
-from broker.group.consumer.assignors import ASSIGNORS, RANGE, UNIFORM
-from broker.group.consumer.model import Assignment, ConsumerMember, SubscriptionType, TopicFacts
-from broker.group.consumer.reconcile import reconcile
-from broker.group.consumer.subscription_regex import TopicRegex
-from broker.group.consumer.target import plan_target, subscription_type
-from protocol.errors import BrokerError
+from odradek.broker.group.consumer.assignors import ASSIGNORS, RANGE, UNIFORM
+from odradek.broker.group.consumer.model import (
+    Assignment,
+    ConsumerMember,
+    SubscriptionType,
+    TopicFacts,
+)
+from odradek.broker.group.consumer.reconcile import reconcile
+from odradek.broker.group.consumer.subscription_regex import TopicRegex
+from odradek.broker.group.consumer.target import plan_target, subscription_type
+from odradek.protocol.errors import BrokerError
 from tests.broker.group.consumer.cases import (
     AssignCase,
     ReconcileCase,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.group.consumer.assignors import ASSIGNORS, RANGE, UNIFORM
-from broker.group.consumer.model import Assignment, MemberSubscription, SubscriptionType
+from odradek.broker.group.consumer.assignors import ASSIGNORS, RANGE, UNIFORM
+from odradek.broker.group.consumer.model import Assignment, MemberSubscription, SubscriptionType
 from tests.broker.group.consumer.cases import AssignCase, assign_case, random_ids
 
 HOMOGENEOUS, HETEROGENEOUS = SubscriptionType.HOMOGENEOUS, SubscriptionType.HETEROGENEOUS

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.group.consumer.state import ConsumerState
-from broker.group.state import GroupState
-from protocol.errors import ErrorCode
+from odradek.broker.group.consumer.state import ConsumerState
+from odradek.broker.group.state import GroupState
+from odradek.protocol.errors import ErrorCode
 from tests.broker.group.consumer.talk import Talk
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.group.consumer.settings import MigrationPolicy
-from broker.group.consumer.state import ConsumerState
-from broker.group.events import JoinAnswer
-from broker.group.state import GroupState
-from protocol.errors import ErrorCode
+from odradek.broker.group.consumer.settings import MigrationPolicy
+from odradek.broker.group.consumer.state import ConsumerState
+from odradek.broker.group.events import JoinAnswer
+from odradek.broker.group.state import GroupState
+from odradek.protocol.errors import ErrorCode
 from tests.broker.group.consumer.talk import Talk, assignment, subscription
 from tests.broker.group.test_shard import finish
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from broker.group.consumer.embedded import read_assignment
-from broker.group.consumer.heartbeat import BeatAnswer
-from broker.group.consumer.state import ConsumerState
-from broker.group.events import Join, JoinAnswer, Sync
-from broker.group.state import GroupState
-from controller.coordination.pending import Pending
-from protocol.errors import BrokerError, ErrorCode
-from protocol.stored.consumer_protocol import ConsumerProtocolAssignment
+from odradek.broker.group.consumer.embedded import read_assignment
+from odradek.broker.group.consumer.heartbeat import BeatAnswer
+from odradek.broker.group.consumer.state import ConsumerState
+from odradek.broker.group.events import Join, JoinAnswer, Sync
+from odradek.broker.group.state import GroupState
+from odradek.controller.coordination.pending import Pending
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment
 from tests.broker.group.consumer.talk import Talk, Told, assignment, subscription
 
 STEPS = 300

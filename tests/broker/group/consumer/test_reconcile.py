@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.group.consumer.assignors import ASSIGNORS
-from broker.group.consumer.model import Assignment, ConsumerMember, MemberState, TopicFacts
-from broker.group.consumer.reconcile import Goal, ReportedPartitions, reconcile
-from broker.group.consumer.target import Subscriptions, plan_target
-from protocol.errors import BrokerError, ErrorCode
+from odradek.broker.group.consumer.assignors import ASSIGNORS
+from odradek.broker.group.consumer.model import Assignment, ConsumerMember, MemberState, TopicFacts
+from odradek.broker.group.consumer.reconcile import Goal, ReportedPartitions, reconcile
+from odradek.broker.group.consumer.target import Subscriptions, plan_target
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 TOPICS = {
     name: TopicFacts(Uuid(int=number), name, 2 + number)

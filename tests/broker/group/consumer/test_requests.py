@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.group.consumer.settings import assignor_names
-from broker.group.consumer.topics import TopicDirectory
-from broker.group.consumer.validate import check_request
-from broker.settings.types import InvalidValueError
-from controller.image import BrokerImage, Image, PartitionImage, TopicImage
-from protocol.errors import BrokerError, ErrorCode
-from protocol.messages.consumer_group_heartbeat import (
+from odradek.broker.group.consumer.settings import assignor_names
+from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.broker.group.consumer.validate import check_request
+from odradek.broker.settings.types import InvalidValueError
+from odradek.controller.image import BrokerImage, Image, PartitionImage, TopicImage
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )

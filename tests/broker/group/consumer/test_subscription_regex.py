@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import re2
 
-from broker.group.consumer.subscription_regex import TopicRegex, check_regex
-from protocol.errors import BrokerError, ErrorCode
+from odradek.broker.group.consumer.subscription_regex import TopicRegex, check_regex
+from odradek.protocol.errors import BrokerError, ErrorCode
 
 LONGEST_NAME = "a" * 249
 

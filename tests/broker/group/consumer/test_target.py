@@ -9,15 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.group.consumer.assignors import ASSIGNORS, UNIFORM
-from broker.group.consumer.model import (
+from odradek.broker.group.consumer.assignors import ASSIGNORS, UNIFORM
+from odradek.broker.group.consumer.model import (
     Assignment,
     ConsumerMember,
     SubscriptionType,
     TopicFacts,
     topic_order,
 )
-from broker.group.consumer.target import Subscriptions, Target, plan_target, subscription_type
+from odradek.broker.group.consumer.target import (
+    Subscriptions,
+    Target,
+    plan_target,
+    subscription_type,
+)
 from tests.broker.group.consumer.cases import target_case
 
 T, U, GONE = Uuid(int=1), Uuid(int=2), Uuid(int=3)

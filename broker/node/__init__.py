@@ -1,0 +1,1 @@
+"""The composition root: one broker, its process and its periodic work."""

@@ -1,0 +1,80 @@
+"""Logs on disk that belong to no topic of the cluster.
+
+They are found when the coordination files were lost or replaced.  They are neither served nor
+removed, and a topic of the same name is not created over them: its id would be another one, and the
+folders would be refused for as long as they are there.
+Differs from Kafka: a broker in ZooKeeper mode creates the topic, whose partitions then stay without
+a leader (INCONSISTENT_TOPIC_ID).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from odradek.controller.image import Image
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage.manager import LogManager
+
+logger = logging.getLogger("odradek")
+
+FOLDERS_SHOWN_MAX: Final = 10
+WAYS_OUT: Final = "stop the broker and take them up with `odradek recover-metadata`, or remove them"
+
+
+class OrphanedLogs:
+    """Folders that were found at the start, by topic; empty before `find`."""
+
+    def __init__(self) -> None:
+        self._folders: Mapping[str, Sequence[str]] = {}
+        self._reported: dict[str, None] = {}
+
+    def find(self, image: Image, logs: LogManager) -> None:
+        """Compare what was loaded with what the cluster knows.
+
+        cost  1 us a log
+        """
+        found: dict[str, list[str]] = {}
+        for log in logs.all():
+            if logs.get(log.topic, log.partition) is not log:
+                continue
+            topic = image.topics.get(log.topic)
+            topic_id = logs.topic_id(log.topic, log.partition)
+            if (
+                topic is None
+                or log.partition not in topic.partitions
+                or topic_id not in (None, topic.topic_id)
+            ):
+                found.setdefault(log.topic, []).append(log.directory)
+        self._folders = found
+
+    def complaint(self) -> str | None:
+        """What an operator should read, None when there are none."""
+        folders = [folder for topic in sorted(self._folders) for folder in self._folders[topic]]
+        if not folders:
+            return None
+        more = len(folders) - FOLDERS_SHOWN_MAX
+        shown = ", ".join(folders[:FOLDERS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+        return (
+            f"{len(folders)} folders in log.dirs belong to no topic that this broker knows, and "
+            f"are not served: {shown}; {WAYS_OUT}"
+        )
+
+    def check_new_topic(self, name: str) -> None:
+        """Whether a topic of this name may be created here.
+
+        raises  BrokerError INVALID_TOPIC_EXCEPTION, which clients do not repeat
+        """
+        folders = self._folders.get(name)
+        if not folders:
+            return
+        more = f" and {len(folders) - 1} more folders" if len(folders) > 1 else ""
+        complaint = (
+            f"Topic '{name}' cannot be created: {folders[0]}{more} hold records of an earlier "
+            f"topic of this name; {WAYS_OUT}"
+        )
+        if name not in self._reported:
+            self._reported[name] = None
+            logger.warning("%s", complaint)
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, complaint)

@@ -1,0 +1,116 @@
+"""The broker as a process: its loop, its signals, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+import uvloop
+
+from odradek.broker.node.node import Node, StartError, StartInterrupted
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.state_files import CoordinationDamaged
+from odradek.storage.log_directory import DirectoryInUse
+from odradek.storage.manager import DuplicateLog, NoDirectoryLeft
+from odradek.storage.meta_properties import MetaPropertiesError
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+GC_THRESHOLDS: Final = (20_000, 1, 50)
+"""Requests leave no cycles behind; looking for them every 700 objects costs 2 % of a small one.
+A collection of the second generation walks 60,000 objects (5 ms); with Python's own 10 in the
+middle it would walk 240,000 while the loop waits.  The third is collected about as seldom as with
+10 and 10."""
+
+SWITCH_S: Final = 0.001
+"""How long a thread keeps the interpreter from the loop: Python's own 5 ms, at each of a request's
+system calls, would be felt by every client while a batch is checked."""
+
+logger = logging.getLogger("odradek")
+
+
+def run(settings: BrokerSettings, on_ready: Callable[[tuple[str, ...]], None]) -> None:
+    """Start a broker, serve until SIGTERM or SIGINT.
+
+    on_ready  called with the addresses that are listened on, as `host:port`, once clients are
+              served
+    raises    StartError
+    """
+    for warning in settings.warnings:
+        logger.warning("%s", warning)
+    if settings.zookeeper_connect is not None:
+        logger.warning(
+            "zookeeper.connect=%s has no effect: coordination is embedded in this broker, for one "
+            "machine, development and tests",
+            settings.zookeeper_connect,
+        )
+    signals = StopSignals()
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        node = Node(loop, settings, should_stop=signals.have_come)
+        try:
+            node.start()
+        except BaseException:
+            loop.run_until_complete(node.stop())
+            raise
+        # What exists by now stays; walking over it again and again would only cost time.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        sys.setswitchinterval(SWITCH_S)
+        # A full disk would cut the file that a first import writes, which no later start can read.
+        sys.dont_write_bytecode = True
+        loop.run_until_complete(_serve(loop, node, signals, on_ready))
+    except StartInterrupted:
+        logger.warning("stopped by a signal before the broker was ready")
+    except (
+        CoordinationDamaged,
+        CoordinationError,
+        DirectoryInUse,
+        DuplicateLog,
+        MetaPropertiesError,
+        NoDirectoryLeft,
+        OSError,
+    ) as error:
+        raise StartError(str(error) or type(error).__name__) from error
+    finally:
+        loop.close()
+
+
+async def _serve(
+    loop: asyncio.AbstractEventLoop,
+    node: Node,
+    signals: StopSignals,
+    on_ready: Callable[[tuple[str, ...]], None],
+) -> None:
+    # On the running loop: its handler would lose a signal that comes before it runs.
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, node.request_stop)
+    if signals.have_come():
+        node.request_stop()
+    else:
+        on_ready(tuple(listener.address for listener in node.listeners))
+    await node.run_until_stopped()
+
+
+class StopSignals:
+    """SIGTERM and SIGINT while no loop runs: they are noted, and nothing is torn apart."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+
+    def have_come(self) -> bool:
+        """Whether one has come."""
+        return self._count > 0

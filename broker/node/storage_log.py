@@ -1,0 +1,47 @@
+"""Writes what storage reports to the broker's log.
+
+Source: the lines of Kafka's LogLoader, LogSegment, UnifiedLog and LogManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Final
+
+from odradek.storage.events import StorageEvent
+
+REPEAT_MS: Final = 60_000
+REMEMBERED_MAX: Final = 1_000
+
+logger = logging.getLogger("odradek.storage")
+
+
+class StorageLog:
+    """A `Report` for `Descriptors`; the same event is logged at most once a minute.
+
+    Clients that read a damaged batch again and again cause the same event each time.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """now_ms  of a clock that never goes back; called from any thread"""
+        self._now_ms = now_ms
+        self._lock = Lock()
+        self._logged_ms: OrderedDict[StorageEvent, int] = OrderedDict()
+        """The newest 1,000 events."""
+
+    def __call__(self, event: StorageEvent) -> None:
+        """Log it, or leave it out."""
+        now_ms = self._now_ms()
+        with self._lock:
+            logged_ms = self._logged_ms.get(event)
+            if logged_ms is not None and now_ms - logged_ms < REPEAT_MS:
+                return
+            self._logged_ms[event] = now_ms
+            self._logged_ms.move_to_end(event)
+            if len(self._logged_ms) > REMEMBERED_MAX:
+                self._logged_ms.popitem(last=False)
+        level = logging.WARNING if event.is_warning else logging.INFO
+        logger.log(level, "%s: %s", event.place, event.text)

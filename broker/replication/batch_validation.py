@@ -1,0 +1,88 @@
+"""What a leader makes of the bytes that a producer sent: one batch, ready to append.
+
+Source: Kafka's UnifiedLog.analyzeAndValidateRecords, LogValidator.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch, set_log_append_time
+from odradek.protocol.records.recompress import recompress
+from odradek.protocol.records.validate import check_light, validate_produced
+from odradek.storage.log_config import LOG_APPEND_TIME, LogConfig
+
+ZSTD_FROM: Final = 7
+AS_PRODUCED: Final = "producer"
+CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+OUTPUT_BYTES_MAX: Final = 64 << 20
+"""What one batch may grow to when a topic asks for another codec: a bomb must not fill memory."""
+
+
+def accept_batch(
+    records: memoryview | None,
+    config: LogConfig,
+    *,
+    version: int,
+    has_transactional_id: bool,
+    now_ms: int,
+    only_light: bool,
+) -> RecordBatch:
+    """The one batch in `records`, checked, with its append time where the topic wants that.
+
+    version     of the Produce request
+    only_light  raise HeavyBatch rather than decode or recompress for longer than a millisecond
+    raises      BrokerError, see `validate_produced`; TRANSACTIONAL_ID_AUTHORIZATION_FAILED and
+                INVALID_TXN_STATE for transactional batches, RECORD_LIST_TOO_LARGE
+    cost        1 us and the checksum, unless the topic is compacted or asks for another codec
+    """
+    is_log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    batch = validate_produced(
+        records,
+        now_ms=now_ms,
+        max_message_bytes=config.max_message_bytes,
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        is_log_append_time=is_log_append_time,
+        allows_zstd=version >= ZSTD_FROM,
+        requires_keys=config.cleanup_compact,
+        only_light=only_light,
+    )
+    if batch.is_transactional:
+        if not has_transactional_id:
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+    if config.compression_type != AS_PRODUCED:
+        batch = _recompressed(batch, config, only_light=only_light)
+    if is_log_append_time:
+        set_log_append_time(batch.view, now_ms)
+        batch = RecordBatch(batch.view)
+    if batch.size > config.segment_bytes:
+        raise BrokerError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {batch.size} bytes in append to partition, which exceeds the "
+            f"maximum configured segment size of {config.segment_bytes}.",
+        )
+    return batch
+
+
+def _recompressed(batch: RecordBatch, config: LogConfig, *, only_light: bool) -> RecordBatch:
+    codec = CODECS[config.compression_type]
+    if batch.codec == codec:
+        return batch
+    if only_light:
+        check_light(batch)
+    level = {
+        1: config.compression_gzip_level,
+        3: config.compression_lz4_level,
+        4: config.compression_zstd_level,
+    }.get(codec)
+    data = recompress(batch, codec, level, output_bytes_max=OUTPUT_BYTES_MAX)
+    if len(data) > config.max_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append is {len(data)} bytes which exceeds the maximum "
+            f"configured value of {config.max_message_bytes}.",
+        )
+    return RecordBatch(memoryview(data))

@@ -1,0 +1,203 @@
+"""Reads of one partition for a consumer: where they may end, and what there is.
+
+Source: KIP-74, KIP-98, KIP-320; Kafka's Partition.fetchRecords and DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.replication.fetch_session import PartitionKey, Wanted
+from odradek.broker.replication.partition import NO_EPOCH, Partition
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage.index_file import IndexUnready
+from odradek.storage.log_read import is_index_unready
+from odradek.storage.slices import FileSlice
+
+STORAGE_ERROR_FROM: Final = 6
+ZSTD_FROM: Final = 10
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    """What one partition has to say; offsets are -1 with an error."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: FileSlice | None = None
+    """The reader owns it: it must be sent or released."""
+    aborted: list[tuple[int, int]] | None = None
+    """(producer id, first offset); None unless read_committed was asked for."""
+    diverging: tuple[int, int] | None = None
+    """(epoch, end offset) where the reader's log leaves ours (KIP-595)."""
+
+    def is_news(self) -> bool:
+        """Whether an incremental answer must list it, whatever the last one said."""
+        return bool(self.error or self.records is not None or self.diverging is not None)
+
+
+@dataclass(slots=True)
+class Reading:
+    """The limits of one fetch."""
+
+    read_committed: bool
+    min_bytes: int
+    max_bytes: int
+    version: int
+
+    def is_enough(
+        self, found: Iterable[tuple[PartitionKey, Wanted, Partition | None, ErrorCode]]
+    ) -> bool:
+        """Whether the fetch need not wait: an error, a divergence or `min_bytes` of records."""
+        return self.min_bytes <= 0 or self.count(found) >= self.min_bytes
+
+    def count(
+        self, found: Iterable[tuple[PartitionKey, Wanted, Partition | None, ErrorCode]]
+    ) -> int:
+        """Bytes of records that may be read, up to `min_bytes`; an error or a divergence counts as
+        many."""
+        available_bytes = 0
+        for _, wanted, partition, error in found:
+            if error or partition is None:
+                return self.min_bytes
+            try:
+                check_leadership(partition, wanted)
+                if diverging(partition, wanted) is not None:
+                    return self.min_bytes
+                end = check(partition, wanted, self)
+            except BrokerError:
+                return self.min_bytes
+            log = partition.log
+            if wanted.fetch_offset >= end or (
+                log.shared.rebuilding and is_index_unready(log, wanted.fetch_offset)
+            ):
+                continue
+            if self.min_bytes == 1:
+                return 1
+            try:
+                available_bytes += log.bytes_between(
+                    wanted.fetch_offset, end, wanted.partition_max_bytes
+                )
+            except IndexUnready:
+                continue
+            if available_bytes >= self.min_bytes:
+                break
+        return available_bytes
+
+
+def check_leadership(partition: Partition, wanted: Wanted) -> None:
+    """Whether the reader and this broker agree on who leads.
+
+    raises  BrokerError NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+            KAFKA_STORAGE_ERROR
+    """
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    partition.leading()
+
+
+def check(partition: Partition, wanted: Wanted, reading: Reading) -> int:
+    """Where this read ends (exclusive), after every check that needs no file.
+
+    raises  BrokerError OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE
+    """
+    log = partition.log
+    if not log.log_start_offset <= wanted.fetch_offset <= log.end_offset:
+        raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if reading.version < ZSTD_FROM and log.config.compression_type == "zstd":
+        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    return partition.fetch_end(read_committed=reading.read_committed)
+
+
+def diverging(partition: Partition, wanted: Wanted) -> tuple[int, int] | None:
+    """The end of the reader's last epoch here, when its log goes beyond it.
+
+    raises  BrokerError OFFSET_OUT_OF_RANGE
+    """
+    if wanted.last_fetched_epoch == NO_EPOCH:
+        return None
+    log = partition.log
+    epoch, end_offset = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, log.end_offset)
+    is_unknown = epoch == NO_EPOCH or end_offset == -1
+    # Below the start of the log this comes first, even if the epochs diverge.
+    if is_unknown or wanted.fetch_offset < log.log_start_offset:
+        raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return epoch, end_offset
+    return None
+
+
+def read_partition(
+    partition: Partition | None,
+    wanted: Wanted,
+    reading: Reading,
+    error: ErrorCode,
+    *,
+    max_bytes: int,
+    at_least_one: bool,
+) -> PartitionRead:
+    """One partition's part of an answer."""
+    if error or partition is None:
+        is_here = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return PartitionRead(error=error, aborted=None if is_here else [])
+    try:
+        check_leadership(partition, wanted)
+        divergence = diverging(partition, wanted)
+        if divergence is not None:
+            return _of_log(partition, diverging=divergence)
+        end = check(partition, wanted, reading)
+        records: FileSlice | None = None
+        aborted: list[tuple[int, int]] | None = None
+        limit = min(wanted.partition_max_bytes, max_bytes)
+        if wanted.fetch_offset < end and (limit > 0 or at_least_one):
+            records = partition.log.read(
+                wanted.fetch_offset, limit, up_to_offset=end, at_least_one=at_least_one
+            )
+        if reading.read_committed:
+            aborted = [] if records is None else _aborted(partition, wanted, records, end)
+    except IndexUnready:
+        # Nothing to give until the index is rebuilt.
+        return _of_log(partition, aborted=[] if reading.read_committed else None)
+    except BrokerError as refusal:
+        return PartitionRead(error=_known_error(refusal.code, reading.version))
+    except OSError:
+        return PartitionRead(error=_known_error(ErrorCode.KAFKA_STORAGE_ERROR, reading.version))
+    return _of_log(partition, records=records, aborted=aborted)
+
+
+def _known_error(code: ErrorCode, version: int) -> ErrorCode:
+    """The error as a version of Fetch knows it; older ones have no storage error."""
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code
+
+
+def _aborted(
+    partition: Partition, wanted: Wanted, records: FileSlice, end: int
+) -> list[tuple[int, int]]:
+    """The aborted transactions among the records; an error releases the records."""
+    try:
+        return partition.log.aborted_transactions(wanted.fetch_offset, end)
+    except (BrokerError, OSError):
+        records.release()
+        raise
+
+
+def _of_log(
+    partition: Partition,
+    *,
+    records: FileSlice | None = None,
+    aborted: list[tuple[int, int]] | None = None,
+    diverging: tuple[int, int] | None = None,
+) -> PartitionRead:
+    return PartitionRead(
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        records=records,
+        aborted=aborted,
+        diverging=diverging,
+    )

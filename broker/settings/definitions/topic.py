@@ -1,0 +1,110 @@
+"""Settings: a topic's own settings.
+
+Rows: name, type, default, rule, importance, when it may change, meaning.
+Source: Kafka 3.9, LogConfig and TopicConfig.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.settings.rules import Between, MinusOneOr, Shape, at_least, each_of, one_of
+from odradek.broker.settings.types import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    LOW,
+    MEDIUM,
+    STRING,
+    Definition,
+)
+
+# fmt: off
+# A row per setting is read as a table; a line per field is not.
+TABLE: Final = (
+    Definition("cleanup.policy", LIST, "delete", each_of("compact", "delete"), MEDIUM, CLUSTER_WIDE,
+        "What becomes of old segments: delete, compact, or both."),
+    Definition("compression.type", STRING, "producer",
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), MEDIUM, CLUSTER_WIDE,
+        "How records are stored: a codec, uncompressed, or producer to leave them as they came."),
+    Definition("compression.gzip.level", INT, -1, MinusOneOr(1, 9), MEDIUM, CLUSTER_WIDE,
+        "Level of gzip when the broker compresses with it; -1 is the library's own."),
+    Definition("compression.lz4.level", INT, 9, Between(1, 17), MEDIUM, CLUSTER_WIDE,
+        "Level of lz4 when the broker compresses with it."),
+    Definition("compression.zstd.level", INT, 3, Between(-131_072, 22), MEDIUM, CLUSTER_WIDE,
+        "Level of zstd when the broker compresses with it."),
+    Definition("delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "How long a tombstone stays readable in a compacted topic."),
+    Definition("file.delete.delay.ms", LONG, 60_000, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "How long a deleted file stays on disk under another name."),
+    Definition("flush.messages", LONG, LONG_MAX, at_least(1), MEDIUM, CLUSTER_WIDE,
+        "Records in a partition after which they are forced to disk."),
+    Definition("flush.ms", LONG, LONG_MAX, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "How long a record may stay unforced to disk."),
+    Definition("index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Bytes of records between two entries of the offset index."),
+    Definition("max.compaction.lag.ms", LONG, LONG_MAX, at_least(1), MEDIUM, CLUSTER_WIDE,
+        "After how long a record becomes due for compaction at the latest."),
+    Definition("min.compaction.lag.ms", LONG, 0, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "How long a record stays uncompacted at least."),
+    Definition("max.message.bytes", INT, 1_048_588, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Largest batch of records that is accepted, after compression."),
+    Definition("message.downconversion.enable", BOOLEAN, True, None, LOW, CLUSTER_WIDE,
+        "Whether records are rewritten in an older format for old consumers."),
+    Definition("message.format.version", STRING, "3.0-IV1", Shape.PROTOCOL_VERSION, MEDIUM,
+        CLUSTER_WIDE,
+        "Deprecated and without effect: the format of stored records."),
+    Definition("message.timestamp.type", STRING, "CreateTime",
+        one_of("CreateTime", "LogAppendTime"), MEDIUM, CLUSTER_WIDE,
+        "Whether a record keeps its producer's time or gets the broker's."),
+    Definition("message.timestamp.difference.max.ms", LONG, LONG_MAX, at_least(0), MEDIUM,
+        CLUSTER_WIDE,
+        "Deprecated: how far a record's time may be from the broker's, either way."),
+    Definition("message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "How far a record's time may lie behind the broker's."),
+    Definition("message.timestamp.after.max.ms", LONG, LONG_MAX, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "How far a record's time may lie ahead of the broker's."),
+    Definition("min.cleanable.dirty.ratio", DOUBLE, 0.5, Between(0, 1), MEDIUM, CLUSTER_WIDE,
+        "Share of not yet compacted bytes at which a log is worth compacting."),
+    Definition("min.insync.replicas", INT, 1, at_least(1), MEDIUM, CLUSTER_WIDE,
+        "Replicas that must have a record before acks=all is answered."),
+    Definition("preallocate", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE,
+        "Whether a new segment gets its full size on disk at once."),
+    Definition("retention.bytes", LONG, -1, None, MEDIUM, CLUSTER_WIDE,
+        "Size of a partition beyond which old segments are deleted; -1 sets no bound."),
+    Definition("retention.ms", LONG, 604_800_000, at_least(-1), MEDIUM, CLUSTER_WIDE,
+        "How long records are kept; -1 for ever."),
+    Definition("segment.bytes", INT, 1_073_741_824, at_least(14), MEDIUM, CLUSTER_WIDE,
+        "Size at which a segment of a log is closed and the next one begun."),
+    Definition("segment.index.bytes", INT, 10_485_760, at_least(4), MEDIUM, CLUSTER_WIDE,
+        "Largest size of an index of a segment."),
+    Definition("segment.jitter.ms", LONG, 0, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Most that is taken off segment.ms by chance, so that segments are not all closed "
+        "at once."),
+    Definition("segment.ms", LONG, 604_800_000, at_least(1), MEDIUM, CLUSTER_WIDE,
+        "Age at which a segment is closed even if it is not full."),
+    Definition("unclean.leader.election.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE,
+        "Whether a replica that is behind may lead when no other is left, at the price of "
+        "lost records."),
+    Definition("leader.replication.throttled.replicas", LIST, "", Shape.THROTTLED_REPLICAS, MEDIUM,
+        CLUSTER_WIDE,
+        "Replicas whose leaders are throttled, as partition:broker pairs, or * for all."),
+    Definition("follower.replication.throttled.replicas", LIST, "", Shape.THROTTLED_REPLICAS,
+        MEDIUM, CLUSTER_WIDE,
+        "Replicas throttled as followers, as partition:broker pairs, or * for all."),
+    Definition("remote.storage.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE,
+        "Whether old segments move to remote storage."),
+    Definition("remote.log.copy.disable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE,
+        "Whether no further segments are copied to remote storage."),
+    Definition("remote.log.delete.on.disable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE,
+        "Whether remote segments are deleted when remote storage is switched off."),
+    Definition("local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
+        "How long records of a tiered topic stay on local disks; -2 as long as retention.ms."),
+    Definition("local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
+        "Size of a tiered partition on local disks; -2 as retention.bytes."),
+)
+# fmt: on

@@ -1,0 +1,1 @@
+"""What the active controller does: elections, admin requests, deletions, the states it writes."""

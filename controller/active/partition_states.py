@@ -1,0 +1,286 @@
+"""Writing partition states: the controller's one way to change who leads.
+
+A state is changed by compare-and-set on its znode, under the fence of the controller's epoch; the
+picture follows only what was written, and brokers hear of it only then.  Where the version is not
+the expected one the state is read again and decided anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from odradek.controller.control_requests import ControlBatch, ControlRequest
+from odradek.controller.coordination.errors import BadVersion, CoordinationError, NodeExists
+from odradek.controller.coordination.session import Create, SetData, Stat
+from odradek.controller.decide.deletion import Deletions, Replica
+from odradek.controller.decide.elections import (
+    Election,
+    Strategy,
+    decide_election,
+    decide_first_leader,
+    decide_replica_offline,
+)
+from odradek.controller.image import Image, PartitionImage, PartitionState, TopicPartition
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.cluster_reading import Complain, encode_state, read_states
+from odradek.controller.znodes.config_znodes import decode_config
+from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites, read_all
+
+ATTEMPTS_MAX: Final = 10
+"""A state that changes under us more often is left as it is; the next event looks again."""
+
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+Decide = Callable[[str, PartitionImage], PartitionState | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """What of the broker's settings the controller needs."""
+
+    partitions: int = 1
+    """num.partitions."""
+    replication_factor: int = 1
+    """default.replication.factor."""
+    is_deletion_enabled: bool = True
+    """delete.topic.enable."""
+    is_unclean_election_enabled: bool = False
+    """unclean.leader.election.enable of the broker; a topic's config overrides it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What the controller in office reaches the world through."""
+
+    send: Callable[[int, ControlRequest], None]
+    """Queue a request for a broker; never answers within the call."""
+    new_topic_id: Callable[[], UUID]
+    complain: Complain
+
+
+class PartitionStates:
+    """The controller's picture, its writes to state znodes, its word to brokers; one term."""
+
+    def __init__(
+        self, fence: FencedWrites, image: Image, settings: ControllerSettings, doors: Doors
+    ) -> None:
+        self.fence = fence
+        self.image = image
+        self.settings = settings
+        self.doors = doors
+        self.deletions = Deletions()
+
+    def send(self, batch: ControlBatch) -> None:
+        """Queue what the batch holds for the brokers."""
+        image = self.image
+        for broker, request in batch.requests(image, image.controller_id, self.deletions.topics()):
+            self.doors.send(broker, request)
+
+    async def create_first(self, partitions: Sequence[TopicPartition], batch: ControlBatch) -> None:
+        """First leaders for those of the partitions that have a live replica.
+
+        raises  ControllerMoved
+        """
+        elections: dict[TopicPartition, Election] = {}
+        for topic, index in partitions:
+            partition = self.image.partition(topic, index)
+            assert partition is not None, "only known partitions get a leader"
+            election = decide_first_leader(self.image, topic, partition)
+            if election is not None:
+                elections[topic, index] = election
+        topics = list(dict.fromkeys(topic for topic, _ in elections))
+        await self._create({(topic, -1): (zk_data.partitions_path(topic),) for topic in topics}, {})
+        states = {key: encode_state(one.state) for key, one in elections.items()}
+        refused = await self._create(
+            {
+                key: (zk_data.partition_path(*key), zk_data.partition_state_path(*key))
+                for key in elections
+            },
+            states,
+        )
+        # Somebody who left in the middle made the parent: only the state is to be made then.
+        refused = await self._create(
+            {key: (zk_data.partition_state_path(*key),) for key in refused}, states
+        )
+        for key in refused:
+            del elections[key]
+        self._tell(elections, batch, is_new=True)
+        if refused:
+            await self._read_again(refused)
+
+    async def elect(
+        self, partitions: Sequence[TopicPartition], strategy: Strategy, batch: ControlBatch
+    ) -> dict[TopicPartition, PartitionState]:
+        """New leaders where one can be had; the states that were written.
+
+        raises  ControllerMoved
+        """
+        unclean = await self._unclean_topics(partitions) if strategy is Strategy.OFFLINE else {}
+        recipients: dict[TopicPartition, tuple[int, ...]] = {}
+
+        def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
+            election = decide_election(
+                self.image, topic, partition, strategy, is_unclean_allowed=topic in unclean
+            )
+            if election is None:
+                return None
+            recipients[topic, partition.partition] = election.recipients
+            return election.state
+
+        written = await self.change(partitions, decide)
+        self._tell({key: Election(written[key], recipients[key]) for key in written}, batch)
+        return written
+
+    async def take_offline(self, replicas: Iterable[Replica], batch: ControlBatch) -> None:
+        """Replicas went away: out of the in-sync replicas, and the other brokers are told.
+
+        raises  ControllerMoved
+        """
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for topic, index, broker in replicas:
+            batch.add_stop(broker, (topic, index), is_deleted=False)
+            by_broker.setdefault(broker, []).append((topic, index))
+        for broker in sorted(by_broker):
+
+            def decide(_: str, partition: PartitionImage, broker: int = broker) -> PartitionState:
+                assert partition.state is not None, "changes are made to states"
+                return decide_replica_offline(self.image, partition.state, broker)
+
+            keys = [key for key in by_broker[broker] if self._state(key) is not None]
+            batch.add_metadata(key for key in by_broker[broker] if self._state(key) is None)
+            written = await self.change(keys, decide)
+            for topic, index in written:
+                partition = self.image.partition(topic, index)
+                if topic not in self.deletions and partition is not None:
+                    others = (one for one in partition.replicas if one != broker)
+                    batch.add_leader_and_isr(others, topic, partition, is_new=False)
+
+    async def change(
+        self, partitions: Sequence[TopicPartition], decide: Decide
+    ) -> dict[TopicPartition, PartitionState]:
+        """Compare-and-set each state to what `decide` says; None leaves it out of the result.
+
+        raises  ControllerMoved
+        """
+        done: dict[TopicPartition, PartitionState] = {}
+        remaining = list(partitions)
+        for _ in range(ATTEMPTS_MAX):
+            wanted: dict[TopicPartition, PartitionState] = {}
+            for key in remaining:
+                partition = self.image.partition(*key)
+                if partition is None or partition.state is None:
+                    continue
+                state = decide(key[0], partition)
+                if state is partition.state:
+                    done[key] = state
+                elif state is not None:
+                    wanted[key] = state
+            remaining = await self._set(wanted, done)
+            if not remaining:
+                break
+            await self._read_again(remaining)
+        for topic, index in remaining:
+            self.doors.complain(f"the state of {topic}-{index} kept changing")
+        return done
+
+    async def _set(
+        self,
+        wanted: dict[TopicPartition, PartitionState],
+        done: dict[TopicPartition, PartitionState],
+    ) -> list[TopicPartition]:
+        results = await self.fence.write_all(
+            [
+                (
+                    SetData(
+                        zk_data.partition_state_path(*key),
+                        encode_state(state),
+                        state.partition_epoch,
+                    ),
+                )
+                for key, state in wanted.items()
+            ]
+        )
+        stale: list[TopicPartition] = []
+        written: dict[TopicPartition, PartitionState] = {}
+        for key, result in zip(wanted, results, strict=True):
+            if isinstance(result, BadVersion):
+                stale.append(key)
+            elif isinstance(result, CoordinationError):
+                self.doors.complain(f"state of {key[0]}-{key[1]}: {result!r}")
+            else:
+                (stat,) = result
+                assert isinstance(stat, Stat), "setting data gives a stat"
+                written[key] = replace(wanted[key], partition_epoch=stat.version)
+        self.image = self.image.with_states(written)
+        done |= written
+        return stale
+
+    async def _read_again(self, partitions: Sequence[TopicPartition]) -> None:
+        states = await read_states(self.fence.session, partitions, self.doors.complain)
+        for state in states.values():
+            if state.controller_epoch > self.image.controller_epoch:
+                raise ControllerMoved(f"epoch {state.controller_epoch} has written a state")
+        self.image = self.image.with_states(states)
+
+    async def _create(
+        self,
+        paths: Mapping[TopicPartition, Sequence[str]],
+        data: Mapping[TopicPartition, bytes],
+    ) -> list[TopicPartition]:
+        """Make the nodes of each, the last one with its data; those where one was there."""
+        groups = [
+            [Create(path) for path in paths[key][:-1]] + [Create(paths[key][-1], data.get(key))]
+            for key in paths
+        ]
+        refused: list[TopicPartition] = []
+        for key, result in zip(paths, await self.fence.write_all(groups), strict=True):
+            if isinstance(result, CoordinationError):
+                refused.append(key)
+                if not isinstance(result, NodeExists):
+                    self.doors.complain(f"znodes of {key[0]}-{key[1]}: {result!r}")
+        return refused
+
+    async def _unclean_topics(self, partitions: Sequence[TopicPartition]) -> dict[str, None]:
+        topics: dict[str, None] = {}
+        for topic, index in partitions:
+            state = self._state((topic, index))
+            if state is not None and not any(
+                self.image.is_online(one, topic, index) for one in state.isr
+            ):
+                topics[topic] = None
+        allowed: dict[str, None] = {}
+        paths = [zk_data.config_path("topics", topic) for topic in topics]
+        for topic, found in zip(topics, await read_all(self.fence.session, paths), strict=True):
+            try:
+                config = decode_config(found[0]) if found is not None else {}
+            except zk_data.BadZnode as error:
+                self.doors.complain(f"config of {topic}: {error}")
+                continue
+            value = config.get(UNCLEAN_KEY)
+            if (
+                self.settings.is_unclean_election_enabled
+                if value is None
+                else value.strip().lower() == "true"
+            ):
+                allowed[topic] = None
+        return allowed
+
+    def _state(self, key: TopicPartition) -> PartitionState | None:
+        partition = self.image.partition(*key)
+        return partition.state if partition is not None else None
+
+    def _tell(
+        self,
+        elections: dict[TopicPartition, Election],
+        batch: ControlBatch,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        self.image = self.image.with_states({key: one.state for key, one in elections.items()})
+        for (topic, index), election in elections.items():
+            partition = self.image.partition(topic, index)
+            assert partition is not None, "it was just written"
+            batch.add_leader_and_isr(election.recipients, topic, partition, is_new=is_new)

@@ -1,0 +1,107 @@
+"""Deleting topics: the wishes in `/admin/delete_topics`, and the steps until the znodes are gone.
+
+What to do next is decided in `decide/deletion.py`; here it is done.
+Source: Kafka's TopicDeletionManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from odradek.controller.active.partition_states import PartitionStates
+from odradek.controller.control_requests import ControlBatch, ControlResponse
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.session import SetData
+from odradek.controller.decide.deletion import DeleteReplicas, RemoveTopic, Replica, replicas_of
+from odradek.controller.znodes import zk_data
+from odradek.protocol.errors import ErrorCode
+
+logger = logging.getLogger("odradek.controller")
+
+
+class TopicDeletion:
+    """The hands of `Deletions`; every method may raise ControllerMoved."""
+
+    def __init__(self, states: PartitionStates) -> None:
+        self._states = states
+        self._deletions = states.deletions
+        self._fence = states.fence
+
+    async def read(self) -> None:
+        """Queue the topics that somebody wants deleted; watches for more.
+
+        Wishes that cannot be granted are removed: unknown topics, or deletion is not enabled.
+        """
+        names = await self._fence.session.children(zk_data.DELETE_TOPICS, watch=True)
+        known = [name for name in names if name in self._states.image.topics]
+        refused = [name for name in names if name not in self._states.image.topics]
+        if self._states.settings.is_deletion_enabled:
+            self._deletions.enqueue(known)
+        else:
+            refused = names
+        await self._fence.remove(*(zk_data.delete_topic_path(name) for name in refused))
+
+    async def resume(self) -> None:
+        """Do what can be done now."""
+        for effect in self._deletions.resume(self._states.image):
+            match effect:
+                case DeleteReplicas(topic, replicas):
+                    await self._delete_replicas(topic, replicas)
+                case RemoveTopic(topic):
+                    await self._remove_topic(topic)
+
+    async def on_stopped(self, replicas: Sequence[Replica], response: ControlResponse) -> None:
+        """A broker answered that it deleted these replicas, or why not."""
+        failed = [
+            one
+            for one in replicas
+            if response.error is not ErrorCode.NONE
+            or response.partition_errors.get(one[:2], ErrorCode.NONE) is not ErrorCode.NONE
+        ]
+        self._deletions.on_failed(failed)
+        self._deletions.on_deleted(one for one in replicas if one not in failed)
+        if any(one[0] in self._deletions for one in replicas):
+            await self.resume()
+
+    async def take_partitions_back(self, topic: str) -> None:
+        """Partitions added to a topic that is being deleted leave its znode again."""
+        known = self._states.image.topics[topic]
+        assignment = zk_data.TopicAssignmentZnode(
+            known.topic_id,
+            {index: one.replicas for index, one in known.partitions.items()},
+            {},
+            {},
+        )
+        (result,) = await self._fence.write_all(
+            [(SetData(zk_data.topic_path(topic), assignment.encode()),)]
+        )
+        if isinstance(result, CoordinationError):
+            self._states.doors.complain(f"topic {topic}: {result!r}")
+
+    async def _delete_replicas(self, topic: str, replicas: Sequence[Replica]) -> None:
+        batch = ControlBatch()
+        every = replicas_of(self._states.image, topic)
+        batch.add_metadata(dict.fromkeys(one[:2] for one in every))
+        self._states.send(batch)
+        batch = ControlBatch()
+        await self._states.take_offline(replicas, batch)
+        for name, index, broker in replicas:
+            batch.add_stop(broker, (name, index), is_deleted=True)
+        self._states.send(batch)
+
+    async def _remove_topic(self, topic: str) -> None:
+        await self._fence.remove_tree(zk_data.topic_path(topic))
+        await self._fence.remove(
+            zk_data.config_path("topics", topic), zk_data.delete_topic_path(topic)
+        )
+        self._deletions.forget(topic)
+        known = self._states.image.topics.get(topic)
+        if known is not None:
+            logger.info(
+                "topic %s was deleted: id %s, %d partitions",
+                topic,
+                zk_data.encode_topic_id(known.topic_id),
+                len(known.partitions),
+            )
+        self._states.image = self._states.image.with_topics(gone=[topic])

@@ -1,0 +1,1 @@
+"""Registration of brokers and the election of the controller."""

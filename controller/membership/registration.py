@@ -1,0 +1,117 @@
+"""A broker's registration in `/brokers/ids`, and the id of the cluster that it joins.
+
+Source: KIP-380; Kafka's KafkaZkClient.registerBroker, CheckedEphemeral (KAFKA-7165).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from odradek.controller.coordination.errors import (
+    BadVersion,
+    CoordinationError,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+)
+from odradek.controller.coordination.session import Create, Session, SetData, Stat
+from odradek.controller.image import BrokerImage
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.broker_znode import decode_broker, encode_broker
+from odradek.controller.znodes.fenced_writes import ensure_path, read_all
+
+ATTEMPTS_MAX: Final = 10
+
+
+class RegistrationRefused(CoordinationError):
+    """Another broker holds the id or the address; this one cannot start."""
+
+
+async def ensure_roots(session: Session) -> None:
+    """The persistent nodes that every broker makes at its start."""
+    for path in zk_data.PERSISTENT_ROOTS:
+        await ensure_path(session, path)
+
+
+def new_cluster_id(random: UUID) -> str:
+    """22 characters, as Kafka makes them."""
+    return base64.urlsafe_b64encode(random.bytes).decode().rstrip("=")
+
+
+async def find_cluster_id(session: Session, proposal: str) -> str:
+    """The cluster's id; the proposal becomes it when there is none.
+
+    raises  CoordinationError; BadZnode
+    """
+    await ensure_path(session, "/cluster")
+    try:
+        await session.create(zk_data.CLUSTER_ID, zk_data.encode_cluster_id(proposal))
+    except NodeExists:
+        data, _ = await session.get(zk_data.CLUSTER_ID)
+        return zk_data.decode_cluster_id(data)
+    return proposal
+
+
+async def next_broker_id(session: Session, *, reserved_max: int) -> int:
+    """An id nobody had before, above `reserved.broker.max.id`."""
+    stat = await session.set(zk_data.BROKER_SEQUENCE, b"")
+    return stat.version + reserved_max
+
+
+async def register(
+    session: Session, broker: BrokerImage, *, now_ms: int, earlier_session_ids: Sequence[int] = ()
+) -> int:
+    """Register; the broker epoch, which is higher than that of any registration before.
+
+    earlier_session_ids  of this same process; their leftover registration is replaced
+    raises               RegistrationRefused; other CoordinationErrors
+    """
+    await _check_addresses(session, broker)
+    path = zk_data.broker_path(broker.broker_id)
+    data = encode_broker(broker, now_ms)
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            results = await session.multi(
+                [Create(path, None, ephemeral=True), SetData(path, data, 0)]
+            )
+        except MultiFailed as failed:
+            if not isinstance(failed.error, NodeExists):
+                raise
+        else:
+            stat = results[1]
+            assert isinstance(stat, Stat), "setting data gives a stat"
+            return stat.czxid
+        found = await session.exists(path)
+        if found is None:
+            continue
+        if found.ephemeral_owner == session.session_id:
+            return found.czxid
+        if found.ephemeral_owner not in earlier_session_ids:
+            raise RegistrationRefused(f"broker id {broker.broker_id} is in use by another broker")
+        try:
+            await session.delete(path, found.version)
+        except (NoNode, BadVersion):
+            continue
+    raise RegistrationRefused(f"the registration of broker {broker.broker_id} kept changing")
+
+
+async def _check_addresses(session: Session, broker: BrokerImage) -> None:
+    names = await session.children(zk_data.BROKER_IDS)
+    others = [int(name) for name in names if name.isdecimal() and int(name) != broker.broker_id]
+    own = [(end.host, end.port) for end in broker.endpoints if end.port]
+    paths = [zk_data.broker_path(one) for one in others]
+    for other, found in zip(others, await read_all(session, paths), strict=True):
+        if found is None:
+            continue
+        try:
+            endpoints = decode_broker(other, found[1].czxid, found[0]).endpoints
+        except zk_data.BadZnode:
+            continue
+        taken = [(end.host, end.port) for end in endpoints if (end.host, end.port) in own]
+        if taken:
+            raise RegistrationRefused(
+                f"{taken[0][0]}:{taken[0][1]} is in use by broker {other} already"
+            )

@@ -1,0 +1,131 @@
+"""Reading the cluster from its znodes, for a controller that has just been elected and later on.
+
+Every reader sets the one-shot watches that tell the controller of the next change.  A znode that
+holds garbage is left out and reported: one bad topic must not stop the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.session import Session, SetData
+from odradek.controller.image import (
+    BrokerImage,
+    PartitionImage,
+    PartitionState,
+    TopicImage,
+    TopicPartition,
+)
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.broker_znode import decode_broker
+from odradek.controller.znodes.fenced_writes import FencedWrites, read_all
+
+Complain = Callable[[str], None]
+
+
+async def read_brokers(session: Session, complain: Complain) -> dict[int, BrokerImage]:
+    """Registered brokers; watches the list and each registration."""
+    names = await session.children(zk_data.BROKER_IDS, watch=True)
+    ids = sorted(int(name) for name in names if name.isdecimal())
+    return await read_registrations(session, ids, complain)
+
+
+async def read_registrations(
+    session: Session, ids: Sequence[int], complain: Complain
+) -> dict[int, BrokerImage]:
+    """Those of the brokers that are registered; watches each registration."""
+    brokers: dict[int, BrokerImage] = {}
+    found = await read_all(session, [zk_data.broker_path(one) for one in ids], watch=True)
+    for broker_id, registration in zip(ids, found, strict=True):
+        if registration is None:
+            continue
+        data, stat = registration
+        try:
+            brokers[broker_id] = decode_broker(broker_id, stat.czxid, data)
+        except zk_data.BadZnode as error:
+            complain(f"registration of broker {broker_id}: {error}")
+    return brokers
+
+
+async def read_topics(
+    fence: FencedWrites, names: Sequence[str], new_topic_id: Callable[[], UUID], complain: Complain
+) -> list[TopicImage]:
+    """Assignments, without states; watches each topic.  A topic without an id is given one.
+
+    raises  ControllerMoved
+    """
+    topics: list[TopicImage] = []
+    paths = [zk_data.topic_path(name) for name in names]
+    for name, found in zip(names, await read_all(fence.session, paths, watch=True), strict=True):
+        if found is None:
+            continue
+        data, stat = found
+        try:
+            assignment = zk_data.TopicAssignmentZnode.decode(data)
+        except zk_data.BadZnode as error:
+            complain(f"topic {name}: {error}")
+            continue
+        if assignment.topic_id is None:
+            assignment = replace(assignment, topic_id=new_topic_id())
+            write = SetData(zk_data.topic_path(name), assignment.encode(), stat.version)
+            (result,) = await fence.write_all([(write,)])
+            if isinstance(result, CoordinationError):
+                complain(f"topic {name} was changed while it got its id: {result}")
+                continue
+        topics.append(topic_image(name, assignment))
+    return topics
+
+
+def topic_image(name: str, assignment: zk_data.TopicAssignmentZnode) -> TopicImage:
+    """A topic as its znode says, without states."""
+    partitions = {
+        index: PartitionImage(
+            index,
+            replicas,
+            adding=assignment.adding.get(index, ()),
+            removing=assignment.removing.get(index, ()),
+        )
+        for index, replicas in assignment.partitions.items()
+    }
+    topic_id = assignment.topic_id if assignment.topic_id is not None else zk_data.NO_TOPIC_ID
+    return TopicImage(name, topic_id, partitions)
+
+
+async def read_states(
+    session: Session, partitions: Sequence[TopicPartition], complain: Complain
+) -> dict[TopicPartition, PartitionState]:
+    """States of those partitions that have one."""
+    states: dict[TopicPartition, PartitionState] = {}
+    paths = [zk_data.partition_state_path(topic, index) for topic, index in partitions]
+    for key, found in zip(partitions, await read_all(session, paths), strict=True):
+        if found is None:
+            continue
+        data, stat = found
+        try:
+            state = zk_data.PartitionStateZnode.decode(data)
+        except zk_data.BadZnode as error:
+            complain(f"state of {key[0]}-{key[1]}: {error}")
+            continue
+        states[key] = PartitionState(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=stat.version,
+            controller_epoch=state.controller_epoch,
+            leader_recovery_state=state.leader_recovery_state,
+        )
+    return states
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """The znode of a state."""
+    return zk_data.PartitionStateZnode(
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        leader_recovery_state=state.leader_recovery_state,
+    ).encode()

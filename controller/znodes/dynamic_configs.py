@@ -1,0 +1,252 @@
+"""Dynamic configs in `/config`: reading all of them, writing one, following changes.
+
+Every broker reads everything once at its start and then follows `/config/changes`, whose entries
+only name what to read again.  Notifications are read once, in the order of their numbers; they are
+removed after 15 minutes, which every broker has used to read them.
+Source: Kafka's ZkConfigManager, ZkNodeChangeNotificationListener, AdminZkClient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from odradek.controller.coordination.errors import (
+    CoordinationError,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+)
+from odradek.controller.coordination.pending import settled
+from odradek.controller.coordination.session import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Session,
+    SetData,
+)
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.cluster_reading import Complain
+from odradek.controller.znodes.config_znodes import (
+    decode_config,
+    decode_config_change,
+    encode_config,
+    encode_config_change,
+)
+from odradek.controller.znodes.fenced_writes import ensure_path, read_all
+from odradek.protocol.errors import BrokerError, ErrorCode
+
+ATTEMPTS_MAX: Final = 10
+NOTIFICATION_AGE_MAX_MS: Final = 15 * 60 * 1000
+PURGED_MAX: Final = 1_000
+"""Notifications that are removed at a time."""
+SHOWN_MAX: Final = 500
+"""Characters of the settings in a log line."""
+PURGE_INTERVAL_MS: Final = 60 * 1000
+"""How often the age of the oldest notification is asked for."""
+
+TOPICS: Final = "topics"
+BROKERS: Final = "brokers"
+USERS: Final = "users"
+ENTITY_TYPES: Final = (TOPICS, "clients", USERS, BROKERS, "ips")
+_CHANGE_NAME: Final = zk_data.CONFIG_CHANGE_PREFIX.rpartition("/")[2]
+_REMOVED_WHEN_EMPTY: Final = ("clients", USERS, "ips")
+
+OnConfig = Callable[[str, str, Mapping[str, str]], None]
+"""(entity type, entity as in its path: sanitized, `<default>`, or `user/clients/client`, config).
+
+The config is the whole of the overrides; empty when there are none (any more).
+"""
+
+
+logger = logging.getLogger("odradek.configs")
+
+
+class ConfigChanges:
+    """What this broker has read."""
+
+    def __init__(self, session: Session, on_config: OnConfig, complain: Complain) -> None:
+        self._session = session
+        self._on_config = on_config
+        self._complain = complain
+        self._last_number = -1
+        self._purge_due_ms = 0
+
+    async def load(self) -> None:
+        """Read every entity and report each that has overrides; watches for changes.
+
+        Changes that are named now are read with the rest.
+        """
+        names = await self._session.children(zk_data.CONFIG_CHANGES, watch=True)
+        for entity_type in ENTITY_TYPES:
+            entities = await self._session.children(f"/config/{entity_type}")
+            if entity_type == USERS:
+                entities = await self._with_clients(entities)
+            await self._read(entity_type, entities, is_first=True)
+        for name in names:
+            self._last_number = max(self._last_number, self._number(name))
+
+    async def on_changes(self, now_ms: int) -> None:
+        """There are notifications: read what the new ones name; remove the old ones.
+
+        cost  that of the new notifications, and of the list of all names
+        """
+        names = await self._session.children(zk_data.CONFIG_CHANGES, watch=True)
+        # Numbers have ten digits each: sorted names are sorted numbers.
+        last = f"{_CHANGE_NAME}{self._last_number:010d}" if self._last_number >= 0 else ""
+        new = [
+            name
+            for name in names[bisect_right(names, last) :]
+            if self._number(name) > self._last_number
+        ]
+        paths = [f"{zk_data.CONFIG_CHANGES}/{name}" for name in new]
+        changed: dict[str, dict[str, None]] = {}
+        for path, found in zip(paths, await read_all(self._session, paths), strict=True):
+            if found is None:
+                continue
+            try:
+                entity_type, entity = decode_config_change(found[0])
+            except zk_data.BadZnode as error:
+                self._complain(f"{path}: {error}")
+                continue
+            changed.setdefault(entity_type, {})[entity] = None
+        for entity_type in changed:
+            await self._read(entity_type, list(changed[entity_type]))
+        # Only now: when a read fails, the same notifications are looked at again.
+        if new:
+            self._last_number = max(map(self._number, new))
+        if now_ms >= self._purge_due_ms:
+            self._purge_due_ms = now_ms + PURGE_INTERVAL_MS
+            await self._purge(names, now_ms)
+
+    async def _purge(self, names: list[str], now_ms: int) -> None:
+        """Remove what is older than 15 minutes, oldest first; looks at one that stays.
+
+        Source: Kafka's ZkNodeChangeNotificationListener.purgeObsoleteNotifications.
+        """
+        aged: list[str] = []
+        for name in names:
+            path = f"{zk_data.CONFIG_CHANGES}/{name}"
+            stat = await self._session.exists(path)
+            if stat is not None and now_ms - stat.ctime_ms <= NOTIFICATION_AGE_MAX_MS:
+                break
+            aged.append(path)
+            if len(aged) == PURGED_MAX:
+                self._purge_due_ms = now_ms
+                break
+        for removal in await settled([self._session.delete(path) for path in aged]):
+            with contextlib.suppress(NoNode):
+                removal.result()
+
+    async def _with_clients(self, users: list[str]) -> list[str]:
+        entities = list(users)
+        for user in users:
+            try:
+                clients = await self._session.children(f"/config/users/{user}/clients")
+            except NoNode:
+                continue
+            entities.extend(f"{user}/clients/{client}" for client in clients)
+        return entities
+
+    async def _read(self, entity_type: str, entities: list[str], *, is_first: bool = False) -> None:
+        paths = [zk_data.config_path(entity_type, entity) for entity in entities]
+        found = await read_all(self._session, paths)
+        for entity, node in zip(entities, found, strict=True):
+            try:
+                config = decode_config(node[0]) if node is not None else {}
+            except zk_data.BadZnode as error:
+                self._complain(f"config of {entity_type} {entity}: {error}")
+                continue
+            if config or not is_first:
+                self._on_config(entity_type, entity, config)
+
+    def _number(self, name: str) -> int:
+        try:
+            return zk_data.sequence_number(name)
+        except zk_data.BadZnode:
+            return -1
+
+
+async def read_topic_configs(
+    session: Session, topics: list[str], complain: Complain
+) -> dict[str, dict[str, str]]:
+    """Overrides of each topic; empty where there are none."""
+    configs: dict[str, dict[str, str]] = {}
+    paths = [zk_data.config_path(TOPICS, topic) for topic in topics]
+    for topic, found in zip(topics, await read_all(session, paths), strict=True):
+        try:
+            configs[topic] = decode_config(found[0]) if found is not None else {}
+        except zk_data.BadZnode as error:
+            complain(f"config of topic {topic}: {error}")
+            configs[topic] = {}
+    return configs
+
+
+async def write_config(
+    session: Session,
+    entity_type: str,
+    entity: str,
+    config: Mapping[str, str],
+    *,
+    requested_by: str,
+) -> None:
+    """Replace an entity's overrides and notify all brokers; the last writer wins.
+
+    entity  sanitized, as in its path
+    raises  BrokerError UNKNOWN_SERVER_ERROR when there is no controller, or a KRaft one took over
+    """
+    try:
+        data, stat = await session.get(zk_data.CONTROLLER)
+    except NoNode:
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "there is no controller") from None
+    if zk_data.ControllerZnode.decode(data).kraft_controller_epoch > 0:
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "a KRaft controller has taken over")
+    check = Check(zk_data.CONTROLLER, stat.version)
+    path = zk_data.config_path(entity_type, entity)
+    change = encode_config_change(f"{entity_type}/{entity}")
+    # Differs from Kafka: the notification is in the same multi, so none is lost with its writer.
+    notify = Create(zk_data.CONFIG_CHANGE_PREFIX, change, sequential=True)
+    encoded = encode_config(config)
+    write: Operation = SetData(path, encoded)
+    if not config and entity_type in _REMOVED_WHEN_EMPTY:
+        write = Delete(path)
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            await session.multi([check, write, notify])
+            # Values of topics are no secrets; those of brokers and users may be.
+            shown = (f"{key}={config[key]}" if entity_type == TOPICS else key for key in config)
+            logger.info(
+                "settings of %s %s are stored: %s, by %s",
+                entity_type,
+                entity,
+                ", ".join(shown)[:SHOWN_MAX] or "none",
+                requested_by,
+            )
+            return
+        except MultiFailed as failed:
+            if failed.index == 0:
+                raise BrokerError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has just changed"
+                ) from failed
+            write = await _other_write(session, write, encoded, failed.error)
+    raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the config kept changing")
+
+
+async def _other_write(
+    session: Session, write: Operation, encoded: bytes, error: CoordinationError
+) -> Operation:
+    match write, error:
+        case SetData(path), NoNode():
+            await ensure_path(session, path[: path.rindex("/")])
+            return Create(path, encoded)
+        case Delete(path), NoNode():
+            return Check(path[: path.rindex("/")], ANY_VERSION)
+        case Create(path), NodeExists():
+            return SetData(path, encoded)
+        case _:
+            raise error

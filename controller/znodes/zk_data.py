@@ -1,0 +1,379 @@
+"""Paths and JSON of Kafka's ZooKeeper mode: what brokers and their registrations look like.
+
+Encoders write what Apache Kafka 3.9 writes, byte for byte, key order included.  Decoders take
+older versions too, ignore unknown fields, and raise BadZnode for what Kafka could not read either.
+Source: Kafka's ZkData, ReplicaAssignment; KIP-497, KIP-516, KIP-584, KIP-704.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.controller.coordination.errors import CoordinationError
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_TOPICS: Final = "/brokers/topics"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
+LOG_DIRECTORY_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIRECTORY_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
+CLUSTER_ID: Final = "/cluster/id"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+FEATURE: Final = "/feature"
+
+PERSISTENT_ROOTS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    BROKER_TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIRECTORY_EVENTS,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""Made by every broker at its start, with their parents."""
+
+DEFAULT_ENTITY: Final = "<default>"
+INITIAL_CONTROLLER_EPOCH: Final = 0
+PRODUCER_ID_BLOCK_SIZE: Final = 1_000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+LOG_DIRECTORY_FAILED: Final = 1
+FEATURES_DISABLED: Final = 0
+FEATURES_ENABLED: Final = 1
+
+NO_TOPIC_ID: Final = uuid.UUID(int=0)
+
+
+class BadZnode(CoordinationError):
+    """The content of a znode is not what its path promises."""
+
+
+def broker_path(broker_id: int) -> str:
+    """A broker's registration."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """A topic's assignment."""
+    return f"{BROKER_TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """The parent of a topic's partitions."""
+    return f"{BROKER_TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """The parent of a partition's state."""
+    return f"{BROKER_TOPICS}/{topic}/partitions/{partition}"
+
+
+def partition_state_path(topic: str, partition: int) -> str:
+    """A partition's leader and in-sync replicas."""
+    return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def config_path(entity_type: str, entity: str) -> str:
+    """Configs of an entity; `entity` is sanitized or `<default>`, users may hold `/clients/c`."""
+    return f"/config/{entity_type}/{entity}"
+
+
+def delete_topic_path(topic: str) -> str:
+    """The wish that a topic be deleted."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def sequence_number(name: str) -> int:
+    """The number that a sequential node's name ends with.
+
+    raises  BadZnode
+    """
+    digits = name[-10:]
+    if len(digits) < 10 or not digits.isdecimal():
+        raise BadZnode(f"{name!r} has no number")
+    return int(digits)
+
+
+def encode_topic_id(topic_id: uuid.UUID) -> str:
+    """22 characters of base64url without padding."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def decode_topic_id(text: str) -> uuid.UUID:
+    """The id of its 22 characters.
+
+    raises  BadZnode
+    """
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except (ValueError, TypeError) as error:
+        raise BadZnode(f"{text!r} is not an id") from error
+
+
+def encode_json(value: object) -> bytes:
+    """As Kafka's Json: no spaces, UTF-8 unescaped."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_json(data: bytes | None) -> dict[str, Any]:
+    """A JSON object.
+
+    raises  BadZnode
+    """
+    try:
+        value = json.loads(data or b"")
+    except ValueError as error:
+        raise BadZnode(f"not JSON: {data!r}") from error
+    if not isinstance(value, dict):
+        raise BadZnode(f"not a JSON object: {data!r}")
+    return value
+
+
+def field(value: object, name: str, kind: type | tuple[type, ...]) -> Any:
+    """A field that must be there, of an object.
+
+    raises  BadZnode
+    """
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, kind):
+        raise BadZnode(f"{name} is {found!r}")
+    return found
+
+
+def broker_list(value: object) -> tuple[int, ...]:
+    """A list of broker ids.
+
+    raises  BadZnode
+    """
+    if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
+        raise BadZnode(f"not a list of brokers: {value!r}")
+    return tuple(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerZnode:
+    """/controller: who the controller is."""
+
+    broker_id: int
+    timestamp_ms: int
+    kraft_controller_epoch: int = -1
+    """Above zero once a KRaft quorum took over; nothing may be altered through ZooKeeper then."""
+
+    def encode(self) -> bytes:
+        """Version 2."""
+        return encode_json(
+            {
+                "version": 2,
+                "brokerid": self.broker_id,
+                "timestamp": str(self.timestamp_ms),
+                "kraftControllerEpoch": self.kraft_controller_epoch,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> ControllerZnode:
+        """Versions 1 and 2.
+
+        raises  BadZnode
+        """
+        value = decode_json(data)
+        timestamp = value.get("timestamp", 0)
+        try:
+            timestamp_ms = int(timestamp)
+        except (TypeError, ValueError) as error:
+            raise BadZnode(f"timestamp is {timestamp!r}") from error
+        epoch = value.get("kraftControllerEpoch", -1)
+        return cls(
+            field(value, "brokerid", int), timestamp_ms, epoch if isinstance(epoch, int) else -1
+        )
+
+
+def encode_number(number: int) -> bytes:
+    """/controller_epoch and the offsets of old consumers: decimal text."""
+    return str(number).encode()
+
+
+def decode_number(data: bytes | None) -> int:
+    """Decimal text.
+
+    raises  BadZnode
+    """
+    try:
+        return int((data or b"").decode())
+    except ValueError as error:
+        raise BadZnode(f"not a number: {data!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignmentZnode:
+    """/brokers/topics/T: which brokers hold which partitions."""
+
+    topic_id: uuid.UUID | None
+    """None in what Kafka before 2.8 and people wrote (versions 1 and 2)."""
+    partitions: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]]
+    removing: Mapping[int, tuple[int, ...]]
+
+    def encode(self) -> bytes:
+        """Version 3, or 2 without a topic id."""
+        value: dict[str, Any] = {"partitions": _by_partition(self.partitions)}
+        if self.topic_id is not None:
+            value["topic_id"] = encode_topic_id(self.topic_id)
+        value["adding_replicas"] = _by_partition(self.adding)
+        value["removing_replicas"] = _by_partition(self.removing)
+        value["version"] = 2 if self.topic_id is None else 3
+        return encode_json(value)
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> TopicAssignmentZnode:
+        """Versions 1 to 3.
+
+        raises  BadZnode
+        """
+        value = decode_json(data)
+        topic_id = value.get("topic_id")
+        return cls(
+            decode_topic_id(topic_id) if isinstance(topic_id, str) else None,
+            _partition_map(field(value, "partitions", dict)),
+            _partition_map(value.get("adding_replicas") or {}),
+            _partition_map(value.get("removing_replicas") or {}),
+        )
+
+
+def _by_partition(brokers: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
+    return {str(partition): list(brokers[partition]) for partition in sorted(brokers)}
+
+
+def _partition_map(value: object) -> dict[int, tuple[int, ...]]:
+    if not isinstance(value, dict):
+        raise BadZnode(f"not a map of partitions: {value!r}")
+    try:
+        return {int(key): broker_list(value[key]) for key in value}
+    except ValueError as error:
+        raise BadZnode(f"not a map of partitions: {value!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateZnode:
+    """/brokers/topics/T/partitions/N/state; its data version is the partition epoch."""
+
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    leader_recovery_state: int = 0
+
+    def encode(self) -> bytes:
+        """Version 1."""
+        value: dict[str, Any] = {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+        }
+        if self.leader_recovery_state:
+            value["leader_recovery_state"] = self.leader_recovery_state
+        value["leader_epoch"] = self.leader_epoch
+        value["isr"] = list(self.isr)
+        return encode_json(value)
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> PartitionStateZnode:
+        """Version 1.
+
+        raises  BadZnode
+        """
+        value = decode_json(data)
+        return cls(
+            field(value, "controller_epoch", int),
+            field(value, "leader", int),
+            field(value, "leader_epoch", int),
+            broker_list(value.get("isr")),
+            value.get("leader_recovery_state", 0),
+        )
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """/cluster/id; the version is a string."""
+    return encode_json({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes | None) -> str:
+    """The id.
+
+    raises  BadZnode
+    """
+    return str(field(decode_json(data), "id", str))
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlockZnode:
+    """/latest_producer_id_block: the producer ids given out last, both ends included."""
+
+    broker_id: int
+    start: int
+    end: int
+
+    def encode(self) -> bytes:
+        """Version 1; the ends are strings."""
+        return encode_json(
+            {
+                "version": 1,
+                "broker": self.broker_id,
+                "block_start": str(self.start),
+                "block_end": str(self.end),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> ProducerIdBlockZnode:
+        """Version 1.
+
+        raises  BadZnode
+        """
+        value = decode_json(data)
+        try:
+            return cls(
+                field(value, "broker", int),
+                int(field(value, "block_start", (str, int))),
+                int(field(value, "block_end", (str, int))),
+            )
+        except ValueError as error:
+            raise BadZnode(f"not a block of ids: {data!r}") from error
+
+
+def encode_feature(features: Mapping[str, int], status: int) -> bytes:
+    """/feature, version 2: finalized feature levels."""
+    levels = {name: {"max_version_level": features[name]} for name in sorted(features)}
+    return encode_json({"features": levels, "version": 2, "status": status})
+
+
+def decode_feature(data: bytes | None) -> tuple[dict[str, int], int]:
+    """(feature -> level, status) of versions 1 and 2.
+
+    raises  BadZnode
+    """
+    value = decode_json(data)
+    levels = field(value, "features", dict)
+    return (
+        {name: field(levels[name], "max_version_level", int) for name in levels},
+        field(value, "status", int),
+    )

@@ -1,0 +1,1 @@
+"""`odradek console-producer` and `odradek console-consumer`."""

@@ -1,0 +1,284 @@
+"""`odradek console-consumer`: the flags, lines and exit codes of `kafka-console-consumer.sh` 3.9.
+
+Exit codes: 0 the number of records or the time is reached, or nobody reads standard output any
+more; 1 the command line or a property makes no sense, or a record cannot be printed; 130 and 143
+after SIGINT and SIGTERM.  However it ends, the number of records is told on stderr.
+Source: Kafka 3.9's ConsoleConsumer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, Final
+
+from odradek.tools.console.consumer_options import (
+    check_values,
+    consumer_properties,
+    first_offset,
+    formatter_properties,
+    help_text,
+    idle_ms,
+    included,
+    option_error,
+    parse_options,
+)
+from odradek.tools.console.errors import TIMEOUT_EXCEPTION, ConsoleError, exception_line, log
+from odradek.tools.console.formatters import (
+    DEFAULT_FORMATTER,
+    Formatter,
+    UnknownFormatterError,
+    find_formatter,
+)
+from odradek.tools.console.java_patterns import compile_java_pattern
+from odradek.tools.console.library import LibraryMissingError, build
+from odradek.tools.console.properties import (
+    CONSUMER,
+    check_properties,
+    for_library,
+    unknown_properties,
+)
+from odradek.tools.console.subscription import Subscription
+from odradek.tools.options import WRONG_USAGE, Options, OptionsError
+from odradek.tools.tool import VERSION
+
+POLL_S: Final = 0.1
+"""How soon a signal is seen, at the latest."""
+RECORDS_AT_ONCE: Final = 2000
+"""Formatted before they are written, if there are so many."""
+LOGGER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+SIGNAL_CODE: Final = 128
+"""Above it lies the exit code of a process that a signal ended."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print records; returns the exit code."""
+    try:
+        options = parse_options(arguments)
+        if options.has("version"):
+            print(VERSION)
+            return 0
+        check_values(options)
+        # The number only has to differ from those of other consoles.
+        properties = consumer_properties(options, f"console-consumer-{random.randrange(100_000)}")
+        first_offset(options)
+        name = options.value("formatter") or DEFAULT_FORMATTER
+        formatter = find_formatter(name, formatter_properties(options))
+    except UnknownFormatterError as error:
+        print(f"{error}\n{help_text()}", file=sys.stderr)
+        return WRONG_USAGE
+    except OptionsError as error:
+        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+        return error.exit_code
+    except ConsoleError as error:
+        # Nobody catches it in Kafka's tool.
+        print(f'Exception in thread "main" {error}', file=sys.stderr)
+        return error.exit_code
+    try:
+        return _run(options, properties, formatter)
+    except LibraryMissingError as error:
+        print(error, file=sys.stderr)
+    except ConsoleError as error:
+        _tell(f"Unknown error when running consumer: \n{error}")
+    return 1
+
+
+def _tell(text: str) -> None:
+    headline, _, rest = text.partition("\n")
+    log("ERROR", headline, LOGGER)
+    print(rest, file=sys.stderr, flush=True)
+
+
+def _limit(options: Options) -> int:
+    """How many records; -1 without end."""
+    try:
+        maximum = options.number("max-messages")
+    except OptionsError as error:
+        raise option_error(error) from error
+    return -1 if maximum is None else maximum
+
+
+def _check_subscription(topic: str | None, pattern: str | None) -> None:
+    for text, what in ((topic, "collection"), (pattern, "pattern")):
+        if text == "":
+            contains = "contain null or empty topic" if what == "collection" else "be empty"
+            raise ConsoleError(
+                "java.lang.IllegalArgumentException",
+                f"Topic {what} to subscribe to cannot {contains}",
+            )
+
+
+def _run(options: Options, properties: dict[str, str], formatter: Formatter) -> int:
+    check_properties(CONSUMER, properties)
+    pattern = included(options)
+    _check_subscription(options.value("topic"), pattern)
+    try:
+        compiled = None if pattern is None else compile_java_pattern(pattern)
+    except re.error as error:
+        raise ConsoleError("java.util.regex.PatternSyntaxException", str(error)) from error
+    if not properties["group.id"]:
+        # The library would end the process; a broker would refuse it.
+        errors = "org.apache.kafka.common.errors"
+        text = f"{errors}.InvalidGroupIdException: The configured groupId is invalid."
+        _tell(f"Error processing message, terminating consumer process: \n{text}")
+        print("Processed a total of 0 messages", file=sys.stderr)
+        return 0
+    configs = for_library(CONSUMER, properties)
+    commits = properties.get("enable.auto.commit", "true").strip().lower() == "true"
+    # Only what has been written is committed.
+    configs["enable.auto.offset.store"] = False
+    for name in unknown_properties(CONSUMER, properties):
+        log("WARN", f"The configuration '{name}' is not known here and has no effect", CONSUMER)
+    consumer = build(CONSUMER, configs)
+    printing = Printing(consumer, formatter, options, commits=commits)
+    handlers = [(number, signal.signal(number, printing.stop)) for number in STOPPING]
+    try:
+        subscription = Subscription(
+            consumer,
+            topic=options.value("topic"),
+            pattern=compiled,
+            partition=options.number("partition"),
+            offset=first_offset(options),
+            refresh_s=int(properties.get("metadata.max.age.ms", "300000")) / 1000,
+            excludes_internal=properties.get("exclude.internal.topics", "true") != "false",
+        )
+        printing.run(subscription, idle_ms(options))
+    finally:
+        consumer.close()
+        print(f"Processed a total of {printing.count} messages", file=sys.stderr, flush=True)
+        for number, handler in handlers:
+            signal.signal(number, handler)
+        if options.has("enable-systest-events"):
+            printing.write([b"shutdown_complete\n"])
+    return printing.exit_code
+
+
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Printing:
+    """Records on their way to standard output."""
+
+    def __init__(
+        self, consumer: Any, formatter: Formatter, options: Options, *, commits: bool
+    ) -> None:
+        """commits  offsets of what is written are kept for the group"""
+        self.count = 0
+        self.exit_code = 0
+        self._consumer = consumer
+        self._format = formatter
+        self._options = options
+        self._commits = commits
+        self._is_ending = False
+
+    def stop(self, number: int, _: FrameType | None) -> None:
+        """End after what is being written; a second signal ends at once."""
+        self._is_ending = True
+        self.exit_code = SIGNAL_CODE + number
+        signal.signal(number, signal.SIG_DFL)
+
+    def run(self, subscription: Subscription, timeout_ms: int | None) -> None:
+        """Print until the end.
+
+        raises  ConsoleError for a record that cannot be printed
+        """
+        limit = _limit(self._options)
+        idle_since = time.monotonic()
+        while not self._is_ending and (limit == -1 or self.count < limit):
+            try:
+                subscription.refresh()
+                wanted = RECORDS_AT_ONCE if limit == -1 else limit - self.count
+                records = self._receive(min(wanted, RECORDS_AT_ONCE), timeout_ms)
+            except ConsoleError as error:
+                _tell(f"Error processing message, terminating consumer process: \n{error}")
+                return
+            if records:
+                if not self._print(records):
+                    return
+                idle_since = time.monotonic()
+            elif timeout_ms is not None and (time.monotonic() - idle_since) * 1000 > timeout_ms:
+                headline = "Error processing message, terminating consumer process: "
+                _tell(f"{headline}\n{TIMEOUT_EXCEPTION}")
+                return
+
+    def _receive(self, wanted: int, timeout_ms: int | None) -> list[Any]:
+        """What is there; waits a moment for the first record."""
+        wait_s = POLL_S if timeout_ms is None else min(POLL_S, timeout_ms / 1000)
+        first = self._consumer.poll(wait_s)
+        if first is None:
+            return []
+        messages = [first]
+        if wanted > 1:
+            messages += self._consumer.consume(wanted - 1, 0)
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)
+            else:
+                self._check(message, error)
+        return records
+
+    def _check(self, message: Any, error: Any) -> None:
+        """What is no record: trouble that passes is told, other trouble ends the tool."""
+        name = error.name()
+        if name == "TOPIC_EXCEPTION":
+            kind = "org.apache.kafka.common.errors.InvalidTopicException"
+            raise ConsoleError(kind, f"Invalid topics: [{message.topic()}]")
+        if error.fatal() or name == "_AUTO_OFFSET_RESET" or name.endswith("AUTHORIZATION_FAILED"):
+            kind, _, text = exception_line(error).partition(": ")
+            raise ConsoleError(kind, text)
+        log("WARN", error.str(), "librdkafka")
+
+    def _print(self, records: list[Any]) -> bool:
+        """Whether somebody still reads."""
+        output: list[bytes] = []
+        form = self._format
+        try:
+            for record in records:
+                self.count += 1
+                try:
+                    form(record, output)
+                except ConsoleError as error:
+                    if not self._options.has("skip-message-on-error"):
+                        raise
+                    _tell(f"Error processing message, skipping this message: \n{error}")
+        finally:
+            is_read = self.write(output)
+        if not is_read:
+            print("Unable to write to standard out, closing consumer.", file=sys.stderr)
+        elif self._commits:
+            self._store(records)
+        return is_read
+
+    def write(self, output: list[bytes]) -> bool:
+        """Everything at once; False when nobody reads."""
+        data = memoryview(b"".join(output))
+        try:
+            while data:
+                data = data[os.write(1, data) :]
+        except OSError:
+            return False
+        return True
+
+    def _store(self, records: list[Any]) -> None:
+        """The offsets that the next commit, at the latest that of the end, will tell."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        last = {(record.topic(), record.partition()): record.offset() for record in records}
+        try:
+            self._consumer.store_offsets(
+                offsets=[
+                    TopicPartition(topic, partition, offset + 1)
+                    for (topic, partition), offset in last.items()
+                ]
+            )
+        except KafkaException:
+            # Another member of the group has the partition now and reads these records again.
+            return

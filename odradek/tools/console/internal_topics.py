@@ -1,0 +1,118 @@
+"""Records of the cluster's own topics as JSON, without anything between them, as Kafka 3.9 does.
+
+Source: Kafka 3.9's ApiMessageFormatter and its subclasses; the JSON that Kafka generates from its
+message declarations.
+Differs from Kafka: the old names of these formatters (kafka.coordinator...) print the same JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from odradek.protocol.codec import decode
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.schema import schema_of
+from odradek.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from odradek.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
+from odradek.tools.console.errors import ConsoleError
+
+_UNKNOWN: Final = "unknown"
+_NAMES: Final = {
+    "commit_timestamp_ms": "commitTimestamp",
+    "expire_timestamp_ms": "expireTimestamp",
+    "current_state_timestamp_ms": "currentStateTimestamp",
+    "rebalance_timeout_ms": "rebalanceTimeout",
+    "session_timeout_ms": "sessionTimeout",
+}
+"""Where Kafka's name has no unit."""
+
+
+class StoredFormatter:
+    """Prints the records whose key is of one kind."""
+
+    def __init__(self, key: type, value: type, others: Sequence[type] = ()) -> None:
+        """others  keys that may lie in the topic too, and are passed over"""
+        self._key = key
+        self._value = value
+        self._others = tuple(others)
+
+    def __call__(self, record: Any, output: list[bytes]) -> None:
+        """One JSON object.
+
+        raises  ConsoleError for bytes that cannot be read
+        """
+        key, value = record.key(), record.value()
+        if key is not None and _is_any(self._others, key):
+            return
+        text = json.dumps(
+            {"key": _described(self._key, key), "value": _described(self._value, value)},
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+        output.append(text.encode())
+
+
+def _version_of(data: bytes) -> int:
+    if len(data) < 2:
+        raise ConsoleError("java.nio.BufferUnderflowException", "")
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+def _is_any(kinds: Sequence[type], data: bytes) -> bool:
+    version = _version_of(data)
+    return any(version in schema_of(kind).versions for kind in kinds)
+
+
+def _described(kind: type, data: bytes | None) -> dict[str, Any] | None:
+    if data is None:
+        return None
+    version = _version_of(data)
+    if version not in schema_of(kind).versions:
+        return {"version": version, "data": _UNKNOWN}
+    try:
+        message, _ = decode(kind, version, memoryview(data), 2)
+    except DecodeError as error:
+        raise ConsoleError("java.lang.RuntimeException", str(error)) from error
+    return {"version": version, "data": to_json(message, version)}
+
+
+def to_json(message: object, version: int) -> dict[str, Any]:
+    """A message as Kafka 3.9 writes it, which knows no tagged fields of these."""
+    fields = {}
+    for each in schema_of(type(message)).fields:
+        if version not in each.versions or each.tag is not None:
+            continue
+        fields[_camel_case(each.name)] = _value(getattr(message, each.name), version)
+    return fields
+
+
+def _value(value: Any, version: int) -> Any:
+    if isinstance(value, bytes | memoryview):
+        return base64.b64encode(value).decode()
+    if isinstance(value, list):
+        return [_value(one, version) for one in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    if hasattr(value, "__schema__"):
+        return to_json(value, version)
+    return str(value)
+
+
+def _camel_case(name: str) -> str:
+    return _NAMES.get(name) or re.sub(r"_(.)", lambda found: found[1].upper(), name)
+
+
+STORED_FORMATTERS: Final[Mapping[str, StoredFormatter]] = {
+    "OffsetsMessageFormatter": StoredFormatter(
+        OffsetCommitKey, OffsetCommitValue, [GroupMetadataKey]
+    ),
+    "GroupMetadataMessageFormatter": StoredFormatter(
+        GroupMetadataKey, GroupMetadataValue, [OffsetCommitKey]
+    ),
+    "TransactionLogMessageFormatter": StoredFormatter(TransactionLogKey, TransactionLogValue),
+}

@@ -1,0 +1,146 @@
+"""Lines of text as records: Kafka's LineMessageReader.
+
+    value                             with neither of the two
+    key <key.separator> value         parse.key=true
+    headers <headers.delimiter> ...   parse.headers=true; headers are key:value,key:value
+
+A line ends with LF, CR or CR LF.  What is no UTF-8 is read as U+FFFD, as Java does.
+Source: Kafka 3.9's ConsoleProducer.LineMessageReader.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, NamedTuple
+
+from odradek.tools.console.errors import KAFKA_EXCEPTION, ConsoleError
+from odradek.tools.console.java_patterns import compile_java_pattern
+
+
+class Record(NamedTuple):
+    """What is to be sent."""
+
+    key: str | None
+    value: str | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def lines_of(file: BinaryIO) -> Iterator[str]:
+    """The lines without their ends, each as soon as it is there."""
+    for line in io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline=None):
+        yield line.removesuffix("\n")
+
+
+class LineReader:
+    """Tells keys, headers and values apart."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """raises  ConsoleError for separators that cannot be told apart"""
+
+        def is_true(name: str) -> bool:
+            return properties.get(name, "").strip().lower() == "true"
+
+        self.parses_key = is_true("parse.key")
+        self.parses_headers = is_true("parse.headers")
+        self.null_marker = properties.get("null.marker")
+        self._ignores_errors = is_true("ignore.error")
+        self._key_separator = properties.get("key.separator", "\t")
+        self._headers_delimiter = properties.get("headers.delimiter", "\t")
+        self._headers_key_separator = properties.get("headers.key.separator", ":")
+        headers_separator = properties.get("headers.separator", ",")
+        try:
+            self._headers_pattern = compile_java_pattern(headers_separator)
+        except re.error as error:
+            raise ConsoleError("java.util.regex.PatternSyntaxException", str(error)) from error
+        names = {
+            "headers.delimiter": self._headers_delimiter,
+            "headers.separator": headers_separator,
+            "headers.key.separator": self._headers_key_separator,
+            "null.marker": self.null_marker,
+            "key.separator": self._key_separator,
+        }
+        for one, other in (
+            ("headers.delimiter", "headers.separator"),
+            ("headers.delimiter", "headers.key.separator"),
+            ("headers.separator", "headers.key.separator"),
+            ("null.marker", "key.separator"),
+            ("null.marker", "headers.separator"),
+            ("null.marker", "headers.delimiter"),
+            ("null.marker", "headers.key.separator"),
+        ):
+            if names[one] == names[other]:
+                raise ConsoleError(KAFKA_EXCEPTION, f"{one} and {other} may not be equal")
+
+    @property
+    def is_plain(self) -> bool:
+        """A line is a value and nothing else."""
+        return not self.parses_key and not self.parses_headers and self.null_marker is None
+
+    def read(self, line: str, number: int) -> Record:
+        """The record of a line.
+
+        number  counts from 1
+        raises  ConsoleError when a separator is missing, unless errors are to be ignored
+        """
+        position = 0
+        headers = key = None
+        if self.parses_headers:
+            delimiter = self._headers_delimiter
+            headers = self._part(line, 0, delimiter, "headers delimiter", number)
+            position += 0 if headers is None else len(headers) + len(delimiter)
+        if self.parses_key:
+            separator = self._key_separator
+            key = self._part(line, position, separator, "key separator", number)
+            position += 0 if key is None else len(key) + len(separator)
+        value = line[position:]
+        return Record(
+            None if key == self.null_marker else key,
+            None if value == self.null_marker else value,
+            []
+            if headers is None or headers == self.null_marker
+            else [self._header(pair, number) for pair in self._split(headers)],
+        )
+
+    def _part(self, line: str, start: int, separator: str, name: str, number: int) -> str | None:
+        end = line.find(separator, start)
+        if end >= 0:
+            return line[start:end]
+        if self._ignores_errors:
+            return None
+        raise ConsoleError(KAFKA_EXCEPTION, f"No {name} found on line number {number}: '{line}'")
+
+    def _split(self, headers: str) -> list[str]:
+        """As Java splits: empty words at the end do not count, unless nothing is split."""
+        words: list[str] = []
+        start = 0
+        for found in self._headers_pattern.finditer(headers):
+            if found.end() == 0:
+                continue
+            words.append(headers[start : found.start()])
+            start = found.end()
+        if not words:
+            return [headers]
+        words.append(headers[start:])
+        while words and not words[-1]:
+            words.pop()
+        return words
+
+    def _header(self, pair: str, number: int) -> tuple[str, bytes | None]:
+        end = pair.find(self._headers_key_separator)
+        if end < 0:
+            if self._ignores_errors:
+                return pair, None
+            raise ConsoleError(
+                KAFKA_EXCEPTION,
+                f"No header key separator found in pair '{pair}' on line number {number}",
+            )
+        key, value = pair[:end], pair[end + len(self._headers_key_separator) :]
+        if key == self.null_marker:
+            raise ConsoleError(
+                KAFKA_EXCEPTION,
+                f"Header keys should not be equal to the null marker '{self.null_marker}' as they "
+                "can't be null",
+            )
+        return key, None if value == self.null_marker else value.encode()

@@ -1,0 +1,286 @@
+"""`odradek console-producer`: the flags, lines and exit codes of `kafka-console-producer.sh` 3.9.
+
+Exit codes: 0 all lines were read (a record that could not be delivered is told on stderr, as
+Kafka's tool does); 1 the command line, a property or a line makes no sense, or with --sync a record
+was not delivered; 130 Ctrl-C, after what was read has been delivered (Kafka's tool drops it).
+Differs from Kafka: --sync does not wait for --timeout, as nothing else could come into the batch.
+Source: Kafka 3.9's ConsoleProducer.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from odradek.tools.console.errors import (
+    TIMEOUT_EXCEPTION,
+    ConsoleError,
+    exception_line,
+    log,
+)
+from odradek.tools.console.library import LibraryMissingError, build
+from odradek.tools.console.line_reader import LineReader, Record, lines_of
+from odradek.tools.console.producer_options import (
+    LINE_READER,
+    help_text,
+    parse_options,
+    producer_properties,
+    reader_properties,
+)
+from odradek.tools.console.properties import (
+    PRODUCER,
+    check_properties,
+    for_library,
+    unknown_properties,
+)
+from odradek.tools.console.standard_input import interruptible
+from odradek.tools.options import Options, OptionsError
+from odradek.tools.tool import VERSION
+
+POLL_S: Final = 0.2
+"""How soon a failed delivery is told, and Ctrl-C seen, at the latest."""
+CALLBACK: Final = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
+TOPIC_LOOKS_S: Final = 0.1
+"""Between two looks whether a topic is there."""
+REQUEST_SIZE_MAX: Final = "1048576"
+FRAME_BYTES: Final = 61 + 21
+"""What a batch of one record, and the record, cost beside keys, values and headers."""
+VARINT_BYTES_MAX: Final = 5
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Send what is read from standard input; returns the exit code."""
+    try:
+        options = parse_options(arguments)
+        if options.has("version"):
+            print(VERSION)
+            return 0
+        return _run(options)
+    except OptionsError as error:
+        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+        return error.exit_code
+    except (ConsoleError, LibraryMissingError) as error:
+        print(error, file=sys.stderr)
+    return 1
+
+
+def _run(options: Options) -> int:
+    topic = options.value("topic")
+    assert topic is not None, "parse_options requires a topic"
+    properties = producer_properties(options)
+    check_properties(PRODUCER, properties)
+    configs = for_library(PRODUCER, properties)
+    for name in unknown_properties(PRODUCER, properties):
+        log("WARN", f"The configuration '{name}' is not known here and has no effect", PRODUCER)
+    sending = Sending(topic, properties, configs, is_sync=options.has("sync"))
+    try:
+        reader = open_reader(options)
+        # There is none where a process is started without one.
+        if sys.stdin is not None:
+            with interruptible(sys.stdin.buffer) as file:
+                _send_lines(sending, reader, lines_of(file))
+    finally:
+        sending.close()
+    return 0
+
+
+def open_reader(options: Options) -> LineReader:
+    """What tells keys and values apart.
+
+    raises  ConsoleError
+    """
+    name = options.value("line-reader")
+    if name not in (None, LINE_READER):
+        raise ConsoleError(
+            "java.lang.ClassNotFoundException",
+            f"{name}\nCaused by: there is no Java here; --line-reader can only be {LINE_READER}",
+        )
+    return LineReader(reader_properties(options))
+
+
+def _send_lines(sending: Sending, reader: LineReader, lines: Iterator[str]) -> None:
+    shows_prompt = sys.stdin.isatty() and sys.stdout.isatty()
+    if reader.is_plain and not shows_prompt:
+        for line in lines:
+            sending.send(Record(None, line, []))
+        return
+    number = 0
+    while True:
+        if shows_prompt:
+            print(">", end="", flush=True)
+        try:
+            line = next(lines)
+        except StopIteration:
+            return
+        number += 1
+        sending.send(reader.read(line, number))
+
+
+class Sending:
+    """Records on their way to one topic."""
+
+    def __init__(
+        self, topic: str, properties: dict[str, str], configs: dict[str, Any], *, is_sync: bool
+    ) -> None:
+        """
+        properties  as Kafka names them
+        configs     the same for the client library
+        is_sync     each record is waited for
+        raises      ConsoleError, LibraryMissingError
+        """
+        self.is_sync = is_sync
+        self._topic = topic
+        self._max_block_ms = int(properties["max.block.ms"])
+        self._request_size_max = int(properties.get("max.request.size", REQUEST_SIZE_MAX))
+        self._buffer_memory = int(properties["buffer.memory"])
+        self._has_topic = False
+        self._failure: str | None = None
+        self._producer = build(PRODUCER, {**configs, "on_delivery": self._delivered})
+        self._produce = self._producer.produce
+        self._is_closed = threading.Event()
+        self._polling = threading.Thread(target=self._poll, daemon=True)
+        if not is_sync:
+            self._polling.start()
+
+    def _poll(self) -> None:
+        """Tell failures while the next line is waited for."""
+        while not self._is_closed.is_set():
+            self._producer.poll(POLL_S)
+
+    def send(self, record: Record) -> None:
+        """Put a record on its way; one that cannot be sent is told on stderr.
+
+        raises  ConsoleError with `is_sync` when it was not delivered
+        """
+        reason = None if self._has_topic else self._find_topic()
+        reason = reason or self._too_large(record) or self._enqueue(record)
+        if reason is not None:
+            self._fail(record.key, record.value, reason)
+        elif self.is_sync:
+            while self._producer.flush(POLL_S):
+                pass
+        if self._failure is not None:
+            raise ConsoleError("java.util.concurrent.ExecutionException", self._failure)
+
+    def _enqueue(self, record: Record) -> str | None:
+        deadline: float | None = None
+        while True:
+            try:
+                self._produce(
+                    self._topic, value=record.value, key=record.key, headers=record.headers
+                )
+            except BufferError:
+                now = time.monotonic()
+                deadline = now + self._max_block_ms / 1000 if deadline is None else deadline
+                if now >= deadline:
+                    return (
+                        "org.apache.kafka.clients.producer.BufferExhaustedException: Failed to "
+                        "allocate memory within the configured max blocking time "
+                        f"{self._max_block_ms} ms."
+                    )
+                self._producer.poll(0.01)
+            else:
+                return None
+
+    def _find_topic(self) -> str | None:
+        """Wait until the topic is there; returns why it is not."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        deadline = time.monotonic() + self._max_block_ms / 1000
+        while True:
+            remaining_s = max(deadline - time.monotonic(), 0.0)
+            try:
+                found = self._producer.list_topics(self._topic, timeout=min(remaining_s, 1.0))
+                error = found.topics[self._topic].error
+            except KafkaException as exception:
+                error = exception.args[0]
+            if error is None:
+                self._has_topic = True
+                return None
+            if error.code() == KafkaError.TOPIC_EXCEPTION:
+                return (
+                    "org.apache.kafka.common.errors.InvalidTopicException: "
+                    f"Invalid topics: [{self._topic}]"
+                )
+            if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return (
+                    "org.apache.kafka.common.errors.TopicAuthorizationException: "
+                    f"Not authorized to access topics: [{self._topic}]"
+                )
+            if time.monotonic() >= deadline:
+                return (
+                    f"{TIMEOUT_EXCEPTION}: Topic {self._topic} not present in metadata after "
+                    f"{self._max_block_ms} ms."
+                )
+            self._producer.poll(min(TOPIC_LOOKS_S, remaining_s))
+
+    def _too_large(self, record: Record) -> str | None:
+        characters = len(record.key or "") + len(record.value or "")
+        largest_bytes = min(self._request_size_max, self._buffer_memory)
+        if not record.headers and characters * 4 + 100 <= largest_bytes:
+            return None
+        size_bytes = FRAME_BYTES + _field_bytes(record.key) + _field_bytes(record.value)
+        size_bytes += _varint_bytes(len(record.headers))
+        for key, value in record.headers:
+            size_bytes += _field_bytes(key)
+            size_bytes += 1 if value is None else _varint_bytes(len(value)) + len(value)
+        reason = (
+            f"org.apache.kafka.common.errors.RecordTooLargeException: The message is {size_bytes} "
+            "bytes when serialized which is larger than "
+        )
+        if size_bytes > self._request_size_max:
+            return (
+                f"{reason}{self._request_size_max}, which is the value of the max.request.size "
+                "configuration."
+            )
+        if size_bytes > self._buffer_memory:
+            return (
+                f"{reason}the total memory buffer you have configured with the buffer.memory "
+                "configuration."
+            )
+        return None
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._fail(message.key(), message.value(), exception_line(error))
+
+    def _fail(self, key: str | bytes | None, value: str | bytes | None, reason: str) -> None:
+        if self.is_sync:
+            self._failure = reason
+            return
+        log(
+            "ERROR",
+            f"Error when sending message to topic {self._topic} with key: {_size_of(key)}, "
+            f"value: {_size_of(value)} with error:",
+            CALLBACK,
+        )
+        print(reason, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Deliver what is on its way; each record has its time, `delivery.timeout.ms`."""
+        self._is_closed.set()
+        if self._polling.is_alive():
+            self._polling.join()
+        while self._producer.flush(POLL_S):
+            pass
+
+
+def _size_of(value: str | bytes | None) -> str:
+    if value is None:
+        return "null"
+    return f"{len(value.encode() if isinstance(value, str) else value)} bytes"
+
+
+def _field_bytes(value: str | None) -> int:
+    if value is None:
+        return 1
+    size_bytes = len(value.encode())
+    return _varint_bytes(size_bytes) + size_bytes
+
+
+def _varint_bytes(length: int) -> int:
+    """Of a length: zigzag doubles it, and a byte holds seven bits."""
+    return max((2 * length).bit_length() + 6, 7) // 7

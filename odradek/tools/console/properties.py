@@ -1,0 +1,303 @@
+"""Kafka's client properties in the words of librdkafka.
+
+What Kafka calls differently is renamed, what has another unit is converted; a name that is not
+known here has no effect and is told once, where Kafka's clients only whisper it in their log.
+Source: Kafka 3.9's ProducerConfig, ConsumerConfig; librdkafka's CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from odradek.tools.console.errors import CONFIG_EXCEPTION, ConsoleError
+from odradek.tools.options import INT32_MAX, INT64_MAX
+
+PRODUCER: Final = "Producer"
+CONSUMER: Final = "Consumer"
+MESSAGES_QUEUED_MAX: Final = 10_000_000
+"""What the library allows; bytes are the bound that counts here, as in Kafka's producer."""
+FRAME_BYTES: Final = 512
+"""What the library wants an answer to have beside its records."""
+_NUMBER: Final = re.compile(r"[+-]?\d+")
+_CREDENTIALS: Final = re.compile(r"\b(username|password)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+
+
+class Number(NamedTuple):
+    """An integer property."""
+
+    largest: int = INT32_MAX
+    lowest: int = 0
+
+
+SECURITY_PROTOCOL: Final = "security.protocol"
+"""The only word whose case does not count."""
+BOOLEAN: Final = ("true", "false")
+_INT, _LONG, _BUFFER = Number(), Number(INT64_MAX), Number(lowest=-1)
+_BOTH: Final = {
+    "client.id": None,
+    "bootstrap.servers": None,
+    SECURITY_PROTOCOL: ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"),
+    "sasl.mechanism": None,
+    "sasl.kerberos.service.name": None,
+    "sasl.jaas.config": None,
+    "ssl.keystore.location": None,
+    "ssl.keystore.password": None,
+    "ssl.key.password": None,
+    "ssl.truststore.location": None,
+    "ssl.endpoint.identification.algorithm": None,
+    "ssl.cipher.suites": None,
+    "client.dns.lookup": ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+    "reconnect.backoff.ms": _LONG,
+    "reconnect.backoff.max.ms": _LONG,
+    "retry.backoff.ms": _LONG,
+    "retry.backoff.max.ms": _LONG,
+    "connections.max.idle.ms": Number(INT64_MAX, -INT64_MAX),
+    "request.timeout.ms": _INT,
+    "metadata.max.age.ms": _LONG,
+    "send.buffer.bytes": _BUFFER,
+    "receive.buffer.bytes": _BUFFER,
+}
+KNOWN: Final[Mapping[str, Mapping[str, Number | tuple[str, ...] | None]]] = {
+    PRODUCER: {
+        **_BOTH,
+        "acks": ("all", "-1", "0", "1"),
+        "compression.type": ("none", "gzip", "snappy", "lz4", "zstd"),
+        "linger.ms": _LONG,
+        "batch.size": _INT,
+        "buffer.memory": _LONG,
+        "max.block.ms": _LONG,
+        "max.request.size": _INT,
+        "delivery.timeout.ms": _INT,
+        "retries": _INT,
+        "enable.idempotence": BOOLEAN,
+        "max.in.flight.requests.per.connection": Number(lowest=1),
+    },
+    CONSUMER: {
+        **_BOTH,
+        "group.id": None,
+        "group.instance.id": None,
+        "group.protocol": None,
+        "auto.offset.reset": ("latest", "earliest", "none"),
+        "isolation.level": ("read_committed", "read_uncommitted"),
+        "enable.auto.commit": BOOLEAN,
+        "auto.commit.interval.ms": _INT,
+        "session.timeout.ms": _INT,
+        "heartbeat.interval.ms": _INT,
+        "max.poll.interval.ms": Number(lowest=1),
+        "partition.assignment.strategy": None,
+        "fetch.min.bytes": _INT,
+        "fetch.max.bytes": _INT,
+        "fetch.max.wait.ms": _INT,
+        "max.partition.fetch.bytes": _INT,
+        "check.crcs": BOOLEAN,
+        "allow.auto.create.topics": BOOLEAN,
+        "exclude.internal.topics": BOOLEAN,
+        "client.rack": None,
+    },
+}
+"""What a value may be: an integer, one of these words, anything."""
+OURS: Final = (
+    "max.block.ms",
+    "max.request.size",
+    "exclude.internal.topics",
+    "key.serializer",
+    "value.serializer",
+    "key.deserializer",
+    "value.deserializer",
+)
+"""What the tools keep to themselves, and what they overwrite as Kafka's do."""
+
+DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    PRODUCER: {
+        "partitioner": "murmur2_random",
+        "message.timeout.ms": 120_000,
+        "queue.buffering.max.messages": MESSAGES_QUEUED_MAX,
+        "delivery.report.only.error": True,
+    },
+    CONSUMER: {
+        "allow.auto.create.topics": True,
+        "check.crcs": True,
+        "auto.commit.interval.ms": 5000,
+    },
+}
+"""Kafka's where librdkafka has others."""
+
+_ASSIGNORS: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """`name=value` words; a value may be missing, and of two with one name the last one counts.
+
+    source  Kafka's CommandLineUtils.parseKeyValueArgs
+    """
+    pairs = (text.partition("=") for text in texts)
+    return {name: value for name, _, value in pairs}
+
+
+def load_properties(path: str) -> dict[str, str]:
+    """A properties file.
+
+    raises  ConsoleError for a file that cannot be read
+    """
+    from odradek.broker.settings.properties import PropertiesError, parse_properties
+
+    try:
+        with open(path, "rb") as file:
+            return parse_properties(file.read())
+    except FileNotFoundError as error:
+        raise ConsoleError("java.nio.file.NoSuchFileException", path) from error
+    except PermissionError as error:
+        raise ConsoleError("java.nio.file.AccessDeniedException", path) from error
+    except OSError as error:
+        raise ConsoleError("java.io.IOException", str(error.strerror)) from error
+    except PropertiesError as error:
+        raise ConsoleError("java.lang.IllegalArgumentException", str(error)) from error
+
+
+def check_properties(kind: str, properties: Mapping[str, str]) -> None:
+    """Whether Kafka's client would start with them.
+
+    raises  ConsoleError
+    """
+    for name, rule in KNOWN[kind].items():
+        value = properties.get(name)
+        if value is None or rule is None:
+            continue
+        if isinstance(rule, Number):
+            _check_number(name, value.strip(), rule)
+        else:
+            _check_word(name, value.strip(), rule)
+
+
+def _check_word(name: str, value: str, rule: tuple[str, ...]) -> None:
+    words = ", ".join(rule)
+    if name == SECURITY_PROTOCOL:
+        if value.upper() not in rule:
+            raise _invalid(name, value, f"String must be one of (case insensitive): {words}")
+    elif rule == BOOLEAN:
+        if value.lower() not in rule:
+            raise _invalid(name, value, "Expected value to be either true or false")
+    elif value not in rule:
+        raise _invalid(name, value, f"String must be one of: {words}")
+
+
+def _check_number(name: str, value: str, rule: Number) -> None:
+    number = int(value) if _NUMBER.fullmatch(value) else rule.largest + 1
+    if not -rule.largest - 1 <= number <= rule.largest:
+        kind = "INT" if rule.largest == INT32_MAX else "LONG"
+        raise _invalid(name, value, f"Not a number of type {kind}")
+    if number < rule.lowest:
+        raise _invalid(name, value, f"Value must be at least {rule.lowest}")
+
+
+def _invalid(name: str, value: str, reason: str) -> ConsoleError:
+    return ConsoleError(
+        CONFIG_EXCEPTION, f"Invalid value {value} for configuration {name}: {reason}"
+    )
+
+
+def unknown_properties(kind: str, properties: Mapping[str, str]) -> list[str]:
+    """The names that have no effect, in their order."""
+    return [
+        name
+        for name in properties
+        if name not in KNOWN[kind] and name not in OURS and name not in ("ssl.truststore.type",)
+    ]
+
+
+def for_library(kind: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """What the client library is started with.
+
+    properties  that `check_properties` lets pass
+    """
+    configs = dict(DEFAULTS[kind])
+    for name, value in properties.items():
+        if name not in KNOWN[kind] or name in OURS:
+            continue
+        convert = _CONVERSIONS.get(name)
+        configs.update({name: value.strip()} if convert is None else convert(kind, value.strip()))
+    if kind == PRODUCER:
+        configs.setdefault("enable.idempotence", _is_idempotent(properties))
+    return configs
+
+
+def _is_idempotent(properties: Mapping[str, str]) -> bool:
+    """What Kafka's producer is unless something speaks against it."""
+    return (
+        properties.get("acks", "all").strip() in ("all", "-1")
+        and properties.get("retries", "1").strip() != "0"
+        and int(properties.get("max.in.flight.requests.per.connection", "5")) <= 5
+    )
+
+
+def _request_timeout(kind: str, value: str) -> dict[str, Any]:
+    timeout_ms = max(int(value), 10)
+    configs: dict[str, Any] = {"socket.timeout.ms": min(timeout_ms, 300_000)}
+    if kind == PRODUCER:
+        configs["request.timeout.ms"] = min(timeout_ms, 900_000)
+    return configs
+
+
+def _metadata_age(_: str, value: str) -> dict[str, Any]:
+    age_ms = min(max(int(value), 10), 3_600_000)
+    # What is known lives longer than the time between two looks, or it would be gone in between.
+    return {"topic.metadata.refresh.interval.ms": age_ms, "metadata.max.age.ms": 3 * age_ms}
+
+
+def _credentials(_: str, value: str) -> dict[str, Any]:
+    return {
+        f"sasl.{found[1]}": found[2] or found[3] or "" for found in _CREDENTIALS.finditer(value)
+    }
+
+
+def _backoff_ms(value: str) -> int:
+    return min(max(int(value), 1), 300_000)
+
+
+def _assignors(_: str, value: str) -> dict[str, Any]:
+    names = [name.strip().rpartition(".")[2] for name in value.split(",")]
+    known = [_ASSIGNORS[name] for name in names if name in _ASSIGNORS]
+    return {"partition.assignment.strategy": ",".join(known)} if known else {}
+
+
+def _fetch_max(_: str, value: str) -> dict[str, Any]:
+    size_bytes = min(max(int(value), 1000), INT32_MAX - FRAME_BYTES)
+    return {
+        "fetch.max.bytes": size_bytes,
+        "message.max.bytes": min(size_bytes, 1_000_000),
+        "receive.message.max.bytes": max(size_bytes + FRAME_BYTES, 100_000_000),
+    }
+
+
+_Conversion = Callable[[str, str], dict[str, Any]]
+_CONVERSIONS: Final[Mapping[str, _Conversion]] = {
+    "request.timeout.ms": _request_timeout,
+    "metadata.max.age.ms": _metadata_age,
+    "sasl.jaas.config": _credentials,
+    "partition.assignment.strategy": _assignors,
+    "fetch.max.bytes": _fetch_max,
+    "fetch.max.wait.ms": lambda _, value: {"fetch.wait.max.ms": value},
+    "send.buffer.bytes": lambda _, value: {"socket.send.buffer.bytes": max(int(value), 0)},
+    "receive.buffer.bytes": lambda _, value: {"socket.receive.buffer.bytes": max(int(value), 0)},
+    "delivery.timeout.ms": lambda _, value: {"message.timeout.ms": value},
+    "buffer.memory": lambda _, value: {
+        "queue.buffering.max.kbytes": min(max(int(value) // 1024, 1), INT32_MAX)
+    },
+    "batch.size": lambda _, value: {"batch.size": max(int(value), 1)},
+    "retry.backoff.ms": lambda _, value: {"retry.backoff.ms": _backoff_ms(value)},
+    "retry.backoff.max.ms": lambda _, value: {"retry.backoff.max.ms": _backoff_ms(value)},
+    "connections.max.idle.ms": lambda _, value: {
+        "connections.max.idle.ms": min(max(int(value), 0), INT32_MAX)
+    },
+    "linger.ms": lambda _, value: {"linger.ms": min(int(value), 900_000)},
+    "ssl.truststore.location": lambda _, value: {"ssl.ca.location": value},
+    "ssl.endpoint.identification.algorithm": lambda _, value: {
+        "ssl.endpoint.identification.algorithm": value or "none"
+    },
+}

@@ -1,0 +1,1 @@
+"""`odradek consumer-groups`: list, describe, reset and delete groups."""

@@ -1,0 +1,233 @@
+"""`odradek consumer-groups`: the flags, lines and exit codes of `kafka-consumer-groups.sh` 3.9.
+
+Exit codes are Kafka's: 1 when the command line makes no sense, told on stderr; else 0, also for
+what could not be done, which a line on stdout tells that begins with `Error:`.
+Differs from Kafka: brokers that cannot be reached are told at once; no stack of Java is printed.
+Source: Kafka 3.9's ConsumerGroupCommand.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from odradek.protocol.errors import ErrorCode
+from odradek.tools.client import CLIENT_ID, Client, ClientError
+from odradek.tools.consumer_groups.describe import describe_groups, print_error
+from odradek.tools.consumer_groups.errors import WRAPPER, KafkaError, ToolError, refused
+from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
+from odradek.tools.consumer_groups.offsets import delete_groups, delete_offsets
+from odradek.tools.consumer_groups.options import TIMEOUT_MS, help_text, parse_options, usage
+from odradek.tools.consumer_groups.partition_offsets import partitions_of
+from odradek.tools.consumer_groups.queries import STATES, TYPES, UNKNOWN, known, list_groups
+from odradek.tools.consumer_groups.render import deletions_table, groups_table, plans_table
+from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
+from odradek.tools.consumer_groups.reset_plan import export_plans
+from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError
+from odradek.tools.tool import VERSION, run_tool
+
+OF_PARTITIONS: Final = (
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one action; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = parse_options(arguments)
+    except OptionsError as error:
+        return _refuse(error)
+    if options.has("version"):
+        print(VERSION)
+        return 0
+    try:
+        client = open_client(options)
+        try:
+            act(client, options)
+        finally:
+            client.close()
+    except OptionsError as error:
+        if error.shows_help:
+            return _refuse(error)
+        print_error(f"Executing consumer group command failed due to {error}")
+        return error.exit_code
+    except (ToolError, ClientError) as error:
+        print_error(f"Executing consumer group command failed due to {error}")
+    return 0
+
+
+def _refuse(error: OptionsError) -> int:
+    print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+    return error.exit_code
+
+
+def open_client(options: Options) -> Client:
+    """The client for the addresses that the options give.
+
+    raises  OptionsError, ToolError, ClientError
+    """
+    configs: Mapping[str, str] = {}
+    path = options.value("command-config")
+    if path is not None:
+        from odradek.tools.topics.command import read_command_config
+
+        if not os.path.exists(path):
+            raise ToolError(f"java.nio.file.NoSuchFileException: {path}")
+        configs = read_command_config(path)
+    bootstrap = options.value("bootstrap-server")
+    assert bootstrap is not None, "parse_options requires one"
+    try:
+        return Client(bootstrap, client_id=configs.get("client.id", CLIENT_ID))
+    except ClientError as error:
+        print(f"Caused by: {error}", file=sys.stderr)
+        raise ToolError("Failed to create new KafkaAdminClient") from error
+
+
+def act(client: Client, options: Options) -> None:
+    """The one action that the options name.
+
+    raises  ToolError, ClientError, OptionsError
+    """
+    if options.has("list"):
+        _list(client, options)
+    elif options.has("describe"):
+        describe_groups(client, options, _groups(client, options))
+    elif options.has("delete"):
+        _delete(client, options)
+    elif options.has("reset-offsets"):
+        _reset(client, options)
+    else:
+        _delete_offsets(client, options)
+
+
+def _limit(client: Client, options: Options) -> None:
+    """Give every step the time that `--timeout` says."""
+    timeout_ms = options.number("timeout", INT64_MAX)
+    client.limit(TIMEOUT_MS if timeout_ms is None else max(1, min(timeout_ms, INT32_MAX)))
+
+
+def _groups(client: Client, options: Options) -> list[str]:
+    """The names that the options give, or all there are."""
+    _limit(client, options)
+    if options.has("all-groups"):
+        return [group.group_id for group in list_groups(client)]
+    return options.values("group")
+
+
+def _list(client: Client, options: Options) -> None:
+    has_type, has_state = options.has("type"), options.has("state")
+    if not has_type and not has_state:
+        _limit(client, options)
+        for group in list_groups(client):
+            print(group.group_id)
+        return
+    types = parse_names(options.value("type") or "", TYPES, "types")
+    states = parse_names(options.value("state") or "", STATES, "state")
+    _limit(client, options)
+    try:
+        groups = list_groups(client, states, types)
+    except KafkaError as error:
+        raise ToolError(error.text) from error
+    print(groups_table(groups, has_type=has_type, has_state=has_state))
+
+
+def parse_names(text: str, names: Sequence[str], kind: str) -> list[str]:
+    """`stable,empty` as some of `names`; none for an empty text.
+
+    kind    the word for a list of them in the error
+    raises  OptionsError for a word that is none
+    """
+    found = [known(word.strip(), names) for word in text.split(",")] if text else []
+    if UNKNOWN in found:
+        raise usage(
+            f"Invalid {kind} list '{text}'. Valid {kind.removesuffix('s')}s are: {', '.join(names)}"
+        )
+    return found
+
+
+def _delete(client: Client, options: Options) -> None:
+    results = delete_groups(client, _groups(client, options))
+    deleted = in_hash_order(group for group, error in results.items() if error is None)
+    failed = in_hash_order(group for group in results if group not in deleted)
+    if not failed:
+        print(f"Deletion of requested consumer groups ('{', '.join(deleted)}') was successful.")
+        return
+    print_error("Deletion of some consumer groups failed:")
+    for group in failed:
+        error = results[group]
+        assert error is not None, "the others are deleted"
+        print(f"* Group '{group}' could not be deleted due to: {WRAPPER}{error.text}")
+    if deleted:
+        # The apostrophes stand as they do in Kafka's line.
+        names = "'".join(deleted)
+        print(f"\nThese consumer groups were deleted successfully: '{names}', '")
+
+
+def _reset(client: Client, options: Options) -> None:
+    plans = reset_offsets(client, options, _groups(client, options))
+    ordered = {group: plans[group] for group in in_hash_order(plans)}
+    if options.has("export"):
+        print(export_plans(ordered, options.values("group")))
+    else:
+        print(plans_table(ordered), end="")
+
+
+def _delete_offsets(client: Client, options: Options) -> None:
+    group = options.value("group")
+    assert group is not None, "parse_options requires a group"
+    topics = options.values("topic")
+    _limit(client, options)
+    partitions = [one for topic in topics if ":" in topic for one in parse_scope(topic)]
+    results: dict[TopicPartition, KafkaError | None] = {}
+    for topic in in_hash_order(topic for topic in topics if ":" not in topic):
+        try:
+            partitions += partitions_of(client, topic)
+        except KafkaError as error:
+            results[TopicPartition(topic, -1)] = error
+    partitions = in_hash_order(partitions)
+    first: KafkaError | None = None
+    try:
+        codes = delete_offsets(client, group, partitions)
+        results |= {one: refused(codes[one]) if codes[one] else None for one in partitions}
+        first = next(filter(None, (results[one] for one in partitions)), None)
+    except KafkaError as error:
+        first = error
+        results |= dict.fromkeys(partitions, error)
+    _tell_deleted(group, topics, first)
+    rows = [
+        (one, "Successful" if error is None else f"Error: :{error.text}")
+        for one, error in sorted(
+            results.items(), key=lambda item: f"{item[0].topic}{item[0].partition_index}"
+        )
+    ]
+    print(deletions_table(rows), end="")
+
+
+def _tell_deleted(group: str, topics: Sequence[str], error: KafkaError | None) -> None:
+    if error is None:
+        told = ", ".join(topics)
+        print(f"Request succeed for deleting offsets with topic {told} group {group}")
+    elif error.code == ErrorCode.INVALID_GROUP_ID:
+        print_error(f"'{group}' is not valid.")
+    elif error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+        print_error(f"'{group}' does not exist.")
+    elif error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        print_error(f"Access to '{group}' is not authorized.")
+    elif error.code == ErrorCode.NON_EMPTY_GROUP:
+        print_error(
+            f"Deleting offsets of a consumer group '{group}' is forbidden if the group is not "
+            "empty."
+        )
+    elif error.code in OF_PARTITIONS:
+        print_error("Encounter some partition level error, see the follow-up details:")
+    else:
+        name = ErrorCode(error.code).name if error.code in list(ErrorCode) else error.code
+        print_error(f"Encounter some unknown error: {name}")

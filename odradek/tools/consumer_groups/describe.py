@@ -1,0 +1,118 @@
+"""`odradek consumer-groups --describe`: offsets, members or state of groups.
+
+Source: Kafka 3.9's ConsumerGroupCommand (describeGroups, collectGroupsOffsets,
+shouldPrintMemberState).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.tools.client import Client
+from odradek.tools.consumer_groups.errors import KafkaError, ToolError
+from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
+from odradek.tools.consumer_groups.offsets import committed_offsets
+from odradek.tools.consumer_groups.partition_offsets import LATEST, list_offsets
+from odradek.tools.consumer_groups.queries import (
+    UNKNOWN,
+    Description,
+    Member,
+    describe,
+)
+from odradek.tools.consumer_groups.render import (
+    OffsetRow,
+    members_table,
+    offsets_table,
+    state_table,
+)
+from odradek.tools.options import Options
+
+REBALANCING: Final = (
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+)
+
+
+def describe_groups(client: Client, options: Options, groups: Sequence[str]) -> None:
+    """Print what is asked for of each group, by their names.
+
+    raises  ToolError, ClientError; before anything is printed if a group cannot be described
+    """
+    found: dict[str, Description] = {}
+    for group, description in describe(client, groups).items():
+        if isinstance(description, KafkaError):
+            raise ToolError(description.text)
+        found[group] = description
+    names = sorted(found, key=_java_order)
+    if options.has("members"):
+        for group in names:
+            _print_members(group, found[group], verbose=options.has("verbose"))
+    elif options.has("state"):
+        for group in names:
+            if _has_more_to_tell(group, found[group].state, 1):
+                print(state_table(group, found[group]))
+    else:
+        # All offsets are asked for before the first ones are printed, as Kafka's tool does.
+        rows = {group: offset_rows(client, group, found[group]) for group in found}
+        for group in names:
+            if _has_more_to_tell(group, found[group].state, len(rows[group])):
+                print(offsets_table(rows[group]), end="")
+
+
+def _java_order(text: str) -> bytes:
+    """Strings of Java are sorted by their UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _has_more_to_tell(group: str, state: str, row_count: int) -> bool:
+    """Print what has to be known of a group first; whether rows shall follow.
+
+    raises  ToolError for a state that this tool does not know
+    """
+    if state == "Dead":
+        print_error(f"Consumer group '{group}' does not exist.")
+    elif state == "Empty":
+        print(f"\nConsumer group '{group}' has no active members.", file=sys.stderr)
+    elif state in REBALANCING:
+        print(f"\nWarning: Consumer group '{group}' is rebalancing.", file=sys.stderr)
+    elif state == UNKNOWN:
+        raise ToolError(f"Expected a valid consumer group state, but found '{state}'.")
+    return state != "Dead" and row_count > 0
+
+
+def print_error(message: str) -> None:
+    """As Kafka's tool tells errors: on stdout, behind an empty line."""
+    print(f"\nError: {message}")
+
+
+def _print_members(group: str, description: Description, *, verbose: bool) -> None:
+    has_more = _has_more_to_tell(group, description.state, len(description.members))
+    members = description.members if has_more else None
+    print(members_table(group, members, verbose=verbose), end="")
+
+
+def offset_rows(client: Client, group: str, description: Description) -> list[OffsetRow]:
+    """One for each partition that a member has, and behind them one for each other offset.
+
+    raises  KafkaError, ClientError
+    """
+    offsets = committed_offsets(client, group)
+    busy = [member for member in description.members if member.partitions]
+    busy.sort(key=lambda member: -len(set(member.partitions)))
+    assigned = [(member, in_hash_order(member.partitions)) for member in busy]
+    taken = {partition for _, partitions in assigned for partition in partitions}
+    left = in_hash_order(partition for partition in offsets if partition not in taken)
+    rows: list[OffsetRow] = []
+    parts: list[tuple[Member | None, list[TopicPartition]]] = [*assigned, (None, left)]
+    for member, partitions in parts:
+        partitions.sort(key=lambda partition: partition.partition_index)
+        ends = list_offsets(client, partitions, LATEST)
+        rows += [
+            OffsetRow(group, partition, offsets.get(partition), ends[partition], member)
+            for partition in in_hash_order(partitions)
+        ]
+    return rows

@@ -1,0 +1,173 @@
+"""What `odradek consumer-groups` reads and changes in groups: their offsets, and themselves.
+
+Source: Kafka 3.9's admin client (ListConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
+DeleteConsumerGroupsHandler, DeleteConsumerGroupOffsetsHandler), with the versions that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.protocol.messages.find_coordinator import Coordinator
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from odradek.tools.client import Client, Connection
+from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinator, ask_coordinators
+from odradek.tools.consumer_groups.errors import KafkaError, refused
+from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
+
+GROUPS_AT_ONCE: Final = 8
+"""The version of OffsetFetch from which groups are an array."""
+NAMED_TOPICS_VERSION: Final = 9
+"""Of OffsetFetch and OffsetCommit; newer ones name topics by their ids."""
+
+
+def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int]:
+    """What a group has consumed, in the order of Kafka's tool.
+
+    raises  KafkaError, ClientError
+    """
+
+    def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+        request = OffsetFetchRequest(
+            group_id=group,
+            topics=None,
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=None)],
+        )
+        version = min(
+            connection.version_of(ApiKey.OFFSET_FETCH, OffsetFetchRequest), NAMED_TOPICS_VERSION
+        )
+        answer = connection.request(
+            ApiKey.OFFSET_FETCH, request, OffsetFetchResponse, NAMED_TOPICS_VERSION
+        )
+        part = answer.groups[0] if version >= GROUPS_AT_ONCE else answer
+        if part.error_code in RETRIED:
+            return {}
+        if part.error_code:
+            return {group: refused(part.error_code)}
+        offsets = {
+            TopicPartition(topic.name, one.partition_index): one.committed_offset
+            for topic in part.topics
+            for one in topic.partitions
+            if not one.error_code and one.committed_offset >= 0
+        }
+        return {group: offsets}
+
+    offsets = ask_coordinator(client, group, ask)
+    return {partition: offsets[partition] for partition in in_hash_order(offsets)}
+
+
+def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Give a group other offsets.
+
+    raises  KafkaError, ClientError
+    """
+    retried = (*RETRIED, ErrorCode.REBALANCE_IN_PROGRESS)
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for partition, offset in offsets.items():
+        topics.setdefault(partition.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition_index,
+                committed_offset=offset,
+                committed_metadata="",
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()
+        ],
+    )
+
+    def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+        answer = connection.request(
+            ApiKey.OFFSET_COMMIT, request, OffsetCommitResponse, NAMED_TOPICS_VERSION
+        )
+        codes = {
+            TopicPartition(topic.name, one.partition_index): one.error_code
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+        return {} if any(code in retried for code in codes.values()) else {group: codes}
+
+    codes = ask_coordinator(client, group, ask)
+    failed = [partition for partition in in_hash_order(codes) if codes[partition]]
+    if failed:
+        told = ", ".join(map(str, failed))
+        raise refused(
+            codes[failed[0]],
+            f"Failed altering consumer group offsets for the following partitions: [{told}]",
+        )
+
+
+def delete_groups(client: Client, groups: Iterable[str]) -> dict[str, KafkaError | None]:
+    """What became of each group, in the order of Kafka's tool; None: it is gone.
+
+    raises  ClientError
+    """
+
+    def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+        request = DeleteGroupsRequest(groups_names=keys)
+        answer = connection.request(ApiKey.DELETE_GROUPS, request, DeleteGroupsResponse)
+        return {
+            row.group_id: refused(row.error_code) if row.error_code else None
+            for row in answer.results
+            if row.error_code not in RETRIED
+        }
+
+    return ask_coordinators(client, groups, ask)
+
+
+def delete_offsets(
+    client: Client, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The error code of each partition, 0 for one whose offset is gone or never was.
+
+    raises  KafkaError for an error of the whole group; ClientError
+    """
+    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(
+            OffsetDeleteRequestPartition(partition_index=partition.partition_index)
+        )
+    request = OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            OffsetDeleteRequestTopic(name=name, partitions=rows) for name, rows in topics.items()
+        ],
+    )
+
+    def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
+        answer = connection.request(ApiKey.OFFSET_DELETE, request, OffsetDeleteResponse)
+        if answer.error_code in RETRIED:
+            return {}
+        if answer.error_code:
+            return {group: refused(answer.error_code)}
+        codes = {
+            TopicPartition(topic.name, one.partition_index): one.error_code
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+        return {group: codes}
+
+    codes: dict[TopicPartition, int] = ask_coordinator(client, group, ask)
+    return codes

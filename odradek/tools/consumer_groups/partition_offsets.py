@@ -1,0 +1,148 @@
+"""What `odradek consumer-groups` asks of the logs that groups read: where they begin and end.
+
+Source: Kafka 3.9's admin client (describeTopics, ListOffsetsHandler, PartitionLeaderStrategy), with
+the versions that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.tools.client import Client, Connection
+from odradek.tools.consumer_groups.errors import KafkaError, refused, timed_out
+from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+LIST_OFFSETS_VERSION: Final = 9
+NO_OFFSET: Final = -1
+AWAITED_TOPICS: Final = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE)
+RETRIED: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+)
+_WHY: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "because metadata for topic `{}` could not be found",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "due to topic authorization failure",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "due to invalid topic `{}`",
+}
+
+
+def partitions_of(client: Client, topic: str) -> list[TopicPartition]:
+    """All partitions of a topic.
+
+    raises  KafkaError, also when there is no such topic; ClientError
+    """
+    if not topic:
+        raise refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"The given topic name '{topic}' cannot be represented in a request.",
+        )
+    answer = client.metadata([topic]).topics[0]
+    if answer.error_code:
+        raise refused(answer.error_code)
+    return sorted(TopicPartition(topic, one.partition_index) for one in answer.partitions)
+
+
+def list_offsets(
+    client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int
+) -> dict[TopicPartition, int]:
+    """The offset that belongs to a timestamp, in the order of Kafka's tool.
+
+    timestamp_ms  or LATEST, EARLIEST
+    returns       NO_OFFSET where no record is as young as that
+    raises        KafkaError, ClientError
+    """
+    wanted = in_hash_order(partitions)
+    found: dict[TopicPartition, int] = {}
+
+    def attempt() -> bool | None:
+        left = [partition for partition in wanted if partition not in found]
+        for connection, led in _leaders(client, left) if left else []:
+            found.update(_ask_leader(connection, led, timestamp_ms))
+        return True if len(found) == len(wanted) else None
+
+    if client.until(attempt) is None:
+        missing = next(partition for partition in wanted if partition not in found)
+        raise timed_out(f"Timed out waiting for the leader of partition {missing}.")
+    return {partition: found[partition] for partition in wanted}
+
+
+def _leaders(
+    client: Client, partitions: Sequence[TopicPartition]
+) -> list[tuple[Connection, list[TopicPartition]]]:
+    """Who leads what; without the partitions that have no leader at the moment."""
+    metadata = client.metadata(sorted({partition.topic for partition in partitions}))
+    brokers = {broker.node_id: broker for broker in metadata.brokers}
+    leaders: dict[TopicPartition, int] = {}
+    for topic in metadata.topics:
+        assert topic.name is not None, "it was asked for by its name"
+        if topic.error_code and topic.error_code not in AWAITED_TOPICS:
+            first = next(partition for partition in partitions if partition.topic == topic.name)
+            raise _no_metadata(first, topic.error_code)
+        for one in topic.partitions:
+            if not topic.error_code and not one.error_code and one.leader_id in brokers:
+                leaders[TopicPartition(topic.name, one.partition_index)] = one.leader_id
+    led: dict[int, list[TopicPartition]] = {}
+    for partition in partitions:
+        if partition in leaders:
+            led.setdefault(leaders[partition], []).append(partition)
+    return [
+        (client.connection(node_id, brokers[node_id].host, brokers[node_id].port), rows)
+        for node_id, rows in led.items()
+    ]
+
+
+def _no_metadata(partition: TopicPartition, code: int) -> KafkaError:
+    why = "due to unexpected error for topic `{}`"
+    if code in list(ErrorCode):
+        why = _WHY.get(ErrorCode(code), why)
+    return refused(
+        code,
+        f"Failed to fetch metadata for partition {partition} " + why.format(partition.topic),
+    )
+
+
+def _ask_leader(
+    connection: Connection, partitions: Sequence[TopicPartition], timestamp_ms: int
+) -> dict[TopicPartition, int]:
+    """Without the partitions that have to be asked for again."""
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(
+            ListOffsetsPartition(
+                partition_index=partition.partition_index, timestamp_ms=timestamp_ms
+            )
+        )
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
+    )
+    answer = connection.request(
+        ApiKey.LIST_OFFSETS, request, ListOffsetsResponse, LIST_OFFSETS_VERSION
+    )
+    found: dict[TopicPartition, int] = {}
+    for topic in answer.topics:
+        for one in topic.partitions:
+            if not one.error_code:
+                found[TopicPartition(topic.name, one.partition_index)] = one.offset
+            elif one.error_code not in RETRIED:
+                raise refused(one.error_code)
+    return found

@@ -1,0 +1,204 @@
+"""`odradek consumer-groups --reset-offsets`: which offsets a group shall have, and the change.
+
+Source: Kafka 3.9's ConsumerGroupCommand (resetOffsets, getPartitionsToReset, prepareOffsetsToReset,
+checkOffsetsRange).
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from odradek.tools.client import Client
+from odradek.tools.consumer_groups.describe import print_error
+from odradek.tools.consumer_groups.errors import KafkaError, ToolError
+from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
+from odradek.tools.consumer_groups.offsets import commit_offsets, committed_offsets
+from odradek.tools.consumer_groups.options import SCENARIOS, usage
+from odradek.tools.consumer_groups.partition_offsets import (
+    EARLIEST,
+    LATEST,
+    NO_OFFSET,
+    list_offsets,
+    partitions_of,
+)
+from odradek.tools.consumer_groups.queries import describe
+from odradek.tools.consumer_groups.reset_plan import Plan, parse_plans
+from odradek.tools.consumer_groups.times import before, parse_datetime
+from odradek.tools.options import INT32_MAX, INT64_MAX, Options
+
+INACTIVE: Final = ("Empty", "Dead")
+LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def reset_offsets(client: Client, options: Options, groups: Sequence[str]) -> dict[str, Plan]:
+    """The new offsets of each group; with --execute it has them.
+
+    raises  ToolError, OptionsError, ClientError; groups that came before have their offsets by then
+    """
+    plans: dict[str, Plan] = {}
+    for group, description in describe(client, groups).items():
+        if isinstance(description, KafkaError):
+            raise description
+        if description.state not in INACTIVE:
+            print_error(
+                f"Assignments can only be reset if the group '{group}' is inactive, but the "
+                f"current state is {description.state}."
+            )
+            plans[group] = {}
+            continue
+        partitions = _partitions(client, options, group)
+        plan = _plan(client, options, group, partitions)
+        plans[group] = {partition: plan[partition] for partition in in_hash_order(plan)}
+        if options.has("execute") and not options.has("dry-run"):
+            commit_offsets(client, group, plans[group])
+    return plans
+
+
+def parse_scope(text: str) -> list[TopicPartition]:
+    """`topic:0,1` as partitions.
+
+    raises  OptionsError
+    """
+    words = text.split(":")
+    while words and not words[-1]:
+        words.pop()
+    if len(words) != 2:
+        raise usage(f"Invalid topic arg '{text}', expected topic name and partitions")
+    indexes = words[1].split(",")
+    while len(indexes) > 1 and not indexes[-1]:
+        indexes.pop()
+    partitions = []
+    for index in indexes:
+        is_number = index.removeprefix("+").removeprefix("-").isdecimal()
+        if not is_number or not -INT32_MAX - 1 <= int(index) <= INT32_MAX:
+            raise usage(f"Invalid partition '{index}' specified in topic arg '{text}''")
+        partitions.append(TopicPartition(words[0], int(index)))
+    return partitions
+
+
+def _partitions(client: Client, options: Options, group: str) -> list[TopicPartition]:
+    if options.has("all-topics"):
+        return list(committed_offsets(client, group))
+    if options.has("topic"):
+        texts = options.values("topic")
+        partitions = [one for text in texts if ":" in text for one in parse_scope(text)]
+        for topic in in_hash_order(text for text in texts if ":" not in text):
+            partitions += partitions_of(client, topic)
+        return partitions
+    if not options.has("from-file"):
+        raise usage("One of the reset scopes should be defined: --all-topics, --topic.")
+    return []
+
+
+def _plan(
+    client: Client, options: Options, group: str, partitions: Sequence[TopicPartition]
+) -> Plan:
+    """What the one scenario of the options makes of partitions."""
+    if options.has("from-file"):
+        return _from_file(client, options, group)
+    if len(set(partitions)) < len(partitions):
+        twice = next(one for index, one in enumerate(partitions) if one in partitions[:index])
+        raise ToolError(f"Duplicate key {twice}")
+    if options.has("to-offset"):
+        offset = options.number("to-offset", INT64_MAX)
+        assert offset is not None, "a value is required"
+        return _in_range(client, dict.fromkeys(partitions, offset))
+    if options.has("to-current"):
+        return _current(client, group, partitions)
+    if options.has("to-earliest"):
+        return list_offsets(client, partitions, EARLIEST)
+    if options.has("to-latest"):
+        return list_offsets(client, partitions, LATEST)
+    if options.has("shift-by"):
+        return _shifted(client, options, group, partitions)
+    if options.has("to-datetime"):
+        return _at(client, partitions, parse_datetime(options.value("to-datetime") or ""))
+    if options.has("by-duration"):
+        then_ms = before(time.time_ns(), options.value("by-duration") or "")
+        return _at(client, partitions, then_ms)
+    told = ", ".join(f"[{scenario}]" for scenario in SCENARIOS)
+    raise usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{told}]")
+
+
+def _current(client: Client, group: str, partitions: Sequence[TopicPartition]) -> Plan:
+    offsets = committed_offsets(client, group)
+    plan = {one: offsets[one] for one in in_hash_order(partitions) if one in offsets}
+    others = [one for one in partitions if one not in offsets]
+    return plan | list_offsets(client, others, LATEST)
+
+
+def _shifted(
+    client: Client, options: Options, group: str, partitions: Sequence[TopicPartition]
+) -> Plan:
+    offsets = committed_offsets(client, group)
+    plan: Plan = {}
+    for partition in partitions:
+        count = options.number("shift-by", INT64_MAX)
+        assert count is not None, "a value is required"
+        if partition not in offsets:
+            raise usage(
+                f"Cannot shift offset for partition {partition} since there is no current "
+                "committed offset"
+            )
+        plan[partition] = offsets[partition] + count
+    return _in_range(client, plan)
+
+
+def _from_file(client: Client, options: Options, group: str) -> Plan:
+    path = options.value("from-file") or ""
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+            text = file.read()
+    except OSError:
+        raise ToolError(f"java.io.IOException: Unable to read file {path}") from None
+    plan = parse_plans(text, options.values("group")).get(group)
+    if plan is None:
+        print_error(f"No reset plan for group {group} found")
+        return {}
+    return _in_range(client, plan)
+
+
+def _at(client: Client, partitions: Sequence[TopicPartition], then_ms: int) -> Plan:
+    """The first record from a time on, or the end of the log."""
+    found = list_offsets(client, partitions, then_ms)
+    # Kafka's client makes this map for as many as it will hold.
+    order = in_hash_order(found, 1 << max(len(found) - 1, 0).bit_length())
+    late = [partition for partition in order if found[partition] == NO_OFFSET]
+    for partition in in_hash_order(late):
+        print(
+            f"\nWarn: Partition {partition.partition_index} from topic {partition.topic} is empty. "
+            "Falling back to latest known offset."
+        )
+    return found | list_offsets(client, late, LATEST)
+
+
+def _in_range(client: Client, wishes: Mapping[TopicPartition, int]) -> Plan:
+    """Offsets that logs have, each as near as possible to the one that is wished for."""
+    starts = list_offsets(client, wishes, EARLIEST)
+    ends = list_offsets(client, wishes, LATEST)
+    plan: Plan = {}
+    for partition in in_hash_order(wishes):
+        offset = wishes[partition]
+        if offset > ends[partition]:
+            plan[partition] = ends[partition]
+            _warn(f"New offset ({offset}) is higher than latest", partition, ends[partition])
+        elif offset < starts[partition]:
+            plan[partition] = starts[partition]
+            _warn(f"New offset ({offset}) is lower than earliest", partition, starts[partition])
+        else:
+            plan[partition] = offset
+    return plan
+
+
+def _warn(what: str, partition: TopicPartition, offset: int) -> None:
+    """A line as the log of Kafka's tools has it."""
+    now = datetime.datetime.now(tz=datetime.UTC).astimezone()
+    print(
+        f"[{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}] WARN {what} offset for topic "
+        f"partition {partition}. Value will be set to {offset} ({LOGGER})",
+        file=sys.stderr,
+    )

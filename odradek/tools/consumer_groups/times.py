@@ -1,0 +1,113 @@
+"""Points in time as `--to-datetime` and `--by-duration` give them, read as Java reads them.
+
+    2024-01-01T03:00:00.000          UTC; milliseconds cannot be left out, and `.1` is one
+    2024-01-01T03:00:00.000+02:00    or `+02`, `Z`; what stands behind the zone has no effect
+    P1DT2H3M4.5S                     each part may be missing or have a sign, and so may the whole
+
+Numbers need no leading zeros and may have blanks before them.  Years are 1583 to 9999.
+Source: java.text.SimpleDateFormat (not lenient) as Kafka's Utils.getDateTime uses it;
+java.time.Duration.parse.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from odradek.tools.consumer_groups.errors import ToolError
+
+DAY_S: Final = 86_400
+ZONE_FIRST: Final = -13 * 60
+ZONE_LAST: Final = 14 * 60
+"""Minutes from UTC that Java's calendar takes."""
+INSTANT_FIRST_S: Final = -31_557_014_167_219_200
+INSTANT_LAST_S: Final = 31_556_889_864_403_199
+"""Seconds since 1970 that a java.time.Instant holds."""
+INT64_MAX: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER: Final = r"[ \t]*(\d+)"
+_DATETIME: Final = re.compile(
+    rf"{_NUMBER}-{_NUMBER}-{_NUMBER}T{_NUMBER}:{_NUMBER}:{_NUMBER}\.[ \t]*(\d+)"
+    r"[ \t]*(?:Z|([+-])(\d\d)(?::(\d\d))?)",
+    re.ASCII | re.DOTALL,
+)
+_DURATION: Final = re.compile(
+    r"([-+]?)P(?:([-+]?[0-9]+)D)?"
+    r"(T(?:([-+]?[0-9]+)H)?(?:([-+]?[0-9]+)M)?(?:([-+]?[0-9]+)(?:[.,]([0-9]{0,9}))?S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_NO_T: Final = "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
+
+
+def parse_datetime(text: str) -> int:
+    """Milliseconds since 1970.
+
+    raises  ToolError
+    """
+    parts = text.rstrip("T").split("T")
+    if len(parts) < 2:
+        raise ToolError(f"java.text.ParseException: {_NO_T}")
+    if not re.search("[-+Z]", parts[1]):
+        text += "Z"
+    wrong = ToolError(f'java.text.ParseException: Unparseable date: "{text}"')
+    found = _DATETIME.match(text)
+    if found is None:
+        raise wrong
+    year, month, day, hour, minute, second, millisecond = map(int, found.groups()[:7])
+    zone = 60 * int(found[9] or 0)
+    minutes = int(found[10] or 0)
+    if minutes < 60 and zone + minutes <= (ZONE_LAST if found[8] == "+" else -ZONE_FIRST):
+        zone += minutes
+    # Java reads once more for minutes that it does not like, and then no further than the hours.
+    zone = -zone if found[8] == "-" else zone
+    if not ZONE_FIRST <= zone <= ZONE_LAST:
+        raise wrong
+    try:
+        time = datetime(year, month, day, hour, minute, second, millisecond * 1000, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise wrong from None
+    return (time - _EPOCH) // timedelta(milliseconds=1) - zone * 60_000
+
+
+def before(now_ns: int, text: str) -> int:
+    """Milliseconds since 1970 of the time that lies an ISO 8601 duration before `now_ns`.
+
+    raises  ToolError
+    """
+    then_s, then_ns = divmod(now_ns - parse_duration(text), 10**9)
+    if not INSTANT_FIRST_S <= then_s <= INSTANT_LAST_S:
+        raise ToolError("Instant exceeds minimum or maximum instant")
+    then_ms = then_s * 1000 + then_ns // 10**6
+    if abs(then_ms) > INT64_MAX:
+        raise ToolError("long overflow")
+    return then_ms
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds.
+
+    raises  ToolError
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
+        raise ToolError("Text cannot be parsed to a Duration")
+    sign, days, _, hours, minutes, seconds, fraction = found.groups()
+    total = 0
+    for number, unit_s, name in (
+        (days, DAY_S, "days"),
+        (hours, 3600, "hours"),
+        (minutes, 60, "minutes"),
+        (seconds, 1, "seconds"),
+    ):
+        part = int(number or 0) * unit_s
+        if not -INT64_MAX - 1 <= part <= INT64_MAX:
+            raise ToolError(f"Text cannot be parsed to a Duration: {name}")
+        total += part
+    if not -INT64_MAX - 1 <= total <= INT64_MAX:
+        raise ToolError("Text cannot be parsed to a Duration: overflow")
+    nanoseconds = int((fraction or "").ljust(9, "0"))
+    if seconds is not None and seconds.startswith("-"):
+        nanoseconds = -nanoseconds
+    whole = total * 10**9 + nanoseconds
+    return -whole if sign == "-" else whole

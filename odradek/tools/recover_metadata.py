@@ -1,0 +1,235 @@
+"""`odradek recover-metadata [CONFIG] [--execute]`: metadata from the folders of the topics.
+
+For a broker that is stopped, whose coordination files are damaged, lost, or do not know topics that
+have folders in log.dirs.  Topic ids, partition counts, leader epochs and producer ids are read from
+the folders; what the coordination files still give is used for the rest.  Without `--execute`
+nothing is written.  No record is touched in either case.
+
+Exit codes: 0 done, or nothing to do; 1 the directories cannot be used (one line on stderr says
+why); 2 for a command line that cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from odradek.tools.settings_arguments import add_settings_arguments
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from odradek.broker.settings.broker_settings import BrokerSettings
+    from odradek.controller.coordination.salvage import Salvaged
+    from odradek.controller.coordination.tree import Tree
+    from odradek.controller.rebuild import FoundTopic, Report
+    from odradek.runtime.files import FileSystem
+    from odradek.storage.folder_survey import FoundPartition, Survey
+    from odradek.storage.manager import LogManager
+
+LINES_SHOWN_MAX = 1_000
+"""Of what is restored, and of what is not: a broker may have many topics."""
+
+
+class RecoveryRefused(Exception):
+    """The directories cannot be used; one line says why."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="odradek recover-metadata",
+        description="Rebuild the metadata of a stopped broker from the folders of its topics. "
+        "Without --execute it says what it would write.",
+    )
+    add_settings_arguments(parser, "the server.properties file of the broker")
+    parser.add_argument(
+        "--execute",
+        action="store_true",
+        help="write; the coordination files that are there are set aside",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Look, report, and write if that is asked for."""
+    options = build_parser().parse_args(list(arguments))
+    from odradek.broker.settings.broker_settings import SettingsError, load_settings
+    from odradek.storage.log_directory import DirectoryInUse
+    from odradek.storage.manager import NoDirectoryLeft
+    from odradek.storage.meta_properties import MetaPropertiesError
+
+    try:
+        settings = load_settings(options.config, options.override)
+        _recover(settings, is_executed=options.execute)
+    except (
+        DirectoryInUse,
+        MetaPropertiesError,
+        NoDirectoryLeft,
+        OSError,
+        RecoveryRefused,
+        SettingsError,
+    ) as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _recover(settings: BrokerSettings, *, is_executed: bool) -> None:
+    from odradek.runtime.clock import SystemClock
+    from odradek.runtime.system_files import SystemFileSystem
+    from odradek.storage.descriptors import Descriptors
+    from odradek.storage.manager import LogManager
+
+    files = SystemFileSystem()
+    missing = [path for path in settings.log_dirs if not files.exists(path)]
+    if missing:
+        raise RecoveryRefused(f"there is no directory {missing[0]}")
+    logs = LogManager(files, settings.log_dirs, Descriptors(files), file_delete_delay_ms=0)
+    now_ms = SystemClock().now_ms()
+    try:
+        _recover_locked(settings, files, logs, now_ms, is_executed=is_executed)
+    finally:
+        # No log was opened: this gives the locks back and writes nothing.
+        logs.shutdown(now_ms=now_ms)
+
+
+def _recover_locked(
+    settings: BrokerSettings,
+    files: FileSystem,
+    logs: LogManager,
+    now_ms: int,
+    *,
+    is_executed: bool,
+) -> None:
+    from odradek.broker.internal_topics import first_use_topic
+    from odradek.broker.node.node import FIRST_GENERATED_ID
+    from odradek.broker.topics import INTERNAL_TOPICS
+    from odradek.controller.coordination.salvage import replace_all, salvage
+    from odradek.controller.rebuild import Found, Rebuild
+    from odradek.storage.folder_survey import survey
+    from odradek.storage.meta_properties import (
+        check_meta_properties,
+        stored_broker_id,
+        stored_cluster_id,
+    )
+
+    identities = logs.open_directories()
+    for failure in logs.take_failures():
+        raise RecoveryRefused(f"{failure.path} cannot be used: {failure.reason}")
+    configured = settings.broker_id if settings.broker_id >= 0 else None
+    check_meta_properties(identities, broker_id=configured, cluster_id=None)
+    stored_id = stored_broker_id(identities)
+    broker_id = configured if configured is not None else stored_id
+    surveyed = survey(files, settings.log_dirs)
+    folder = settings.log_dirs[0]
+    salvaged = salvage(files, folder, now_ms)
+
+    def internal_config(topic: str) -> Mapping[str, str] | None:
+        if topic not in INTERNAL_TOPICS:
+            return None
+        config = first_use_topic(topic, settings, broker_count=1).config
+        return {key: value for key, value in config.items() if value is not None}
+
+    report = Rebuild(
+        salvaged.tree,
+        Found(
+            broker_id=FIRST_GENERATED_ID if broker_id is None else broker_id,
+            cluster_id=stored_cluster_id(identities),
+            topics=group_by_topic(surveyed, salvaged.tree),
+            producer_id=max((one.producer_id for one in surveyed.partitions), default=-1),
+        ),
+        is_whole=salvaged.complaint is None and salvaged.last_ms > 0,
+        internal_config=internal_config,
+        now_ms=now_ms,
+    ).run()
+    if salvaged.complaint is None and not report.changes:
+        print("\n".join([*_findings(salvaged, surveyed), "There is nothing to do."]))
+        return
+    print("\n".join(_findings(salvaged, surveyed) + _outcome(report, is_executed=is_executed)))
+    if is_executed:
+        aside = replace_all(files, folder, salvaged.tree, f".before-recovery-{now_ms}")
+        for path in aside:
+            print(f"set aside: {path}")
+        print("The metadata are written; start the broker.")
+    else:
+        print("Nothing was written; --execute writes it.")
+
+
+def group_by_topic(surveyed: Survey, tree: Tree) -> list[FoundTopic]:
+    """The topics of the folders, by name; a folder of another topic id is left out and reported.
+
+    Where folders of one name have several ids, those of the id that the tree knows are taken.
+    """
+    from odradek.controller.rebuild import FoundTopic
+    from odradek.controller.znodes import zk_data
+
+    by_name: dict[str, list[FoundPartition]] = {}
+    for one in surveyed.partitions:
+        by_name.setdefault(one.topic, []).append(one)
+    topics: list[FoundTopic] = []
+    for name in sorted(by_name):
+        ids: dict[UUID, None] = {
+            one.topic_id: None for one in by_name[name] if one.topic_id is not None
+        }
+        node = tree.nodes.get(zk_data.topic_path(name))
+        chosen = next(iter(ids), None)
+        if len(ids) > 1:
+            try:
+                known = zk_data.TopicAssignmentZnode.decode(None if node is None else node.data)
+            except zk_data.BadZnode:
+                chosen = None
+            else:
+                chosen = known.topic_id if known.topic_id in ids else None
+            surveyed.problems += (
+                f"{one.path} is left out: the folders of {name} have several topic ids, this one "
+                f"has {one.topic_id}; move those of the wrong id away"
+                for one in by_name[name]
+                if chosen is None or one.topic_id not in (None, chosen)
+            )
+            if chosen is None:
+                continue
+        epochs: dict[int, int] = {}
+        for one in by_name[name]:
+            if one.topic_id not in (None, chosen):
+                continue
+            if one.partition in epochs:
+                surveyed.problems.append(f"{one.path} is there twice; the broker will not start")
+            epochs[one.partition] = max(one.leader_epoch, epochs.get(one.partition, -1))
+        topics.append(FoundTopic(name, chosen, epochs))
+    return topics
+
+
+def _findings(salvaged: Salvaged, surveyed: Survey) -> list[str]:
+    lines: list[str] = []
+    if salvaged.complaint is not None:
+        lines.append(f"coordination files: {salvaged.complaint}")
+    if salvaged.last_ms:
+        last = datetime.fromtimestamp(salvaged.last_ms / 1_000, tz=UTC)
+        extent = "whole" if salvaged.complaint is None else "read as far as they can be"
+        lines.append(
+            f"coordination files: {extent}, the last change is of {last:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    else:
+        lines.append("coordination files: nothing can be read from them")
+    topics = {one.topic for one in surveyed.partitions}
+    size_bytes = sum(one.size_bytes for one in surveyed.partitions)
+    lines.append(
+        f"folders: {len(topics)} topics with {len(surveyed.partitions)} partitions, "
+        f"{size_bytes:,} bytes of records"
+    )
+    lines += [f"folders: {problem}" for problem in surveyed.problems[:LINES_SHOWN_MAX]]
+    return lines
+
+
+def _outcome(report: Report, *, is_executed: bool) -> list[str]:
+    verb = "restored" if is_executed else "would be restored"
+    lines = [f"{verb}: {change}" for change in report.changes[:LINES_SHOWN_MAX]]
+    lines += [f"lost: {loss}" for loss in report.losses[:LINES_SHOWN_MAX]]
+    more = sum(max(0, len(one) - LINES_SHOWN_MAX) for one in (report.changes, report.losses))
+    if more:
+        lines.append(f"... and {more} more lines like these")
+    return lines

@@ -1,0 +1,1 @@
+"""`odradek topics`: create, list, describe, alter and delete topics."""

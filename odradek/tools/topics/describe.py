@@ -1,0 +1,108 @@
+"""`odradek topics --describe`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final
+from uuid import UUID
+
+from odradek.tools.client import ZERO_ID, Client
+from odradek.tools.options import Options
+from odradek.tools.topics.errors import TopicsError
+from odradek.tools.topics.options import REPORTS
+from odradek.tools.topics.queries import (
+    PARTITIONS_PER_ANSWER,
+    describe_configs,
+    describe_topic_id,
+    describe_topics,
+    find_topics,
+    live_brokers,
+    moves_of,
+)
+from odradek.tools.topics.render import Topic, is_shown, partition_line, topic_id_text, topic_line
+
+ID_LENGTH_MAX: Final = 24
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9_=-]")
+
+
+def describe(client: Client, options: Options) -> None:
+    """Topics and their partitions, or the partitions in trouble that were asked for.
+
+    Differs from Kafka: topics come in the order of their names; there it is that of a hash map.
+    """
+    if options.has("if-exists") and options.has("topic") and options.has("topic-id"):
+        print(
+            "Only topic id will be used when both --topic and --topic-id are specified and "
+            "topicId is not Uuid.ZERO_UUID"
+        )
+    id_text = options.value("topic-id")
+    topic_id = ZERO_ID if id_text is None else parse_topic_id(id_text)
+    live = live_brokers(client)
+    topics = _topics(client, options, topic_id, live)
+    if not topics:
+        return
+    configs = describe_configs(client, [topic.name for topic in topics])
+    moves = moves_of(client, topics)
+    is_report = any(options.has(report) for report in REPORTS)
+    only_overrides = options.has("topics-with-overrides")
+    for topic in topics:
+        of_topic = configs.get(topic.name, {})
+        has_overrides = not all(config.is_default for config in of_topic.values())
+        if not is_report and (has_overrides or not only_overrides):
+            print(topic_line(topic, of_topic, moves.get((topic.name, 0))))
+        if only_overrides:
+            continue
+        for partition in topic.partitions:
+            move = moves.get((topic.name, partition.partition_index))
+            if not is_report or is_shown(options, partition, of_topic, move=move, live=live):
+                print(partition_line(topic.name, partition, move))
+
+
+def _topics(client: Client, options: Options, topic_id: UUID, live: list[int]) -> list[Topic]:
+    """Those that `topic_id` or else the options name."""
+    exclude_internal = options.has("exclude-internal")
+    must_exist = not options.has("if-exists")
+    if topic_id != ZERO_ID:
+        topic = describe_topic_id(client, topic_id, live, exclude_internal=exclude_internal)
+        if topic is None and must_exist:
+            raise TopicsError(f"TopicId '{topic_id_text(topic_id)}' does not exist as expected")
+        return [] if topic is None else [topic]
+    names = find_topics(
+        client,
+        options.value("topic"),
+        exclude_internal=exclude_internal,
+        must_exist=must_exist,
+    )
+    if not names:
+        return []
+    partitions_max = options.number("partition-size-limit-per-response")
+    if partitions_max is None:
+        partitions_max = PARTITIONS_PER_ANSWER
+    return describe_topics(client, names, live, partitions_max)
+
+
+def parse_topic_id(text: str) -> UUID:
+    """An id as `--describe` prints it.
+
+    raises  TopicsError, in the words of Kafka's Uuid.fromString
+    """
+    if len(text) > ID_LENGTH_MAX:
+        raise TopicsError(
+            f"Input string with prefix `{text[:ID_LENGTH_MAX]}` is too long to be decoded as a "
+            "base64 UUID"
+        )
+    wrong = _NOT_BASE64.search(text)
+    if wrong is not None:
+        raise TopicsError(f"Illegal base64 character {ord(wrong[0]):x}")
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error as error:
+        raise TopicsError(f"Input string `{text}` is no base64: {error}") from None
+    if len(data) != 16:
+        raise TopicsError(
+            f"Input string `{text}` decoded as {len(data)} bytes, which is not equal to the "
+            "expected 16 bytes of a base64-encoded UUID"
+        )
+    return UUID(bytes=data)

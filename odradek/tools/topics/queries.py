@@ -1,0 +1,220 @@
+"""What `odradek topics` asks a cluster: which topics there are, and what is known of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from odradek.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    TopicRequest,
+)
+from odradek.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from odradek.tools.client import Client, NotServedError
+from odradek.tools.topics.errors import TopicsError, check
+from odradek.tools.topics.render import Config, Move, Partition, Topic
+
+TOPIC_RESOURCE: Final = 2
+DEFAULT_SOURCE: Final = 5
+PARTITIONS_PER_ANSWER: Final = 2000
+_QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
+
+
+def compile_pattern(text: str) -> re.Pattern[str]:
+    """The regular expression that a `--topic` is, for whole names.
+
+    text    quotes around it, which shells and files leave there, and blanks do not count; a comma
+            is `|`; what stands between `\\Q` and `\\E` means itself (Java has this, Python not)
+    raises  TopicsError
+    source  Kafka's TopicFilter.IncludeList
+    """
+    written = text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
+    try:
+        return re.compile(_QUOTED.sub(lambda quoted: re.escape(quoted[1]), written))
+    except (re.error, OverflowError):
+        raise TopicsError(f"{written} is an invalid regex.") from None
+
+
+def find_topics(
+    client: Client, pattern: str | None, *, exclude_internal: bool, must_exist: bool
+) -> list[str]:
+    """Names that match, sorted; all without a pattern.
+
+    raises  TopicsError when nothing matches a pattern and `must_exist`
+    """
+    names = sorted(
+        topic.name
+        for topic in client.metadata().topics
+        if topic.name is not None and not (exclude_internal and topic.is_internal)
+    )
+    if pattern is not None:
+        expression = compile_pattern(pattern)
+        names = [name for name in names if expression.fullmatch(name)]
+        if not names and pattern and must_exist:
+            raise TopicsError(f"Topic 'Optional[{pattern}]' does not exist as expected")
+    return names
+
+
+def live_brokers(client: Client) -> list[int]:
+    """Ids of the brokers that are in the cluster now."""
+    return [broker.node_id for broker in client.metadata([]).brokers]
+
+
+def describe_topics(
+    client: Client, names: Sequence[str], live: Sequence[int], partitions_max: int
+) -> list[Topic]:
+    """Topics in the order of `names`, which is sorted.
+
+    partitions_max  partitions that one answer shall hold
+    raises          TopicsError for one that the cluster does not have any more
+    """
+    try:
+        found = _describe_in_pages(client, names, live, partitions_max)
+    except NotServedError:
+        topics = client.metadata(list(names)).topics
+        found = {topic.name: _topic(topic, live) for topic in topics if topic.name is not None}
+    return [found[name] for name in names if name in found]
+
+
+def describe_topic_id(
+    client: Client, topic_id: UUID, live: Sequence[int], *, exclude_internal: bool
+) -> Topic | None:
+    """The topic that has an id, or None."""
+    for topic in client.metadata().topics:
+        if topic.topic_id == topic_id and not (exclude_internal and topic.is_internal):
+            return _topic(topic, live)
+    return None
+
+
+def _topic(topic: MetadataResponseTopic, live: Sequence[int]) -> Topic:
+    check(topic.error_code)
+    assert topic.name is not None, "a topic without an error has its name"
+    partitions = [_partition(one, live, None, None) for one in topic.partitions]
+    return Topic(topic.name, topic.topic_id, sorted(partitions, key=_order))
+
+
+def _partition(
+    partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
+    live: Sequence[int],
+    eligible: list[int] | None,
+    last_known: list[int] | None,
+) -> Partition:
+    return Partition(
+        partition.partition_index,
+        partition.leader_id if partition.leader_id in live else None,
+        partition.replica_nodes,
+        partition.isr_nodes,
+        eligible,
+        last_known,
+    )
+
+
+def _describe_in_pages(
+    client: Client, names: Sequence[str], live: Sequence[int], partitions_max: int
+) -> dict[str, Topic]:
+    """Through DescribeTopicPartitions (KIP-966), which brokers of KRaft clusters have."""
+    found: dict[str, Topic] = {}
+    cursor: Cursor | None = None
+    while True:
+        first = names[0] if cursor is None else cursor.topic_name
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in names if name >= first],
+            response_partition_limit=partitions_max,
+            cursor=cursor,
+        )
+        answer = client.any(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS, request, DescribeTopicPartitionsResponse
+        )
+        for topic in answer.topics:
+            check(topic.error_code)
+            assert topic.name is not None, "a topic without an error has its name"
+            earlier = found[topic.name].partitions if topic.name in found else ()
+            partitions = [
+                _partition(one, live, one.eligible_leader_replicas, one.last_known_elr)
+                for one in topic.partitions
+            ]
+            found[topic.name] = Topic(
+                topic.name, topic.topic_id, sorted([*earlier, *partitions], key=_order)
+            )
+        if answer.next_cursor is None:
+            return found
+        if answer.next_cursor == cursor:
+            raise TopicsError("The broker does not get on with describing partitions.")
+        cursor = answer.next_cursor
+
+
+def _order(partition: Partition) -> int:
+    return partition.partition_index
+
+
+def describe_configs(client: Client, names: Iterable[str]) -> dict[str, dict[str, Config]]:
+    """The settings of topics, by topic and name, in the order of the answer."""
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+            )
+            for name in names
+        ]
+    )
+    answer = client.any(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
+    found: dict[str, dict[str, Config]] = {}
+    for result in answer.results:
+        check(result.error_code, result.error_message)
+        found[result.resource_name] = {
+            row.name: Config(row.value, row.config_source == DEFAULT_SOURCE)
+            for row in result.configs
+        }
+    return found
+
+
+def moves_of(client: Client, topics: Sequence[Topic]) -> dict[tuple[str, int], Move]:
+    """The reassignments that are under way, by topic and partition.
+
+    Empty where the cluster does not serve the API, or not to us (TopicCommand does the same).
+    """
+    request = ListPartitionReassignmentsRequest(
+        timeout_ms=30_000,
+        topics=[
+            ListPartitionReassignmentsTopics(
+                name=topic.name, partition_indexes=[one.partition_index for one in topic.partitions]
+            )
+            for topic in topics
+        ],
+    )
+    try:
+        answer = client.controller(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            request,
+            ListPartitionReassignmentsResponse,
+            errors_of=lambda answer: [answer.error_code],
+        )
+    except NotServedError:
+        return {}
+    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return {}
+    check(answer.error_code, answer.error_message)
+    return {
+        (topic.name, one.partition_index): Move(
+            one.replicas, one.adding_replicas, one.removing_replicas
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    }

@@ -1,0 +1,149 @@
+"""What `odradek topics --create` and `--alter` wish for, read from the command line.
+
+Everything here is refused before a broker is asked.
+Source: Kafka 3.9's TopicCommand (CommandTopicPartition, parseReplicaAssignment,
+parseTopicConfigsToBeAdded) and LogConfig.validate.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from odradek.tools.options import Options
+from odradek.tools.topics.errors import TopicsError
+
+REPLICATION_FACTOR_MAX: Final = 32_767
+COLLISIONS: Final = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') "
+    "could collide. To avoid issues it is best to use either, but not both."
+)
+FORMAT_VERSION: Final = "message.format.version"
+LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+_NUMBER: Final = re.compile(r"[+-]?\d+")
+
+
+class Wish(NamedTuple):
+    """A topic as it shall be."""
+
+    name: str
+    partitions: int | None
+    replication_factor: int | None
+    assignment: list[list[int]]
+    """Brokers by partition; empty: the cluster chooses."""
+    configs: dict[str, str]
+
+
+def read_wish(options: Options) -> Wish:
+    """What the options say, numbers not yet held against their bounds.
+
+    raises  OptionsError, TopicsError
+    """
+    name = options.value("topic")
+    assert name is not None, "parse_options requires a topic"
+    return Wish(
+        name,
+        options.number("partitions"),
+        options.number("replication-factor"),
+        parse_assignment(options.value("replica-assignment") or ""),
+        parse_configs(options.values("config")),
+    )
+
+
+def check_new(wish: Wish) -> None:
+    """Whether a topic can be created like that.
+
+    raises  TopicsError
+    """
+    if wish.replication_factor is not None and not (
+        1 <= wish.replication_factor <= REPLICATION_FACTOR_MAX
+    ):
+        raise TopicsError(
+            f"The replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive"
+        )
+    if wish.partitions is not None and wish.partitions < 1:
+        raise TopicsError("The partitions must be greater than 0")
+    if not wish.name:
+        raise TopicsError(f"The given topic name '{wish.name}' cannot be represented in a request.")
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """`1:2,2:3` as the replicas of partitions 0 and 1.
+
+    raises  TopicsError for what is no number, repeats a broker, or differs in length
+    """
+    assignment: list[list[int]] = []
+    for part in _split(text, ",") if text else []:
+        brokers = [_broker_id(word.strip()) for word in _split(part, ":")]
+        repeated = sorted({broker for broker in brokers if brokers.count(broker) > 1})
+        if repeated:
+            raise TopicsError(
+                "Partition replica lists may not contain duplicate entries: "
+                + ",".join(map(str, repeated))
+            )
+        assignment.append(brokers)
+        if len(brokers) != len(assignment[0]):
+            raise TopicsError(
+                f"Partition {len(assignment) - 1} has different replication factor: {brokers}"
+            )
+    return assignment
+
+
+def _broker_id(word: str) -> int:
+    if not _NUMBER.fullmatch(word):
+        raise TopicsError(f'For input string: "{word}"')
+    return int(word)
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """As Java splits: empty words at the end do not count, an empty text is one word."""
+    words = re.split(separator, text, flags=re.ASCII)
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    return words
+
+
+def parse_configs(texts: list[str]) -> dict[str, str]:
+    """`name=value` as settings of a topic; of two with one name the last one counts.
+
+    raises  TopicsError for what is no pair (an empty value is none, as in Kafka), an unknown name
+            and a value that breaks its rule
+    """
+    configs: dict[str, str] = {}
+    for text in texts:
+        words = _split(text, r"\s*=\s*")
+        if len(words) != 2:
+            raise TopicsError(
+                "requirement failed: Invalid topic config: all configs to be added must be in the "
+                'format "key=val".'
+            )
+        configs[words[0].strip()] = words[1].strip()
+    if configs:
+        _check_configs(configs)
+    if FORMAT_VERSION in configs:
+        print(
+            f"WARNING: The configuration {FORMAT_VERSION}={configs[FORMAT_VERSION]} is specified. "
+            "This configuration will be ignored if the version is newer than the "
+            "inter.broker.protocol.version specified in the broker or if the "
+            "inter.broker.protocol.version is 3.0 or newer. This configuration is deprecated and "
+            "it will be removed in Apache Kafka 4.0."
+        )
+    return configs
+
+
+def _check_configs(configs: dict[str, str]) -> None:
+    from odradek.broker.settings.definitions.tables import TOPIC
+    from odradek.broker.settings.types import InvalidValueError, parse_value
+
+    for name in configs:
+        if name not in TOPIC:
+            raise TopicsError(f"Unknown topic config name: {name}")
+    try:
+        values = {name: parse_value(TOPIC[name], text) for name, text in configs.items()}
+    except InvalidValueError as error:
+        raise TopicsError(str(error)) from error
+    low, high = (values.get(name, TOPIC[name].default) for name in LAGS)
+    assert isinstance(low, int), "a lag is a number"
+    assert isinstance(high, int), "a lag is a number"
+    if low > high:
+        raise TopicsError(f"conflict topic config setting {LAGS[0]} ({low}) > {LAGS[1]} ({high})")
