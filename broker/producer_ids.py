@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.pending import Pending
 
 PREFETCH_SHARE: Final = 0.9
 

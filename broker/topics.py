@@ -14,9 +14,9 @@ from typing import Final
 from uuid import UUID
 
 from odradek.controller.active.topic_admin import TopicResult
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.image import Image, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.pending import Pending
 
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -20,11 +20,12 @@ from odradek.controller.control_requests import (
     apply_update_metadata,
 )
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.pending import Pending, Procedures
+from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.session import Session
 from odradek.controller.image import LEADER_DURING_DELETE, Image
 from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS, read_topic_configs
 from odradek.protocol.errors import ErrorCode
+from odradek.runtime.pending import Pending
 
 
 class BrokerDoor(Protocol):
@@ -64,7 +65,7 @@ class Inbox:
         self.broker_epoch = -1
         self._door = door
         self._listener = listener
-        self._procedures = Procedures()
+        self._procedures = SerialExecutor()
         self._known_configs: dict[str, None] = {}
         self._retry: Pending[None] | None = None
         self._described_epoch = -1

@@ -25,7 +25,7 @@ from odradek.controller.active.topic_admin import Admin, TopicResult, allocate_p
 from odradek.controller.broker_metadata import BrokerDoor, Inbox, Listener
 from odradek.controller.control_requests import ControlRequest, ControlResponse
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.pending import Pending, Procedure, Procedures
+from odradek.controller.coordination.serial_executor import Procedure, SerialExecutor
 from odradek.controller.coordination.session import (
     Event,
     EventCallback,
@@ -50,6 +50,7 @@ from odradek.controller.znodes.dynamic_configs import ConfigChanges, write_confi
 from odradek.controller.znodes.fenced_writes import ControllerMoved
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.clock import Clock
+from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Rng
 
 T = TypeVar("T")
@@ -93,7 +94,7 @@ class Controller:
         self._complain = listener.on_problem
         self._clock = clock
         self._rng = rng
-        self._procedures = Procedures()
+        self._procedures = SerialExecutor()
         self._inbox = Inbox(door, listener)
         self._active: ActiveController | None = None
         self._is_behind = False

@@ -39,11 +39,11 @@ from odradek.broker.group.state import NEVER, CommittedOffset, Group, GroupState
 from odradek.broker.group.unreadable import SETTING, Refuse, report
 from odradek.broker.handlers.handler import Delayed
 from odradek.broker.replication.partition import Partition
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
+from odradek.runtime.pending import Pending
 from odradek.runtime.timers import Timer
 
 LOAD_SLICE_MS: Final = 2

@@ -15,7 +15,6 @@ from odradek.broker.handlers.handler import Context, Delayed, Steps
 from odradek.broker.handlers.waiting import when_done
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
-from odradek.controller.coordination.pending import Pending, settled
 from odradek.controller.decide.partitions import CreatePartitions
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.create_partitions import (
@@ -24,6 +23,7 @@ from odradek.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from odradek.runtime.pending import Pending, settled
 
 
 def run(context: Context, request: CreatePartitionsRequest) -> Steps[Delayed]:

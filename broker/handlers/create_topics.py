@@ -19,7 +19,6 @@ from odradek.broker.replication.leadership import topic_key
 from odradek.broker.settings.describe import describe_topic
 from odradek.broker.settings.topic_config import validate_topic_config
 from odradek.controller.active.topic_admin import TopicResult
-from odradek.controller.coordination.pending import Pending, settled
 from odradek.controller.decide.topics import CreateTopic
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.create_topics import (
@@ -29,6 +28,7 @@ from odradek.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.runtime.pending import Pending, settled
 
 ZERO_ID: Final = UUID(int=0)
 PARTITIONS_MAX: Final = 10_000

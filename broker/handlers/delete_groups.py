@@ -13,13 +13,13 @@ from typing import Final
 
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.waiting import when_done
-from odradek.controller.coordination.pending import Pending, settled
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from odradek.runtime.pending import Pending, settled
 
 WAIT_MAX_MS: Final = 2**31 - 1
 """The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""

@@ -17,7 +17,6 @@ from odradek.broker.handlers.handler import Context, Delayed, Steps
 from odradek.broker.handlers.waiting import when_done
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
-from odradek.controller.coordination.pending import Pending, settled
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -25,6 +24,7 @@ from odradek.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from odradek.runtime.pending import Pending, settled
 
 ZERO_ID: Final = UUID(int=0)
 STATES_FROM: Final = 6

@@ -26,7 +26,6 @@ from odradek.broker.settings.alter import (
     repeated,
 )
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -34,6 +33,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from odradek.runtime.logging import logger_levels, set_logger_level
+from odradek.runtime.pending import Pending
 
 logger = logging.getLogger("odradek.configs")
 

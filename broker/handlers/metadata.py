@@ -19,7 +19,6 @@ from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.waiting import creation_error, when_created
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
 from odradek.controller.active.topic_admin import TopicResult
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -29,6 +28,7 @@ from odradek.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from odradek.runtime.pending import Pending
 
 ALL_TOPICS_IS_NULL_FROM: Final = 1
 IDS_FROM: Final = 10

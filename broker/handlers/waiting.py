@@ -9,8 +9,8 @@ from odradek.broker.handlers.handler import Context, Delayed
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.pending import Pending
 
 T = TypeVar("T")
 

@@ -55,7 +55,6 @@ from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.coordination.state_files import find_files
 from odradek.controller.image import Endpoint
 from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS
@@ -64,6 +63,7 @@ from odradek.runtime.descriptor_limit import open_descriptors, raise_descriptor_
 from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import SystemRng
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.tasks import Supervisor

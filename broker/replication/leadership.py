@@ -25,10 +25,10 @@ from odradek.controller.control_requests import (
     StopReplicaPartition,
     UpdateMetadata,
 )
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.image import TopicPartition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.clock import Clock
+from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Rng
 from odradek.storage.disk_jobs import DiskJob
 from odradek.storage.log import Log

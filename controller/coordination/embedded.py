@@ -36,7 +36,6 @@ from odradek.controller.coordination.journal import (
     SessionOpening,
     Transaction,
 )
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     Create,
@@ -62,6 +61,7 @@ from odradek.controller.coordination.state_files import (
 from odradek.controller.coordination.tree import Change
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
+from odradek.runtime.pending import Pending
 from odradek.storage.disk_full import is_full
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ that rests on something read carries its version, or a `Check` in the same multi
 How events come: watches are one-shot and set by reading (`watch=True`).  All events, of watches
 and of the session itself, go to the one callback given at the session's making, on the owner's
 thread, an event always before the result of any later read that shows the change.  The callback
-must not call back into the session: it queues (see `Procedures`).
+must not call back into the session: it queues (see `SerialExecutor`).
 
 When the session expires, the callback gets SessionState.EXPIRED, every pending call fails with
 SessionExpired, and so do all later ones until the owner calls `reopen`: no write of the old
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from odradek.controller.coordination.pending import Pending
+from odradek.runtime.pending import Pending
 
 ANY_VERSION = -1
 DATA_BYTES_MAX = 4 * 1024 * 1024

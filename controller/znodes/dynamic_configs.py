@@ -20,7 +20,6 @@ from odradek.controller.coordination.errors import (
     NodeExists,
     NoNode,
 )
-from odradek.controller.coordination.pending import settled
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     Check,
@@ -40,6 +39,7 @@ from odradek.controller.znodes.config_znodes import (
 )
 from odradek.controller.znodes.fenced_writes import ensure_path, read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.pending import settled
 
 ATTEMPTS_MAX: Final = 10
 NOTIFICATION_AGE_MAX_MS: Final = 15 * 60 * 1000

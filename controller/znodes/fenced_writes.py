@@ -18,7 +18,6 @@ from odradek.controller.coordination.errors import (
     SessionExpired,
     StorageFailed,
 )
-from odradek.controller.coordination.pending import settled
 from odradek.controller.coordination.session import (
     Check,
     Delete,
@@ -28,6 +27,7 @@ from odradek.controller.coordination.session import (
     Stat,
 )
 from odradek.controller.znodes import zk_data
+from odradek.runtime.pending import settled
 
 
 class ControllerMoved(CoordinationError):

@@ -12,11 +12,11 @@ import pytest
 from odradek.broker.group.coordinator import OFFSETS_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.decide.topics import CreateTopic
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
+from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.stored_node import FOLDER, StoredNode

@@ -6,8 +6,8 @@ import pytest
 
 from odradek.broker.producer_ids import ProducerIds
 from odradek.controller.coordination.errors import ConnectionLoss
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.pending import Pending
 
 
 class Controller:

@@ -19,9 +19,9 @@ from odradek.broker.node.disk_reserve import RESERVE_BYTES, RESERVE_NAME
 from odradek.broker.node.node import Node, StartError, StartInterrupted
 from odradek.broker.settings.broker_settings import BrokerSettings, make_settings
 from odradek.controller.coordination.errors import StorageFailed
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.files import Bytes, File
+from odradek.runtime.pending import Pending
 from odradek.runtime.system_files import SystemFile, SystemFileSystem
 from odradek.storage import manager as storage_manager
 from odradek.storage.checkpoint import CHECKPOINT_FILES

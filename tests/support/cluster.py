@@ -15,11 +15,11 @@ from odradek.controller.control_requests import (
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.coordination.session import EventCallback, Session
 from odradek.controller.image import Endpoint
 from odradek.runtime.clock import VirtualClock
 from odradek.runtime.files import FileSystem
+from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 

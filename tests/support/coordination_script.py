@@ -17,7 +17,6 @@ from kazoo.protocol.states import KazooState, WatchedEvent, ZnodeStat
 
 from odradek.controller.coordination.embedded import EmbeddedSession, EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError, MultiFailed
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.coordination.session import (
     Check,
     Create,
@@ -31,6 +30,7 @@ from odradek.controller.coordination.session import (
     WatchKind,
 )
 from odradek.runtime.clock import VirtualClock
+from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.threads import HeldThreads
 

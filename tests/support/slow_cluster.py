@@ -15,7 +15,6 @@ from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.control_requests import ControlRequest
 from odradek.controller.coordination.embedded import EmbeddedSession
 from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     Event,
@@ -25,6 +24,7 @@ from odradek.controller.coordination.session import (
     Session,
     Stat,
 )
+from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import SeededRng
 from tests.support.cluster import Cluster, Node, Respond
 

@@ -21,13 +21,13 @@ from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.image import Endpoint
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.clock import VirtualClock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import SeededRng
 from odradek.runtime.timers import TimingWheel
 from odradek.storage.descriptors import Descriptors

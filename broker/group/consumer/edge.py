@@ -59,10 +59,10 @@ from odradek.broker.group.consumer.state import (
 )
 from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
 from odradek.broker.group.state import MEMBER_BYTES, Group, GroupState, TopicPartition
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.record import Record
 from odradek.protocol.stored.group_metadata import GroupMetadataKey
+from odradek.runtime.pending import Pending
 
 if TYPE_CHECKING:
     from odradek.broker.group.consumer.topics import TopicDirectory

@@ -8,7 +8,6 @@ from odradek.broker.handlers.handler import Delayed, Reply
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings, make_settings
 from odradek.controller.coordination.errors import ConnectionLoss
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.decide.topics import CreateTopic
 from odradek.controller.image import Image, TopicImage
 from odradek.controller.znodes.config_znodes import decode_config
@@ -19,6 +18,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from odradek.runtime.logging import logger_levels
+from odradek.runtime.pending import Pending
 from tests.golden.config_scenarios import APPEND, DELETE, SET, SUBTRACT, scenarios
 from tests.support.cluster import Cluster
 from tests.support.config_requests import (

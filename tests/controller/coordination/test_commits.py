@@ -9,9 +9,9 @@ import pytest
 
 from odradek.controller.coordination.embedded import EmbeddedSession, EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError, NodeExists, StorageFailed
-from odradek.controller.coordination.pending import Pending
 from odradek.controller.coordination.session import Create, Event, SetData
 from odradek.runtime.clock import VirtualClock
+from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.threads import HeldThreads

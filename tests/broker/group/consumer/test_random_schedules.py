@@ -17,9 +17,9 @@ from odradek.broker.group.consumer.heartbeat import BeatAnswer
 from odradek.broker.group.consumer.state import ConsumerState
 from odradek.broker.group.events import Join, JoinAnswer, Sync
 from odradek.broker.group.state import GroupState
-from odradek.controller.coordination.pending import Pending
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment
+from odradek.runtime.pending import Pending
 from tests.broker.group.consumer.talk import Talk, Told, assignment, subscription
 
 STEPS = 300

@@ -1,19 +1,14 @@
 """A result that may not be there yet, and a way to wait for it that needs no event loop.
 
-`Pending` is what every call of a coordination session returns.  An embedded session returns it done
-when it rests on durable writes only; otherwise, as on a network, it is completed later, on the
-owner's thread.  Code that waits is written once, as an `async def` procedure that awaits pendings,
-and run by `Procedures`: awaiting a done pending never suspends.
+A call that may wait returns a `Pending`.  It is done already when nothing had to be waited for,
+and is completed later otherwise, on the thread of its owner.  An `async def` procedure can await
+it; awaiting a done pending never suspends.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar
-
-from odradek.controller.coordination.errors import CoordinationError
-from odradek.protocol.errors import BrokerError
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -96,7 +91,7 @@ class Pending(Generic[T]):
     def result(self) -> T:
         """The value.
 
-        raises  what it failed with (of a session: a CoordinationError)
+        raises  what it failed with (a coordination session: CoordinationError)
         """
         assert self.is_done, "the result is asked for before it is there"
         if self._error is not None:
@@ -126,65 +121,3 @@ def settled(pendings: Sequence[Pending[T]]) -> Pending[Sequence[Pending[T]]]:
         if not pending.is_done:
             pending.on_done(count)
     return everything
-
-
-Procedure = Callable[[], Coroutine[Pending[Any], None, T]]
-
-
-class Procedures:
-    """Runs procedures one at a time, in order: the controller's event thread without a thread.
-
-    Since no two interleave, what a procedure has read stays true in memory until it ends; what
-    other nodes may change meanwhile is guarded by versions.  A CoordinationError or a BrokerError
-    ends the procedure and fails its pending; any other exception is a bug and goes to the caller.
-
-    The queue is bounded by what feeds it: one-shot watches enter one event each, and the broker
-    bounds the requests that it admits.
-    """
-
-    __slots__ = ("_is_running", "_waiting")
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[Callable[[], Coroutine[Any, Any, Any]], Pending[Any]]] = deque()
-        self._is_running = False
-
-    def submit(self, procedure: Procedure[T], *, is_urgent: bool = False) -> Pending[T]:
-        """Run after what waits already, or before it when urgent (never within a running one)."""
-        pending: Pending[T] = Pending()
-        if is_urgent:
-            self._waiting.appendleft((procedure, pending))
-        else:
-            self._waiting.append((procedure, pending))
-        if not self._is_running:
-            self._run()
-        return pending
-
-    def _run(self) -> None:
-        while self._waiting and not self._is_running:
-            procedure, pending = self._waiting.popleft()
-            self._is_running = True
-            self._step(procedure(), pending)
-
-    def _step(self, coroutine: Coroutine[Pending[Any], None, T], pending: Pending[T]) -> None:
-        suspended = False
-        try:
-            waits_for = coroutine.send(None)
-            suspended = True
-        except StopIteration as stop:
-            value = stop.value
-        except (CoordinationError, BrokerError) as error:
-            self._is_running = False
-            pending.fail(error)
-            return
-        finally:
-            if not suspended:
-                self._is_running = False
-        if not suspended:
-            pending.resolve(value)
-            return
-
-        def resume(_: Pending[Any]) -> None:
-            self._step(coroutine, pending)
-            self._run()
-
-        waits_for.on_done(resume)

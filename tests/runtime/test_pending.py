@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 
 from odradek.controller.coordination.errors import NoNode
-from odradek.controller.coordination.pending import Pending, Procedures, settled
+from odradek.controller.coordination.serial_executor import SerialExecutor
+from odradek.runtime.pending import Pending, settled
 
 
 def test_awaiting_what_is_done_never_suspends() -> None:
     async def run() -> int:
         return await Pending.of(1) + await Pending.of(2)
 
-    done = Procedures().submit(run)
+    done = SerialExecutor().submit(run)
     assert done.is_done
     assert done.result() == 3
 
 
 def test_a_procedure_waits_and_the_next_one_waits_for_it() -> None:
-    procedures = Procedures()
+    procedures = SerialExecutor()
     first: Pending[int] = Pending()
     trace: list[str] = []
 
@@ -41,7 +42,7 @@ def test_a_procedure_waits_and_the_next_one_waits_for_it() -> None:
 
 
 def test_an_urgent_procedure_overtakes_what_waits_but_not_what_runs() -> None:
-    procedures = Procedures()
+    procedures = SerialExecutor()
     gate: Pending[None] = Pending()
     trace: list[str] = []
 
@@ -60,7 +61,7 @@ def test_an_urgent_procedure_overtakes_what_waits_but_not_what_runs() -> None:
 
 
 def test_a_procedure_submitted_by_a_running_one_comes_later() -> None:
-    procedures = Procedures()
+    procedures = SerialExecutor()
     trace: list[str] = []
 
     async def inner() -> None:
@@ -75,7 +76,7 @@ def test_a_procedure_submitted_by_a_running_one_comes_later() -> None:
 
 
 def test_a_coordination_error_fails_the_pending_and_the_queue_goes_on() -> None:
-    procedures = Procedures()
+    procedures = SerialExecutor()
     gate: Pending[None] = Pending()
 
     async def failing() -> None:
@@ -93,7 +94,7 @@ def test_a_coordination_error_fails_the_pending_and_the_queue_goes_on() -> None:
 
 
 def test_a_bug_goes_to_the_caller_and_does_not_block_the_queue() -> None:
-    procedures = Procedures()
+    procedures = SerialExecutor()
 
     async def wrong() -> None:
         raise ZeroDivisionError
