@@ -1,0 +1,85 @@
+"""Time slices: who runs how long, and when the loop gets its turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from odradek.runtime.clock import VirtualClock
+from odradek.runtime.slicing import SLICE_MS, TimeSlice, run_in_slices
+
+
+def steps_of_one_ms(clock: VirtualClock, count: int, done: list[int]) -> Iterator[None]:
+    for number in range(count):
+        clock.advance(1)
+        done.append(number)
+        yield
+
+
+def test_slice_is_over_when_its_time_has_passed() -> None:
+    clock = VirtualClock()
+    time_slice = TimeSlice(clock, length_ms=3)
+
+    clock.advance(2)
+    assert not time_slice.is_over()
+    clock.advance(1)
+    assert time_slice.is_over()
+
+
+def test_steps_within_one_slice_are_not_deferred() -> None:
+    clock, done = VirtualClock(), list[int]()
+    deferred: list[Callable[[], None]] = []
+
+    run_in_slices(steps_of_one_ms(clock, SLICE_MS - 1, done), clock, deferred.append)
+
+    assert done == list(range(SLICE_MS - 1))
+    assert deferred == []
+
+
+def test_steps_beyond_one_slice_are_deferred_slice_by_slice() -> None:
+    clock, done = VirtualClock(), list[int]()
+    deferred: list[Callable[[], None]] = []
+    lengths = []
+
+    run_in_slices(steps_of_one_ms(clock, 5, done), clock, deferred.append)
+    while deferred:
+        lengths.append(len(done))
+        deferred.pop()()
+
+    assert lengths == [2, 4]
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_error_of_a_deferred_step_reaches_the_one_that_runs_it() -> None:
+    clock = VirtualClock()
+    deferred: list[Callable[[], None]] = []
+
+    def failing() -> Iterator[None]:
+        clock.advance(SLICE_MS)
+        yield
+        raise OSError("the disk has failed")
+
+    run_in_slices(failing(), clock, deferred.append)
+    with pytest.raises(OSError, match="the disk has failed"):
+        deferred.pop()()
+    assert deferred == []
+
+
+def test_pause_lets_the_loop_run_only_at_the_end_of_a_slice() -> None:
+    clock = VirtualClock()
+    served: list[int] = []
+
+    async def work() -> list[int]:
+        loop = asyncio.get_running_loop()
+        time_slice = TimeSlice(clock)
+        seen = []
+        for number in range(4):
+            loop.call_soon(served.append, number)
+            clock.advance(1)
+            await time_slice.pause_if_over()
+            seen.append(len(served))
+        return seen
+
+    assert asyncio.run(work()) == [0, 2, 2, 4]
