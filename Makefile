@@ -80,12 +80,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --editable '.[tools]'
+	$(BIN)/python -m pip install -qq --editable '.[tools]'
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --editable '.[lint,test,bench,tools]'
+	$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install -qq --editable '.[tools,pipeline]' --group dev
 	@touch $@ $(VENV)/.run
 
 clean:

@@ -1,0 +1,1 @@
+"""What is published: the source distribution and the wheel."""

@@ -1,0 +1,63 @@
+"""Virtual environments that hold one wheel and the distributions that its metadata requires.
+
+The required distributions are linked from the environment that runs the tests, so that nothing is
+fetched; what the wheel does not require is not there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import Requirement
+
+INSTALL_TIMEOUT_S: Final = 120.0
+PIP: Final = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+
+
+def run_pip(environment: Path, *words: str) -> None:
+    """Run the pip of the tests on another environment; raises CalledProcessError."""
+    subprocess.run(
+        [*PIP, "--python", str(environment / "bin" / "python"), *words],
+        check=True,
+        timeout=INSTALL_TIMEOUT_S,
+    )
+
+
+def make_environment(folder: Path, wheel: Path) -> Path:
+    """Install `wheel` without extras into a new environment; returns its folder."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    run_pip(folder, "install", "--quiet", "--no-index", "--no-deps", str(wheel))
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    (installed,) = site_packages.glob("odradek-*.dist-info")
+    for required in _required_distributions(Distribution.at(installed)):
+        _link(required, site_packages)
+    run_pip(folder, "check")
+    return folder
+
+
+def _required_distributions(root: Distribution) -> list[Distribution]:
+    """Distributions that `root` requires without extras, directly or through others."""
+    found: dict[str, Distribution] = {}
+    waiting = [root]
+    while waiting:
+        for line in waiting.pop().requires or ():
+            requirement = Requirement(line)
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+                continue
+            if requirement.name not in found:
+                found[requirement.name] = distribution(requirement.name)
+                waiting.append(found[requirement.name])
+    return list(found.values())
+
+
+def _link(required: Distribution, site_packages: Path) -> None:
+    """Link the files and folders of a distribution that stand at the top of site-packages."""
+    files = required.files
+    assert files is not None, f"{required.name} does not list its files"
+    for name in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+        (site_packages / name).symlink_to(Path(str(required.locate_file(name))).resolve())
