@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.group.doors import Doors
+from odradek.broker.group.context import Doors
 from odradek.broker.group.slices import run_in_slices
 from odradek.broker.topics import Topics, java_string_hash
 from odradek.protocol.errors import BrokerError, ErrorCode

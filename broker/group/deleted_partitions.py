@@ -6,7 +6,7 @@ concerns only what was committed before it.
 
 from __future__ import annotations
 
-from odradek.broker.group.state import Group, TopicPartition
+from odradek.broker.group.classic.state import Group, TopicPartition
 
 
 class DeletedPartitions:

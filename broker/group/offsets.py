@@ -10,9 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from odradek.broker.group.classic import check_member
+from odradek.broker.group.classic.protocol import check_member
+from odradek.broker.group.classic.state import (
+    CommittedOffset,
+    Group,
+    GroupState,
+    Member,
+    TopicPartition,
+)
 from odradek.broker.group.limits import Now
-from odradek.broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
 from odradek.protocol.compiler import decoder
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import ErrorCode

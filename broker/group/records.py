@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from odradek.broker.group.state import CommittedOffset, Group, TopicPartition
+from odradek.broker.group.classic.state import CommittedOffset, Group, TopicPartition
 from odradek.protocol.compiler import encoder
 from odradek.protocol.records.batch import BATCH_OVERHEAD
 from odradek.protocol.records.record import Record

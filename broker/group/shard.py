@@ -13,13 +13,10 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from odradek.broker.group import classic, offsets
-from odradek.broker.group.admission import Admission
-from odradek.broker.group.apply import Loading
-from odradek.broker.group.consumer.edge import ConsumerEdge
-from odradek.broker.group.deleted_partitions import DeletedPartitions
-from odradek.broker.group.doors import Doors
-from odradek.broker.group.events import (
+from odradek.broker.group import offsets
+from odradek.broker.group.classic import protocol as classic
+from odradek.broker.group.classic.admission import Admission
+from odradek.broker.group.classic.events import (
     Effect,
     Join,
     JoinAnswer,
@@ -31,11 +28,21 @@ from odradek.broker.group.events import (
     Synced,
     Ticket,
 )
-from odradek.broker.group.loading import load_steps
-from odradek.broker.group.rebalance import answer_join, answer_sync, begin_rebalance, drop
+from odradek.broker.group.classic.rebalance import answer_join, answer_sync, begin_rebalance, drop
+from odradek.broker.group.classic.state import (
+    NEVER,
+    CommittedOffset,
+    Group,
+    GroupState,
+    TopicPartition,
+)
+from odradek.broker.group.consumer.service import ConsumerEdge
+from odradek.broker.group.context import Doors
+from odradek.broker.group.deleted_partitions import DeletedPartitions
+from odradek.broker.group.loader import load_steps
 from odradek.broker.group.records import batches, group_record, offset_record
+from odradek.broker.group.replay import Loading
 from odradek.broker.group.slices import run_in_slices
-from odradek.broker.group.state import NEVER, CommittedOffset, Group, GroupState, TopicPartition
 from odradek.broker.group.unreadable import SETTING, Refuse, report
 from odradek.broker.handlers.handler import Delayed
 from odradek.broker.replication.partition import Partition

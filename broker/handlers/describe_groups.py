@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.state import Group, GroupState
+from odradek.broker.group.classic.state import Group, GroupState
 from odradek.broker.handlers.handler import Context, Reply, Steps
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_groups import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.events import Join, JoinAnswer
+from odradek.broker.group.classic.events import Join, JoinAnswer
 from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.handlers.waiting import when_done
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.events import Leaving
+from odradek.broker.group.classic.events import Leaving
 from odradek.broker.handlers.handler import Context, Delayed, Reply
 from odradek.broker.handlers.waiting import when_done
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.state import Group
+from odradek.broker.group.classic.state import Group
 from odradek.broker.handlers.handler import Context, Reply, Steps
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.state import CommittedOffset, TopicPartition
+from odradek.broker.group.classic.state import CommittedOffset, TopicPartition
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.waiting import when_done
 from odradek.protocol.errors import ErrorCode

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.group.classic.state import Group, TopicPartition
 from odradek.broker.group.offsets import CONSUMER, deletable
-from odradek.broker.group.state import Group, TopicPartition
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.waiting import when_done
 from odradek.protocol.errors import BrokerError, ErrorCode

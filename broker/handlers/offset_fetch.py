@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.group.classic.state import CommittedOffset, TopicPartition
 from odradek.broker.group.consumer.offsets import check_fetch
 from odradek.broker.group.offsets import fetch
-from odradek.broker.group.state import CommittedOffset, TopicPartition
 from odradek.broker.handlers.handler import Context, Reply, Steps
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_fetch import (

@@ -18,15 +18,8 @@ from socket import gethostname
 from time import monotonic_ns, strftime
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.group.consumer.settings import (
-    CONSUMER,
-    ConsumerSettings,
-    MigrationPolicy,
-    assignment_interval_ms,
-    assignor_names,
-)
+from odradek.broker.group.context import Doors
 from odradek.broker.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from odradek.broker.group.doors import Doors
 from odradek.broker.group.limits import Limits
 from odradek.broker.group.unreadable import refuse_setting
 from odradek.broker.internal_topics import first_use_topic
@@ -48,6 +41,13 @@ from odradek.broker.services import Services
 from odradek.broker.settings.alter import DEFAULT_ENTITY
 from odradek.broker.settings.broker_settings import BrokerSettings, with_dynamic
 from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.groups import (
+    CONSUMER,
+    ConsumerSettings,
+    MigrationPolicy,
+    assignment_interval_ms,
+    assignor_names,
+)
 from odradek.broker.settings.topic_config import topic_log_config
 from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings

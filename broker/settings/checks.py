@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.group.consumer.settings import (
+from odradek.broker.settings.definitions.tables import BROKER, base_name
+from odradek.broker.settings.groups import (
     ASSIGNMENT_INTERVAL_SETTING,
     assignment_interval_ms,
     assignor_names,
 )
-from odradek.broker.settings.definitions.tables import BROKER, base_name
 from odradek.broker.settings.types import InvalidValueError, value_text
 
 if TYPE_CHECKING:

@@ -42,9 +42,9 @@ CORES = (
     "controller/rebuild.py",
     "controller/znodes/zk_data.py",
     "broker/compaction/backoff.py",
-    "broker/group/admission.py",
-    "broker/group/apply.py",
-    "broker/group/classic.py",
+    "broker/group/classic/admission.py",
+    "broker/group/replay.py",
+    "broker/group/classic/protocol.py",
     "broker/group/consumer",
     "broker/group/consumer/assignors.py",
     "broker/group/consumer/model.py",
@@ -54,17 +54,17 @@ CORES = (
     "broker/group/consumer/target.py",
     "broker/group/consumer/uniform.py",
     "broker/group/consumer/uniform_heterogeneous.py",
-    "broker/group/events.py",
+    "broker/group/classic/events.py",
     "broker/group/limits.py",
-    "broker/group/loading.py",
+    "broker/group/loader.py",
     "broker/group/offsets.py",
-    "broker/group/rebalance.py",
+    "broker/group/classic/rebalance.py",
     "broker/group/records.py",
-    "broker/group/state.py",
+    "broker/group/classic/state.py",
     "broker/replication/leader.py",
     "broker/replication/fetch_session.py",
 )
-EDGES = ("broker/group/consumer/edge.py", "storage/manager.py", "storage/compaction/worker.py")
+EDGES = ("broker/group/consumer/service.py", "storage/manager.py", "storage/compaction/worker.py")
 BANNED_IN_CORES = {"asyncio", "logging", "os", "random", "secrets", "socket", "threading", "time"}
 
 POLLS_A_STRANGER = {"tests/scripts/talk.py"}

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from odradek.broker.group.consumer.draft import Draft, RegexChange
+from odradek.broker.group.classic.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
+from odradek.broker.group.consumer.decision import Draft, RegexChange
 from odradek.broker.group.consumer.embedded import (
     by_id,
     read_subscription,
@@ -31,7 +32,6 @@ from odradek.broker.group.consumer.model import ClassicMember, ConsumerMember, M
 from odradek.broker.group.consumer.reconcile import ReportedPartitions
 from odradek.broker.group.consumer.state import CONSUMER_PROTOCOL, ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
-from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
 from odradek.broker.group.limits import Now
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID as Uuid
 
+from odradek.broker.group.classic.state import Group, GroupState, Member
 from odradek.broker.group.consumer.embedded import (
     by_id,
     read_assignment,
@@ -39,12 +40,11 @@ from odradek.broker.group.consumer.records import (
     group_gone,
     group_records,
 )
-from odradek.broker.group.consumer.settings import ConsumerSettings
 from odradek.broker.group.consumer.state import CONSUMER_PROTOCOL, ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.limits import Now
 from odradek.broker.group.records import group_value
-from odradek.broker.group.state import Group, GroupState, Member
+from odradek.broker.settings.groups import ConsumerSettings
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.group_metadata import GroupMetadataKey

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from odradek.broker.group.consumer.draft import Draft, RegexChange
+from odradek.broker.group.consumer.decision import Draft, RegexChange
 from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember, OwnedPartitions
 from odradek.broker.group.consumer.reconcile import ReportedPartitions
 from odradek.broker.group.consumer.records import (
@@ -27,12 +27,12 @@ from odradek.broker.group.consumer.records import (
     member_record,
     target_record,
 )
-from odradek.broker.group.consumer.settings import ConsumerSettings
 from odradek.broker.group.consumer.state import (
     LEAVE_FOR_A_WHILE_EPOCH,
     ConsumerGroup,
     new_member,
 )
+from odradek.broker.settings.groups import ConsumerSettings
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 JOIN_EPOCH: Final = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.group.consumer.draft import Draft
+from odradek.broker.group.consumer.decision import Draft
 from odradek.broker.group.consumer.model import ConsumerMember, MemberState
 from odradek.broker.group.consumer.records import member_gone, regex_gone
 from odradek.broker.group.consumer.state import ConsumerGroup, count, subscribe

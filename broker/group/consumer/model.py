@@ -19,7 +19,7 @@ from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID as Uuid
 
-from odradek.broker.group.events import Protocols
+from odradek.broker.group.classic.events import Protocols
 
 Assignment = Mapping[Uuid, tuple[int, ...]]
 """Topic id -> its partitions, ascending and never empty: what a member shall have."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from odradek.broker.group.classic.state import TopicPartition
 from odradek.broker.group.consumer.model import ConsumerMember
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
-from odradek.broker.group.state import TopicPartition
 from odradek.protocol.errors import ErrorCode
 
 EPOCH_FROM: Final = 9

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from odradek.broker.group.consumer.draft import Draft
+from odradek.broker.group.consumer.decision import Draft
 from odradek.broker.group.consumer.records import regex_record
 from odradek.broker.group.consumer.state import ResolvedRegex, subscribe
 from odradek.broker.group.consumer.subscription_regex import TopicRegex

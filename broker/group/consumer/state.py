@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID as Uuid
 
+from odradek.broker.group.classic.state import MEMBER_BYTES, protocols_bytes
 from odradek.broker.group.consumer.model import (
     NOTHING,
     Assignment,
@@ -26,7 +27,6 @@ from odradek.broker.group.consumer.model import (
     OwnedPartitions,
 )
 from odradek.broker.group.limits import Memory
-from odradek.broker.group.state import MEMBER_BYTES, protocols_bytes
 
 NEVER: Final = 2**63 - 1
 NAME_BYTES: Final = 60

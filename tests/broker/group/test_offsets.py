@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.broker.group.classic.state import CommittedOffset
 from odradek.broker.group.offsets import deletable, expired, fetch, store, subscribed_topics
-from odradek.broker.group.state import CommittedOffset
 from odradek.protocol.compiler import encoder
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.stored.consumer_protocol import ConsumerProtocolSubscription
-from tests.broker.group.conversation import WALL_MS, Conversation
+from tests.broker.group.classic.conversation import WALL_MS, Conversation
 
 RETENTION_MS = 1_000
 OLD_MS = WALL_MS - RETENTION_MS

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.group.doors import Doors
-from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync
+from odradek.broker.group.classic.events import Join, JoinAnswer, Leaving, Sync
+from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
+from odradek.broker.group.classic.state import CommittedOffset, GroupState, TopicPartition
+from odradek.broker.group.context import Doors
 from odradek.broker.group.limits import Limits
-from odradek.broker.group.rebalance import FIRST_JOIN_WAIT_MS
 from odradek.broker.group.shard import Shard
-from odradek.broker.group.state import CommittedOffset, GroupState, TopicPartition
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition

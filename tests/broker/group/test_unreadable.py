@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.broker.group.apply import Loading
+from odradek.broker.group.classic.state import CommittedOffset
 from odradek.broker.group.limits import Now
-from odradek.broker.group.loading import load_steps
+from odradek.broker.group.loader import load_steps
 from odradek.broker.group.records import group_record, offset_record
+from odradek.broker.group.replay import Loading
 from odradek.broker.group.shard import Shard
-from odradek.broker.group.state import CommittedOffset
 from odradek.broker.group.unreadable import LINES_MAX, PLACES_KEPT, SETTING, Refuse, refuse_setting
 from odradek.broker.settings.types import InvalidValueError
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -7,14 +7,14 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from odradek.broker.group.apply import Loading
+from odradek.broker.group.classic.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
+from odradek.broker.group.classic.state import CommittedOffset, Group
 from odradek.broker.group.consumer.heartbeat import Beat, BeatAnswer
-from odradek.broker.group.consumer.settings import ConsumerSettings
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
-from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
-from odradek.broker.group.loading import load_steps
-from odradek.broker.group.state import CommittedOffset, Group
+from odradek.broker.group.loader import load_steps
+from odradek.broker.group.replay import Loading
+from odradek.broker.settings.groups import ConsumerSettings
 from odradek.controller.image import Image, PartitionImage, TopicImage
 from odradek.protocol.compiler import encoder
 from odradek.protocol.errors import BrokerError, ErrorCode

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.group.classic.state import GroupState
 from odradek.broker.group.consumer.state import ConsumerState
-from odradek.broker.group.state import GroupState
 from odradek.protocol.errors import ErrorCode
 from tests.broker.group.consumer.talk import Talk
 

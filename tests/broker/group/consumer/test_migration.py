@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.group.consumer.settings import MigrationPolicy
+from odradek.broker.group.classic.events import JoinAnswer
+from odradek.broker.group.classic.state import GroupState
 from odradek.broker.group.consumer.state import ConsumerState
-from odradek.broker.group.events import JoinAnswer
-from odradek.broker.group.state import GroupState
+from odradek.broker.settings.groups import MigrationPolicy
 from odradek.protocol.errors import ErrorCode
 from tests.broker.group.consumer.talk import Talk, assignment, subscription
 from tests.broker.group.test_shard import finish

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.group.classic.events import Join, JoinAnswer, Sync
+from odradek.broker.group.classic.state import GroupState
 from odradek.broker.group.consumer.embedded import read_assignment
 from odradek.broker.group.consumer.heartbeat import BeatAnswer
 from odradek.broker.group.consumer.state import ConsumerState
-from odradek.broker.group.events import Join, JoinAnswer, Sync
-from odradek.broker.group.state import GroupState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment
 from odradek.runtime.pending import Pending

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.group.consumer.settings import assignor_names
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.consumer.validate import check_request
+from odradek.broker.settings.groups import assignor_names
 from odradek.broker.settings.types import InvalidValueError
 from odradek.controller.image import BrokerImage, Image, PartitionImage, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode

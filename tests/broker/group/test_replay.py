@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.group.apply import Loading
+from odradek.broker.group.classic.state import CommittedOffset, Group, GroupState
 from odradek.broker.group.limits import Now
 from odradek.broker.group.records import group_record, group_value, offset_record, versioned
-from odradek.broker.group.state import CommittedOffset, Group, GroupState
+from odradek.broker.group.replay import Loading
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.records.record import Record
 from odradek.protocol.stored.group_metadata import (
@@ -16,7 +16,7 @@ from odradek.protocol.stored.group_metadata import (
     MemberMetadata,
 )
 from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
-from tests.broker.group.conversation import SESSION_MS, WALL_MS, Conversation
+from tests.broker.group.classic.conversation import SESSION_MS, WALL_MS, Conversation
 
 NOW = Now(WALL_MS, 1_000)
 PLACE = ("t", 3)

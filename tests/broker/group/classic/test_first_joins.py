@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.broker.group.events import Leaving
+from odradek.broker.group.classic.events import Leaving
+from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
+from odradek.broker.group.classic.state import GroupState
 from odradek.broker.group.limits import Limits
-from odradek.broker.group.rebalance import FIRST_JOIN_WAIT_MS
-from odradek.broker.group.state import GroupState
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.broker.group.conversation import Conversation
+from tests.broker.group.classic.conversation import Conversation
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.wire import Wire
 

@@ -18,6 +18,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from odradek.broker.group.classic.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
+from odradek.broker.group.classic.state import MEMBER_BYTES, Group, GroupState, TopicPartition
 from odradek.broker.group.consumer.classic_members import (
     Joining,
     await_sync,
@@ -37,7 +39,7 @@ from odradek.broker.group.consumer.convert import (
     may_downgrade,
     upgrade,
 )
-from odradek.broker.group.consumer.draft import Draft
+from odradek.broker.group.consumer.decision import Draft
 from odradek.broker.group.consumer.heartbeat import (
     JOIN_EPOCH,
     Beat,
@@ -57,8 +59,6 @@ from odradek.broker.group.consumer.state import (
     NAME_BYTES,
     ConsumerGroup,
 )
-from odradek.broker.group.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
-from odradek.broker.group.state import MEMBER_BYTES, Group, GroupState, TopicPartition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.record import Record
 from odradek.protocol.stored.group_metadata import GroupMetadataKey

@@ -32,7 +32,6 @@ from odradek.broker.group.consumer.records import (
     target_record,
     topics_gone,
 )
-from odradek.broker.group.consumer.settings import ConsumerSettings
 from odradek.broker.group.consumer.state import (
     NEVER_MATCHED,
     ConsumerGroup,
@@ -47,6 +46,7 @@ from odradek.broker.group.consumer.subscription_regex import check_regex
 from odradek.broker.group.consumer.target import Subscriptions, plan_target
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.limits import Now
+from odradek.broker.settings.groups import ConsumerSettings
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final
 
-from odradek.broker.group.apply import Loading
+from odradek.broker.group.replay import Loading
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import (

@@ -13,12 +13,18 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, Final
 
+from odradek.broker.group.classic.state import (
+    CommittedOffset,
+    Group,
+    GroupState,
+    Member,
+    TopicPartition,
+)
 from odradek.broker.group.consumer.convert import forget_classic
 from odradek.broker.group.consumer.records import KINDS, VALUE_VERSION, Stored
 from odradek.broker.group.consumer.replay import replay
 from odradek.broker.group.limits import Memory, Now
 from odradek.broker.group.records import GROUP_KEY, OFFSET_KEY
-from odradek.broker.group.state import CommittedOffset, Group, GroupState, Member, TopicPartition
 from odradek.broker.group.unreadable import PLACES_KEPT, LostOffset, Unreadable
 from odradek.protocol.compiler import decoder
 from odradek.protocol.decode_error import DecodeError

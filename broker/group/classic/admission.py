@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from odradek.broker.group.events import Join
+from odradek.broker.group.classic.events import Join
+from odradek.broker.group.classic.state import Group, protocols_bytes
 from odradek.broker.group.limits import Limits
-from odradek.broker.group.state import Group, protocols_bytes
 
 
 class Admission:

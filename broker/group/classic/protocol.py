@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.broker.group.admission import has_memory
-from odradek.broker.group.events import (
+from odradek.broker.group.classic.admission import has_memory
+from odradek.broker.group.classic.events import (
     Join,
     JoinAnswer,
     Joined,
@@ -33,8 +33,7 @@ from odradek.broker.group.events import (
     SyncAnswer,
     Synced,
 )
-from odradek.broker.group.limits import Limits, Now
-from odradek.broker.group.rebalance import (
+from odradek.broker.group.classic.rebalance import (
     Effects,
     answer_join,
     answer_sync,
@@ -47,8 +46,9 @@ from odradek.broker.group.rebalance import (
     remove,
     try_complete_join,
 )
+from odradek.broker.group.classic.state import Group, GroupState, Member
+from odradek.broker.group.limits import Limits, Now
 from odradek.broker.group.records import group_value
-from odradek.broker.group.state import Group, GroupState, Member
 from odradek.protocol.errors import ErrorCode
 
 NEW_MEMBER_WAIT_MS: Final = 300_000

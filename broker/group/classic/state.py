@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from odradek.broker.group.events import JoinedMember, Protocols, Ticket
+from odradek.broker.group.classic.events import JoinedMember, Protocols, Ticket
 from odradek.broker.group.limits import Memory, Now
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.group.consumer.settings import ConsumerSettings
 from odradek.broker.group.limits import Limits, Memory, Now
 from odradek.broker.group.unreadable import Refuse
 from odradek.broker.purgatory import Purgatory, Wheel
+from odradek.broker.settings.groups import ConsumerSettings
 from odradek.runtime.clock import Clock
 
 if TYPE_CHECKING:

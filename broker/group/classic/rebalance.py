@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.events import (
+from odradek.broker.group.classic.events import (
     Effect,
     JoinAnswer,
     Joined,
@@ -23,9 +23,9 @@ from odradek.broker.group.events import (
     SyncAnswer,
     Synced,
 )
+from odradek.broker.group.classic.state import Group, GroupState, Member
 from odradek.broker.group.limits import Limits, Now
 from odradek.broker.group.records import group_value
-from odradek.broker.group.state import Group, GroupState, Member
 from odradek.protocol.errors import ErrorCode
 
 Effects = list[Effect]

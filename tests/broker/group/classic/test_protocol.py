@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.group.events import Leaving
+from odradek.broker.group.classic.events import Leaving
+from odradek.broker.group.classic.state import NEXT_STATES, TRANSITIONS, Event, GroupState
 from odradek.broker.group.limits import Limits
-from odradek.broker.group.state import NEXT_STATES, TRANSITIONS, Event, GroupState
 from odradek.protocol.errors import ErrorCode
-from tests.broker.group.conversation import REBALANCE_MS, SESSION_MS, Conversation
+from tests.broker.group.classic.conversation import REBALANCE_MS, SESSION_MS, Conversation
 
 NONE = ErrorCode.NONE
 

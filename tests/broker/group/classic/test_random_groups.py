@@ -12,11 +12,11 @@ from random import Random
 
 import pytest
 
-from odradek.broker.group.events import Leaving
+from odradek.broker.group.classic.events import Leaving
+from odradek.broker.group.classic.state import NEXT_STATES, Event, GroupState
 from odradek.broker.group.limits import Limits
-from odradek.broker.group.state import NEXT_STATES, Event, GroupState
 from odradek.protocol.errors import ErrorCode
-from tests.broker.group.conversation import Conversation
+from tests.broker.group.classic.conversation import Conversation
 
 STEPS = 300
 SEEDS = range(150)

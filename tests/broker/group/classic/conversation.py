@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from odradek.broker.group import classic, offsets
-from odradek.broker.group.events import (
+from odradek.broker.group import offsets
+from odradek.broker.group.classic import protocol as classic
+from odradek.broker.group.classic.events import (
     Effect,
     Join,
     JoinAnswer,
@@ -17,9 +18,9 @@ from odradek.broker.group.events import (
     SyncAnswer,
     Synced,
 )
+from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
+from odradek.broker.group.classic.state import NEXT_STATES, Event, Group, GroupState
 from odradek.broker.group.limits import Limits, Now
-from odradek.broker.group.rebalance import FIRST_JOIN_WAIT_MS
-from odradek.broker.group.state import NEXT_STATES, Event, Group, GroupState
 from odradek.protocol.errors import ErrorCode
 
 WALL_MS = 1_700_000_000_000
