@@ -33,15 +33,24 @@ class Wheel(Protocol):
 class Operation:
     """A parked request."""
 
-    __slots__ = ("answer", "delayed", "on_lost", "timer")
+    __slots__ = ("_purgatory", "answer", "delayed", "on_lost", "timer")
 
     def __init__(
-        self, delayed: Delayed, answer: Callable[[Any], None], on_lost: Callable[[], None]
+        self,
+        purgatory: Purgatory,
+        delayed: Delayed,
+        answer: Callable[[Any], None],
+        on_lost: Callable[[], None],
     ) -> None:
+        self._purgatory = purgatory
         self.delayed = delayed
         self.answer: Callable[[Any], None] | None = answer
         self.on_lost = on_lost
         self.timer: Timer | None = None
+
+    def cancel(self) -> None:
+        """Wait no more, without a response."""
+        self._purgatory.forget(self)
 
 
 class Purgatory:
@@ -56,9 +65,6 @@ class Purgatory:
         """Operations of keys that were notified, not asked yet."""
         self.on_more: Callable[[], None] = lambda: None
         """Called when more are to be asked than fit into a slice; it has `run_notified` called."""
-
-    def __len__(self) -> int:
-        return self._metrics.delayed_requests
 
     def park(
         self,
@@ -79,7 +85,7 @@ class Purgatory:
         if response is not None:
             answer(response)
             return None
-        operation = Operation(delayed, answer, on_lost)
+        operation = Operation(self, delayed, answer, on_lost)
         for key in delayed.watch:
             self._waiting.setdefault(key, {})[operation] = None
         operation.timer = self._wheel.add(

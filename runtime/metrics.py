@@ -30,7 +30,7 @@ class BrokerMetrics:
     malformed_frames: int = 0
     """Connections closed because a frame could not be read."""
     delayed_requests: int = 0
-    """Gauge: requests that wait in a purgatory."""
+    """Gauge: requests that wait for their response, in the purgatory or for a result."""
     storage_errors: int = 0
     fetch_sessions: int = 0
     """Gauge: incremental fetch sessions held."""

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from odradek.protocol.errors import ErrorCode
+from odradek.runtime.pending import Pending
 
 if TYPE_CHECKING:
     from odradek.broker.services import Services
 
+T = TypeVar("T")
 
 CLIENT_ID_SHOWN_MAX = 100
 """Characters of a client id in a log line."""
@@ -88,6 +90,21 @@ class Delayed:
     expire: Callable[[], Any]
 
 
+@dataclass(slots=True)
+class WhenDone(Generic[T]):
+    """The response is made when a result is done.
+
+    There is no deadline: the owner of the result completes it in time.
+    pending  the result; when it is done already, the response is made at once
+    respond  called once, with the value; returns the response, or steps that make it.  It may not
+             keep a view into the request's memory, which is reused when the handler has returned.
+             When the pending has failed, or `respond` fails, `Handler.failed` makes the response
+    """
+
+    pending: Pending[T]
+    respond: Callable[[T], Any]
+
+
 class Staged:
     """Records are staged; `finish` tells the outcome once the turn's appends are written.
 
@@ -101,7 +118,7 @@ class Staged:
         raise AssertionError("each staged outcome says how it finishes")
 
 
-Outcome = Reply | Encoded | Delayed | NoReply | Close | Staged
+Outcome = Reply | Encoded | Delayed | WhenDone[Any] | NoReply | Close | Staged
 
 
 @dataclass(slots=True)
@@ -114,7 +131,6 @@ class InThread:
     work: Callable[[], Any]
 
 
-T = TypeVar("T")
 Steps = Generator[InThread | None, Any, T]
 """Work in units: yields None after each, and InThread where one must leave the loop."""
 

@@ -269,17 +269,16 @@ class SocketServer:
             self._quotas.closed(session.client_host)
         self._holders.pop(session, None)
         self.budget.forget(session)
-        if session.operations:
-            for operation in tuple(session.operations):
-                self._services.purgatory.forget(operation)
-            session.operations = None
+        for waiting in tuple(session.waiting):
+            waiting.cancel()
+        session.waiting.clear()
 
     def close_idle(self, idle_max_ms: int) -> None:
         """Close sessions that have sent nothing for `idle_max_ms` and wait for nothing."""
         oldest_ms = self.now_ms() - idle_max_ms
         for session in tuple(self._sessions):
             is_idle = session.last_active_ms < oldest_ms and session.under_way is None
-            if is_idle and not session.operations:
+            if is_idle and not session.waiting:
                 session.close()
 
     def held_frame_bytes(self) -> int:

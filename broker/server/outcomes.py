@@ -22,6 +22,7 @@ from odradek.broker.handlers.handler import (
     Reply,
     Staged,
     Steps,
+    WhenDone,
 )
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.loaded_api import LoadedApi, encode_response, framed
@@ -34,12 +35,36 @@ from odradek.protocol.connection import Slot
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.gathered import Gathered
 from odradek.protocol.headers import RequestHeader
+from odradek.runtime.pending import Pending
 
 logger = logging.getLogger("odradek.server")
 
 
 class ResponseTooLarge(Exception):
     """A response would take more memory than one may."""
+
+
+class AwaitedResponse:
+    """A request whose response is made when a result is done.
+
+    It is made in the next round, not within the call that completes the result: what it costs, and
+    what fails in it, does not reach the one that completes the result.
+    """
+
+    __slots__ = ("work",)
+
+    def __init__(self) -> None:
+        self.work: SlicedSteps | None = None
+
+    def on_done(self, pending: Pending[Any]) -> None:
+        """The result is there."""
+        if self.work is not None:
+            self.work.start_later()
+
+    def cancel(self) -> None:
+        """Give back the request; the result still refers to this object, which is empty then."""
+        if self.work is not None:
+            self.work.cancel()
 
 
 class Outcomes:
@@ -79,8 +104,8 @@ class Outcomes:
         try:
             try:
                 outcome = yield from steps
-                if isinstance(outcome, Delayed):
-                    ready = self._park(session, header, loaded, request, outcome, charge)
+                if isinstance(outcome, Delayed | WhenDone):
+                    ready = self._wait(session, header, loaded, request, outcome, charge)
                     if ready is None:
                         charge = 0
                         return
@@ -215,8 +240,8 @@ class Outcomes:
                 self.respond(session, header, loaded, outcome.response)
             except Exception:  # noqa: BLE001 - what cannot be encoded is an error of its request
                 self.broken(session, header, loaded, request)
-        elif isinstance(outcome, Delayed):
-            ready = self._park(session, header, loaded, request, outcome)
+        elif isinstance(outcome, Delayed | WhenDone):
+            ready = self._wait(session, header, loaded, request, outcome)
             if type(ready) is GeneratorType:
                 steps = replied(ready)
                 self.begin(session, self.in_steps(session, header, loaded, request, steps))
@@ -243,6 +268,49 @@ class Outcomes:
             loaded.release(response)
             raise
 
+    def _wait(
+        self,
+        session: Session,
+        header: RequestHeader,
+        loaded: LoadedApi,
+        request: Any,
+        outcome: Delayed | WhenDone[Any],
+        charge: int = 0,
+    ) -> Any | None:
+        """Wait, and release the charge at the end; or return what is there at once: the response,
+        or steps that make it."""
+        if isinstance(outcome, Delayed):
+            return self._park(session, header, loaded, request, outcome, charge)
+        pending, respond = outcome.pending, outcome.respond
+
+        def make() -> Any:
+            return self._guarded(loaded, request, lambda: respond(pending.result()))
+
+        if pending.is_done:
+            return make()
+
+        def steps() -> Steps[Any]:
+            response = make()
+            if type(response) is GeneratorType:
+                response = yield from response
+            return response
+
+        metrics = self._services.metrics
+        awaited = AwaitedResponse()
+        slot = session.reserve()
+
+        def on_end() -> None:
+            awaited.work = None  # as a cycle they would keep the request
+            session.waiting.pop(awaited, None)
+            metrics.delayed_requests -= 1
+            self._budget.release(session, charge)
+
+        awaited.work = self._filling(session, header, loaded, request, slot, steps(), on_end)
+        session.waiting[awaited] = None
+        metrics.delayed_requests += 1
+        pending.on_done(awaited.on_done)
+        return None
+
     def _park(
         self,
         session: Session,
@@ -256,9 +324,7 @@ class Outcomes:
         or steps that make it."""
         ready: Any | None = None
         slot: Slot | None = None
-        operations = session.operations
-        if operations is None:
-            operations = session.operations = {}
+        waiting = session.waiting
 
         def respond(response: Any) -> None:
             nonlocal ready
@@ -267,13 +333,15 @@ class Outcomes:
                 return
             self._budget.release(session, charge)
             if operation is not None:
-                operations.pop(operation, None)
+                waiting.pop(operation, None)
             if session.is_closed:
                 if type(response) is not GeneratorType:
                     loaded.release(response)
                 return
             if type(response) is GeneratorType:
-                self._fill_in_steps(session, header, loaded, request, slot, response)
+                self._filling(
+                    session, header, loaded, request, slot, response, lambda: None
+                ).start()
                 return
             try:
                 session.fill(slot, self._encoded(header, loaded, response))
@@ -294,10 +362,10 @@ class Outcomes:
         if operation is None:
             return ready
         slot = session.reserve()
-        operations[operation] = None
+        waiting[operation] = None
         return None
 
-    def _fill_in_steps(
+    def _filling(
         self,
         session: Session,
         header: RequestHeader,
@@ -305,8 +373,9 @@ class Outcomes:
         request: Any,
         slot: Slot,
         making: Steps[Any],
-    ) -> None:
-        """Make and encode the response of a request that has waited, between other requests."""
+        on_end: Callable[[], None],
+    ) -> SlicedSteps:
+        """Work, not started, that makes and encodes the response of a request that has waited."""
 
         def steps() -> Steps[None]:
             try:
@@ -320,7 +389,7 @@ class Outcomes:
             logger.error("a waiting %s failed", loaded.name, exc_info=error)
             session.close()
 
-        SlicedSteps(self._rounds, steps(), failed, lambda: None).start()
+        return SlicedSteps(self._rounds, steps(), failed, on_end)
 
     def _guarded(
         self, loaded: LoadedApi, request: Any, ask: Callable[[], Any | None]

@@ -132,6 +132,13 @@ class SlicedSteps:
         if self.run_slice(self._rounds.first_deadline_ns()):
             self._rounds.add(self)
 
+    def start_later(self) -> None:
+        """Run the first slice in the next round; raises nothing, whatever fails."""
+        try:
+            self._rounds.add(self)
+        except Exception as error:  # noqa: BLE001 - no other callback would come
+            self.abandon(error)
+
     def run_slice(self, deadline_ns: int) -> bool:
         """Run steps until the time is over."""
         if self._is_cancelled:
@@ -176,10 +183,7 @@ class SlicedSteps:
         self._error = future.exception()
         if self._error is None:
             self._value = future.result()
-        try:
-            self._rounds.add(self)
-        except Exception as error:  # noqa: BLE001 - no other callback would come
-            self.abandon(error)
+        self.start_later()
 
     def cancel(self) -> None:
         """Nothing needs the outcome: end now, or as soon as a step or a thread under way has."""

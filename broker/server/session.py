@@ -26,7 +26,6 @@ from odradek.protocol.decode_error import DecodeError
 from odradek.runtime.loop_watch import LoopWatch
 
 if TYPE_CHECKING:
-    from odradek.broker.purgatory import Operation
     from odradek.broker.server.budget import Budget
     from odradek.broker.server.rounds import Rounds, SlicedSteps
 
@@ -36,6 +35,13 @@ QUEUED_BYTES_MAX: Final = 4 << 20
 """Bytes of one connection that may wait for the socket before reading stops."""
 
 logger = logging.getLogger("odradek.server")
+
+
+class Waiting(Protocol):
+    """A request that waits for its response."""
+
+    def cancel(self) -> None:
+        """Wait no more, without a response; what is held is given back."""
 
 
 class Server(Protocol):
@@ -87,10 +93,10 @@ class Session:
         "is_closed",
         "last_active_ms",
         "listener_name",
-        "operations",
         "reader",
         "transmitter",
         "under_way",
+        "waiting",
     )
 
     def __init__(
@@ -109,7 +115,8 @@ class Session:
         self.reader = reader
         self.answers: AnswerQueue | None = None
         """Made when a first answer has to wait; most connections never need it."""
-        self.operations: dict[Operation, None] | None = None
+        self.waiting: dict[Waiting, None] = {}
+        """Requests in the purgatory, and those whose result is not done."""
         self.transmitter = Transmitter(connected, windows)
         self.listener_name = listener_name
         self.client_host = client_host
@@ -265,11 +272,7 @@ class Session:
     def is_idle(self) -> bool:
         """Whether nothing is under way on it."""
         return not (
-            self.operations
-            or self.under_way
-            or self._held
-            or self.transmitter.queue
-            or self.answers
+            self.waiting or self.under_way or self._held or self.transmitter.queue or self.answers
         )
 
     def reserve(self) -> Slot:

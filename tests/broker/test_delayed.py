@@ -47,7 +47,7 @@ def test_what_is_ready_is_answered_without_waiting() -> None:
     world.ready["a"] = True
     world.park("a", "key")
     assert world.answers == ["a"]
-    assert len(world.purgatory) == 0
+    assert world.metrics.delayed_requests == 0
 
 
 def test_a_request_without_time_is_answered_at_once() -> None:
@@ -70,7 +70,7 @@ def test_a_notified_key_wakes_those_who_watch_it_and_only_once() -> None:
     assert world.answers == ["a", "b"]
     world.at(1_000)
     assert world.answers == ["a", "b"]
-    assert len(world.purgatory) == 0
+    assert world.metrics.delayed_requests == 0
     assert not world.purgatory.is_watched("two")
 
 
@@ -95,7 +95,7 @@ def test_a_forgotten_request_is_never_answered() -> None:
     world.purgatory.run_notified()
     world.at(1_000)
     assert world.answers == []
-    assert len(world.purgatory) == 0
+    assert world.metrics.delayed_requests == 0
 
 
 def test_an_answer_may_notify_further_keys() -> None:
@@ -136,7 +136,7 @@ def test_an_operation_that_fails_ends_as_one_whose_time_is_up_and_the_others_are
     world.purgatory.notify("key")
     world.purgatory.run_notified()
     assert world.answers == ["given up", "a"]
-    assert len(world.purgatory) == 1
+    assert world.metrics.delayed_requests == 1
 
 
 def test_an_operation_without_any_answer_is_reported_lost() -> None:
@@ -157,7 +157,7 @@ def test_an_operation_without_any_answer_is_reported_lost() -> None:
     )
     world.at(100)
     assert lost == ["a", "b"]
-    assert len(world.purgatory) == 0
+    assert world.metrics.delayed_requests == 0
 
 
 def test_asking_many_operations_ends_after_a_slice_and_goes_on_later() -> None:

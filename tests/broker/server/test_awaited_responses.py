@@ -1,0 +1,278 @@
+"""Responses that are made when a result is done (`WhenDone`)."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import socket
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from odradek.broker.handlers.handler import Outcome, Reply, Steps, WhenDone
+from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.server.loaded_api import LoadedApi
+from odradek.broker.server.outcomes import Outcomes
+from odradek.broker.server.session import Session
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.connection import SCRATCH_BYTES, BufferPool, FrameReader
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.headers import RequestHeader
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.runtime.pending import Pending
+from tests.support.node_here import NodeHere, decoded, node_here
+
+VERSION: Final = 4
+
+
+class Connection:
+    """A connection whose requests are Heartbeat v4, with outcomes that the test chooses."""
+
+    def __init__(self, here: NodeHere) -> None:
+        self.here = here
+        self.client, connected = socket.socketpair()
+        self.client.setblocking(False)
+        connected.setblocking(False)
+        reader = FrameReader(
+            memoryview(bytearray(SCRATCH_BYTES)), BufferPool(free_bytes_max=0), 1 << 20
+        )
+        self.session = Session(
+            here.server, connected, reader, listener_name="", client_host="here", windows=None
+        )
+        self.budget = here.server.budget
+        self.metrics = here.node.services.metrics
+        self._outcomes = Outcomes(here.node.services, here.server.rounds, self.budget)
+        (api,) = (api for api in HANDLERS if api.key == ApiKey.HEARTBEAT)
+        self._loaded = LoadedApi(api)
+        self._loaded.prepare(VERSION)
+        self._received = b""
+        self.requests = 0
+
+    def settle(self, outcome: Outcome) -> None:
+        header, request = self._next()
+        self._outcomes.settle(self.session, header, self._loaded, request, outcome)
+        self.session.flush()
+
+    def settle_in_steps(self, outcome: Outcome, charge: int) -> None:
+        header, request = self._next()
+
+        def steps() -> Steps[Outcome]:
+            yield None
+            return outcome
+
+        self.budget.charge(self.session, charge)
+        self._outcomes.begin(
+            self.session,
+            self._outcomes.in_steps(self.session, header, self._loaded, request, steps(), charge),
+        )
+
+    def _next(self) -> tuple[RequestHeader, HeartbeatRequest]:
+        self.requests += 1
+        header = RequestHeader(
+            api_key=ApiKey.HEARTBEAT,
+            version=VERSION,
+            correlation_id=self.requests,
+            client_id="client",
+        )
+        return header, HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+    def responses(self, count: int) -> list[tuple[int, int]]:
+        """(correlation id, throttle time) of the responses received, `count` at least."""
+        found: list[tuple[int, int]] = []
+
+        def has_received() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                self._received += self.client.recv(1 << 16)
+            while self._received:
+                end = 4 + int.from_bytes(self._received[:4], "big")
+                frame, self._received = self._received[4:end], self._received[end:]
+                response = decoded(frame, ApiKey.HEARTBEAT, VERSION)
+                number = response.error_code or response.throttle_time_ms
+                found.append((int.from_bytes(frame[:4], "big"), number))
+            return len(found) >= count
+
+        self.here.until(has_received, "responses are missing", turns_max=500)
+        return found
+
+
+def response(number: int) -> HeartbeatResponse:
+    """A response that is known by its number."""
+    return HeartbeatResponse(throttle_time_ms=number, error_code=ErrorCode.NONE)
+
+
+def response_in_steps(number: int) -> Steps[HeartbeatResponse]:
+    yield None
+    return response(number)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[NodeHere]:
+    with node_here(tmp_path, log_cleaner_enable="false") as node:
+        yield node
+
+
+@pytest.fixture
+def connection(here: NodeHere) -> Iterator[Connection]:
+    made = Connection(here)
+    yield made
+    made.session.close()
+    made.client.close()
+    assert made.metrics.delayed_requests == 0
+    assert made.budget.held_bytes == 0
+
+
+def test_result_done_before_settling_is_responded_at_once(connection: Connection) -> None:
+    connection.settle(WhenDone(Pending.of(7), response))
+    connection.settle(WhenDone(Pending.of(8), response_in_steps))
+    assert connection.responses(2) == [(1, 7), (2, 8)]
+    assert not connection.session.waiting
+
+
+@pytest.mark.parametrize("respond", [response, response_in_steps])
+def test_result_done_later_is_responded_in_the_order_of_requests(
+    connection: Connection, respond: Callable[[int], Any]
+) -> None:
+    first: Pending[int] = Pending()
+    second: Pending[int] = Pending()
+    connection.settle(WhenDone(first, respond))
+    connection.settle(WhenDone(second, respond))
+    connection.settle(Reply(response(3)))
+    assert connection.metrics.delayed_requests == 2
+    assert not connection.session.is_idle()
+    second.resolve(2)
+    connection.here.turn()
+    assert connection.responses(0) == []
+    first.resolve(1)
+    assert connection.responses(3) == [(1, 1), (2, 2), (3, 3)]
+    assert connection.session.is_idle()
+
+
+def test_response_is_not_made_within_the_call_that_completes_the_result(
+    connection: Connection,
+) -> None:
+    made: list[int] = []
+
+    def respond(number: int) -> HeartbeatResponse:
+        made.append(number)
+        return response(number)
+
+    pending: Pending[int] = Pending()
+    connection.settle(WhenDone(pending, respond))
+    pending.resolve(5)
+    assert made == []
+    assert connection.responses(1) == [(1, 5)]
+    assert made == [5]
+
+
+def fail(number: int) -> HeartbeatResponse:
+    raise BrokerError(ErrorCode.NOT_COORDINATOR)
+
+
+def break_down(number: int) -> Steps[HeartbeatResponse]:
+    yield None
+    raise ValueError("on purpose")
+
+
+@pytest.mark.parametrize(
+    ("respond", "code"),
+    [(fail, ErrorCode.NOT_COORDINATOR), (break_down, ErrorCode.UNKNOWN_SERVER_ERROR)],
+)
+@pytest.mark.parametrize("is_done", [False, True])
+def test_respond_that_fails_returns_its_error(
+    connection: Connection,
+    caplog: pytest.LogCaptureFixture,
+    respond: Callable[[int], Any],
+    code: ErrorCode,
+    is_done: bool,
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    pending: Pending[int] = Pending()
+    if is_done:
+        pending.resolve(1)
+    connection.settle(WhenDone(pending, respond))
+    if not is_done:
+        pending.resolve(1)
+    assert connection.responses(1) == [(1, code)]
+
+
+def test_result_that_failed_returns_its_error(connection: Connection) -> None:
+    pending: Pending[int] = Pending()
+    connection.settle(WhenDone(pending, response))
+    pending.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert connection.responses(1) == [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+
+
+def test_charge_of_a_large_request_is_held_until_its_response(connection: Connection) -> None:
+    pending: Pending[int] = Pending()
+    connection.settle_in_steps(WhenDone(pending, response), 1_000)
+    connection.here.until(lambda: connection.session.waiting, "the request does not wait")
+    assert connection.budget.held_bytes == 1_000
+    assert connection.session.under_way is None, "the next requests are taken"
+    pending.resolve(1)
+    assert connection.responses(1) == [(1, 1)]
+    assert connection.budget.held_bytes == 0
+
+
+class Held:
+    """What a response is made from."""
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Only counted references keep anything, as in a broker for a long time."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("end", ["closed", "closed, then done", "done, then closed", "responded"])
+def test_request_is_not_kept_once_it_has_ended(connection: Connection, end: str) -> None:
+    held = Held()
+    seen = weakref.ref(held)
+    pending: Pending[int] = Pending()
+
+    def respond(number: int, held: Held = held) -> HeartbeatResponse:
+        return response(number)
+
+    connection.settle_in_steps(WhenDone(pending, respond), 1_000)
+    connection.here.until(lambda: connection.session.waiting, "the request does not wait")
+    del held, respond
+    if end.startswith("closed"):
+        connection.session.close()
+        assert seen() is None
+        if end.endswith("done"):
+            pending.resolve(1)
+            connection.here.turn()
+    else:
+        pending.resolve(1)
+        if end == "responded":
+            assert connection.responses(1) == [(1, 1)]
+        else:
+            connection.session.close()
+    assert seen() is None
+    assert not connection.session.waiting
+    assert connection.metrics.delayed_requests == 0
+    assert connection.budget.held_bytes == 0
+    assert connection.here.failures == []
+
+
+def test_many_results_done_at_once_are_responded_in_slices(connection: Connection) -> None:
+    pending: Pending[int] = Pending()
+
+    def slow(number: int) -> Steps[HeartbeatResponse]:
+        for _ in range(100):
+            sum(range(2_000))
+            yield None
+        return response(number)
+
+    for _ in range(50):
+        connection.settle(WhenDone(pending, slow))
+    connection.here.longest_ns = 0
+    pending.resolve(1)
+    assert len(connection.responses(50)) == 50
+    assert connection.here.longest_ns < 10_000_000, connection.here.longest
