@@ -1,8 +1,7 @@
 """The codecs that the broker uses: one flat function for each class and version, made at first use.
 
 Making one takes half a millisecond, hence the cache, which holds as many functions as there are
-classes and versions.  Hot callers keep the function itself.  All code that is made at run time is
-made here, from declarations alone, never from data.
+classes and versions.  Hot callers keep the function itself.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import Any, TypeVar
 from odradek.protocol.decoder_source import DecoderSource
 from odradek.protocol.encoder_source import EncoderSource
 from odradek.protocol.gathered import Gathered
-from odradek.protocol.schema import Required, fresh_maker, schema_of
+from odradek.protocol.generated import compile_function
+from odradek.protocol.schema import schema_of
 
 Message = TypeVar("Message")
 
@@ -125,35 +125,3 @@ def check_version(cls: type, version: int) -> None:
     if version not in versions:
         known = f"{versions.first} to {versions.last}"
         raise ValueError(f"{cls.__name__} has versions {known}, not {version}")
-
-
-def compile_init(cls: type) -> Callable[..., None]:
-    """A keyword-only `__init__` with one assignment for each field."""
-    parameters: list[str] = []
-    body: list[str] = []
-    namespace: dict[str, Any] = {"Required": Required}
-    for each in schema_of(cls).fields:
-        name = each.name
-        if each.default is Required:
-            parameters.append(name)
-            body.append(f"self.{name} = {name}")
-        elif each.has_fresh_default:
-            namespace[f"fresh_{name}"] = fresh_maker(each)
-            parameters.append(f"{name}=Required")
-            body.append(f"self.{name} = fresh_{name}() if {name} is Required else {name}")
-        else:
-            namespace[f"default_{name}"] = each.default
-            parameters.append(f"{name}=default_{name}")
-            body.append(f"self.{name} = {name}")
-    star = ", *, " if parameters else ""
-    head = f"def __init__(self{star}{', '.join(parameters)}):"
-    init = compile_function("__init__", "\n ".join([head, *body, "pass"]), namespace)
-    init.__qualname__ = f"{cls.__qualname__}.__init__"
-    return init
-
-
-def compile_function(name: str, source: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-    """The function of that name in the source."""
-    exec(compile(source, f"<{name}>", "exec"), namespace)
-    made: Callable[..., Any] = namespace[name]
-    return made

@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID as Uuid
 
 from odradek.protocol.decode_error import DecodeError
@@ -41,10 +40,8 @@ from odradek.protocol.schema import (
     fresh_maker,
     schema_of,
 )
+from odradek.protocol.source_writer import SourceWriter
 from odradek.protocol.uvarint import check_tag_count, rest_of_uvarint, skip_tags, uvarint_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UUIDS_CACHED: Final = 4096
 """Topic ids come in every request of a session; making a UUID costs ten times a look-up."""
@@ -88,7 +85,7 @@ def size_min(
     return total
 
 
-class DecoderSource:
+class DecoderSource(SourceWriter):
     """Source lines, and the run of fixed-size values that is not read yet.
 
     Every method that emits a value leaves it to the next `flush` to read what is fixed; a block of
@@ -96,16 +93,11 @@ class DecoderSource:
     """
 
     def __init__(self, cls: type, version: int, *, in_steps: bool = False) -> None:
-        self.cls = cls
+        super().__init__(cls, version, depth=2)
         self.in_steps = in_steps
-        self.version = version
-        self.is_flexible = version in schema_of(cls).flexible
-        self.lines: list[str] = []
-        self.run: list[tuple[str, str]] = []
         self.after_run: list[str] = []
-        self.depth = 2
-        self.names = 0
-        self.namespace: dict[str, Any] = {
+        """Lines that need the values of the run."""
+        self.namespace |= {
             "DecodeError": DecodeError,
             "check_tag_count": check_tag_count,
             "new": object.__new__,
@@ -136,34 +128,6 @@ class DecoderSource:
                 f"        raise DecodeError(f'{name}: {{error}}') from error",
             ]
         )
-
-    def line(self, text: str) -> None:
-        """Add a line at the present depth."""
-        self.lines.append("    " * self.depth + text)
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """Lines under a head, one level deeper."""
-        assert not self.run, f"unread values before {head}"
-        self.line(head)
-        self.depth += 1
-        yield
-        self.flush()
-        self.depth -= 1
-
-    def name(self, kind: str) -> str:
-        """A name that is not taken."""
-        self.names += 1
-        return f"{kind}{self.names}"
-
-    def constant(self, kind: str, value: Any) -> str:
-        """The name of a value that is known now."""
-        for name, known in self.namespace.items():
-            if known is value:
-                return name
-        name = self.name(kind)
-        self.namespace[name] = value
-        return name
 
     def layout(self, codes: str) -> str:
         """The name of the Struct with these codes."""

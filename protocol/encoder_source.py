@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from odradek.protocol.schema import (
     BYTES,
@@ -32,10 +31,8 @@ from odradek.protocol.schema import (
     default_value,
     schema_of,
 )
+from odradek.protocol.source_writer import SourceWriter
 from odradek.protocol.uvarint import encode_uvarint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 COUNTED_MAX: Final = 16
 """Replicas of a partition, brokers of a small cluster: longer arrays of numbers are rare."""
@@ -53,7 +50,7 @@ def counted_packs(code: str) -> tuple[Callable[..., bytes], ...]:
     return tuple(struct.Struct(f">{count}{code}").pack for count in range(COUNTED_MAX + 1))
 
 
-class EncoderSource:
+class EncoderSource(SourceWriter):
     """Source lines, and the run of fixed-size values that is not written yet.
 
     `out` is the name of the list in the source that chunks are appended to: another one while the
@@ -63,17 +60,11 @@ class EncoderSource:
     def __init__(
         self, cls: type, version: int, *, in_parts: bool = False, in_steps: bool = False
     ) -> None:
-        self.cls = cls
+        super().__init__(cls, version, depth=1)
         self.in_steps = in_steps
-        self.version = version
         self.in_parts = in_parts
-        self.is_flexible = version in schema_of(cls).flexible
-        self.lines: list[str] = []
-        self.run: list[tuple[str, str]] = []
         self.out = "out"
-        self.depth = 1
-        self.names = 0
-        self.namespace: dict[str, Any] = {
+        self.namespace |= {
             "uvarint": encode_uvarint,
             "pack": struct.pack,
             "bytes_like": (bytes, bytearray, memoryview),
@@ -92,31 +83,6 @@ class EncoderSource:
             start += ["    parts = []"]
             end = ["    if out:", "        parts.append(b''.join(out))", "    return parts"]
         return "\n".join(["def encode(value):", *start, *self.lines, *end])
-
-    def line(self, text: str) -> None:
-        """Add a line at the present depth."""
-        self.lines.append("    " * self.depth + text)
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """Lines under a head, one level deeper."""
-        assert not self.run, f"unwritten values before {head}"
-        self.line(head)
-        self.depth += 1
-        yield
-        self.flush()
-        self.depth -= 1
-
-    def name(self, kind: str) -> str:
-        """A name that is not taken."""
-        self.names += 1
-        return f"{kind}{self.names}"
-
-    def constant(self, kind: str, value: Any) -> str:
-        """The name of a value that is known now."""
-        name = self.name(kind)
-        self.namespace[name] = value
-        return name
 
     def packed(self, run: list[tuple[str, str]]) -> str:
         """The expression whose value is the bytes of a run."""

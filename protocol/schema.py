@@ -29,6 +29,8 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
 from uuid import UUID as Uuid
 
+from odradek.protocol.generated import compile_function
+
 Class = TypeVar("Class", bound=type)
 
 ZERO_UUID: Final = Uuid(int=0)
@@ -255,14 +257,35 @@ def declare(cls: Class) -> Class:
 
 def compile_init_and_call(self: object, **values: Any) -> None:
     """The `__init__` of a class of which no object was made yet: puts the real one in its place."""
-    from odradek.protocol.compiler import (
-        compile_init,  # it needs the declarations that need this module
-    )
-
     cls = type(self)
     init = compile_init(cls)
     setattr(cls, "__init__", init)  # noqa: B010 - the checker forbids the plain assignment
     init(self, **values)
+
+
+def compile_init(cls: type) -> Callable[..., None]:
+    """A keyword-only `__init__` with one assignment for each field."""
+    parameters: list[str] = []
+    body: list[str] = []
+    namespace: dict[str, Any] = {"Required": Required}
+    for each in schema_of(cls).fields:
+        name = each.name
+        if each.default is Required:
+            parameters.append(name)
+            body.append(f"self.{name} = {name}")
+        elif each.has_fresh_default:
+            namespace[f"fresh_{name}"] = fresh_maker(each)
+            parameters.append(f"{name}=Required")
+            body.append(f"self.{name} = fresh_{name}() if {name} is Required else {name}")
+        else:
+            namespace[f"default_{name}"] = each.default
+            parameters.append(f"{name}=default_{name}")
+            body.append(f"self.{name} = {name}")
+    star = ", *, " if parameters else ""
+    head = f"def __init__(self{star}{', '.join(parameters)}):"
+    init = compile_function("__init__", "\n ".join([head, *body, "pass"]), namespace)
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
 
 
 def fresh_maker(each: Field) -> Callable[[], Any]:
