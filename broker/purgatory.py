@@ -11,16 +11,32 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, Final, Protocol
 
-from odradek.broker.handlers.handler import Delayed
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.timers import Timer
 
 SLICE_NS: Final = 2_000_000
 
 logger = logging.getLogger("odradek.server")
+
+
+@dataclass(slots=True)
+class Delayed:
+    """The answer waits until a watched key is notified, or its time is up.
+
+    `attempt` is asked once at parking and after each notification; None means: wait on.
+    `expire` gives the answer when the time is up.  Either may return steps that make the response.
+    Neither may keep a view into the request's memory, which is reused as soon as the handler has
+    returned.
+    """
+
+    watch: tuple[Hashable, ...]
+    timeout_ms: int
+    attempt: Callable[[], Any | None]
+    expire: Callable[[], Any]
 
 
 class Wheel(Protocol):

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from odradek.broker.group.coordinator import GroupCoordinator
+from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.refused_transactions import RefusedTransactions
+from odradek.broker.replication.fetch_session import FetchSessions
+from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.staged_appends import Appends
+from odradek.broker.replication.time_lookups import TimeLookups
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.topics import Topics
+from odradek.controller.controller import Controller
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import Rng
-
-if TYPE_CHECKING:
-    from odradek.broker.group.coordinator import GroupCoordinator
-    from odradek.broker.producer_ids import ProducerIds
-    from odradek.broker.purgatory import Purgatory
-    from odradek.broker.refused_transactions import RefusedTransactions
-    from odradek.broker.replication.fetch_session import FetchSessions
-    from odradek.broker.replication.partitions import Partitions
-    from odradek.broker.replication.staged_appends import Appends
-    from odradek.broker.replication.time_lookups import TimeLookups
-    from odradek.broker.settings.broker_settings import BrokerSettings
-    from odradek.broker.topics import Topics
-    from odradek.controller.controller import Controller
-    from odradek.storage.manager import LogManager
+from odradek.storage.manager import LogManager
 
 
 @dataclass(slots=True)

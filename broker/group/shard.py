@@ -44,7 +44,7 @@ from odradek.broker.group.records import batches, group_record, offset_record
 from odradek.broker.group.replay import Loading
 from odradek.broker.group.slices import run_in_slices
 from odradek.broker.group.unreadable import SETTING, Refuse, report
-from odradek.broker.handlers.handler import Delayed
+from odradek.broker.purgatory import Delayed
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch

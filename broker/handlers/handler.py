@@ -12,15 +12,14 @@ requests: nothing that was checked before one may be relied upon after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from odradek.broker.purgatory import Delayed as Delayed
+from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending
-
-if TYPE_CHECKING:
-    from odradek.broker.services import Services
 
 T = TypeVar("T")
 
@@ -72,22 +71,6 @@ class Encoded:
     """The answer is known, and its body is encoded already."""
 
     body: bytes
-
-
-@dataclass(slots=True)
-class Delayed:
-    """The answer waits until a watched key is notified, or its time is up.
-
-    `attempt` is asked once at parking and after each notification; None means: wait on.
-    `expire` gives the answer when the time is up.  Either may return steps that make the response.
-    Neither may keep a view into the request's memory, which is reused as soon as the handler has
-    returned.
-    """
-
-    watch: tuple[Hashable, ...]
-    timeout_ms: int
-    attempt: Callable[[], Any | None]
-    expire: Callable[[], Any]
 
 
 @dataclass(slots=True)

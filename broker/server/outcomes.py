@@ -14,7 +14,6 @@ from typing import Any
 
 from odradek.broker.handlers.handler import (
     Close,
-    Delayed,
     Encoded,
     InThread,
     NoReply,
@@ -24,6 +23,7 @@ from odradek.broker.handlers.handler import (
     Steps,
     WhenDone,
 )
+from odradek.broker.purgatory import Delayed
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.loaded_api import LoadedApi, encode_response, framed
 from odradek.broker.server.rounds import Rounds, SlicedSteps

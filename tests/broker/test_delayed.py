@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.handlers.handler import Delayed
-from odradek.broker.purgatory import Purgatory
+from odradek.broker.purgatory import Delayed, Purgatory
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.timers import TimingWheel
 
