@@ -1,0 +1,129 @@
+"""Public names that no product code uses.
+
+A public module-level name, or a public method of a module-level class, is dead when no live product
+code refers to its identifier.  Code at the top of a module is live; the body of a function, class,
+method or constant is live when its own identifier is (so what only dead code uses is dead too, and
+a method that only calls a method of the same name does not keep both alive).  Tests do not count.
+The comparison is by identifier: a name shared with something that is used passes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tests.repository.sources import Function, Source
+
+PLAIN_DECORATORS = {"property", "staticmethod", "classmethod", "abstractmethod", "cached_property"}
+DOTTED = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+")
+
+
+@dataclass(slots=True)
+class Definition:
+    """A definition and what its code refers to."""
+
+    path: str
+    line: int
+    name: str
+    """`function`, `CONSTANT`, `Class` or `Class.method`."""
+    references: set[str] = field(default_factory=set)
+    """Identifiers that the definition's code refers to, without those of its public methods."""
+
+    @property
+    def identifier(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    @property
+    def is_public(self) -> bool:
+        return not any(part.startswith("_") for part in self.name.split("."))
+
+    def is_allowed(self, allowed: Mapping[str, str]) -> bool:
+        """`allowed` has `path:name`, or folders that end with `/`."""
+        return f"{self.path}:{self.name}" in allowed or any(
+            folder.endswith("/") and self.path.startswith(folder) for folder in allowed
+        )
+
+
+def definitions(source: Source) -> Iterator[Definition]:
+    """All definitions of a module; code outside of definitions comes under the name ''."""
+    top = Definition(source.name, 1, "")
+    yield top
+    for node in source.tree.body:
+        match node:
+            case ast.ClassDef():
+                yield from _definitions_of_class(source.name, node)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield Definition(source.name, node.lineno, name, references([node]))
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield Definition(source.name, node.lineno, name, references([node]))
+            case ast.Import() | ast.ImportFrom():
+                pass  # ruff finds names that are imported and not used
+            case _:
+                top.references |= references([node])
+
+
+def _definitions_of_class(path: str, node: ast.ClassDef) -> Iterator[Definition]:
+    rest: list[ast.AST] = [*node.bases, *node.keywords, *node.decorator_list]
+    for inner in node.body:
+        if isinstance(inner, Function) and not (
+            inner.name.startswith("__") or _is_registered(inner)
+        ):
+            name = f"{node.name}.{inner.name}"
+            yield Definition(path, inner.lineno, name, references([inner]))
+        else:
+            rest.append(inner)
+    yield Definition(path, node.lineno, node.name, references(rest))
+
+
+def _is_registered(method: Function) -> bool:
+    """Whether a decorator hands the method to a framework that calls it (pydantic, say)."""
+    return any(
+        isinstance(decorator, ast.Call) or ast.unparse(decorator) not in PLAIN_DECORATORS
+        for decorator in method.decorator_list
+    )
+
+
+def references(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names read, attributes, keywords, imports, and the parts of dotted string constants.
+
+    The last are modules and functions that are imported by name.
+    """
+    found: set[str] = set()
+    for node in (inner for outer in nodes for inner in ast.walk(outer)):
+        match node:
+            case (
+                ast.Name(id=name, ctx=ast.Load())
+                | ast.Attribute(attr=name)
+                | ast.keyword(arg=str(name))
+            ):
+                found.add(name)
+            case ast.alias(name=name):
+                found.add(name.rpartition(".")[2])
+            case ast.Constant(value=str(text)) if DOTTED.fullmatch(text):
+                found.update(re.split("[.:]", text))
+            case _:
+                pass
+    return found
+
+
+def dead_names(product: Iterable[Source], allowed: Mapping[str, str]) -> list[Definition]:
+    """Public definitions that no live code refers to, by path and line."""
+    found = [one for source in product for one in definitions(source)]
+    waiting: dict[str, list[Definition]] = {}
+    for one in found:
+        waiting.setdefault(one.identifier, []).append(one)
+    live: set[str] = set()
+    reached = ["", *(one.identifier for one in found if one.is_allowed(allowed))]
+    while reached:
+        identifier = reached.pop()
+        if identifier not in live:
+            live.add(identifier)
+            for one in waiting.get(identifier, ()):
+                reached += one.references - live
+    return [
+        one
+        for one in found
+        if one.is_public and one.identifier not in live and not one.is_allowed(allowed)
+    ]

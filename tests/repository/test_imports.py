@@ -1,0 +1,160 @@
+"""What may import what: no cycle, one name a module, and the world outside at few places."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Final
+
+from tests.repository.graph import cycles
+from tests.repository.sources import (
+    PACKAGES,
+    ROOT,
+    Source,
+    everything,
+    imported_modules,
+    product,
+)
+
+CYCLES_NOT_YET: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        "broker/group/",
+        "broker/handlers/",
+        "broker/purgatory.py",
+        "broker/replication/",
+        "broker/services.py",
+    ),
+    ("broker/settings/",),
+    ("protocol/",),
+    ("storage/",),
+)
+"""Each row: folders and files that still import each other."""
+
+OUTSIDE: Final = frozenset(
+    {"asyncio", "concurrent", "fcntl", "mmap", "multiprocessing", "os", "random", "resource"}
+    | {"secrets", "select", "signal", "socket", "ssl", "subprocess", "threading", "time"}
+)
+"""Modules that reach the operating system, the clock, randomness or other threads."""
+MAY_REACH_OUTSIDE: Final = (
+    "broker/compaction/compaction.py",
+    "broker/compaction/worker_process.py",
+    "broker/node/",
+    "broker/purgatory.py",
+    "broker/server/",
+    "broker/settings/broker_settings.py",
+    "broker/settings/load.py",
+    "odradek/",
+    "pipeline/",
+    "protocol/connection.py",
+    "runtime/",
+    "storage/compaction/worker.py",
+)
+"""All other modules receive time as `now_ms`, files and randomness through `runtime`."""
+MAY_LOG: Final = ("broker/", "controller/", "odradek/", "pipeline/", "runtime/")
+DOES_NOT_LOG: Final = ("controller/coordination/", "controller/decide/", "controller/image.py")
+MAY_BE_ASYNC: Final = (
+    "broker/compaction/",
+    "broker/node/",
+    "broker/server/",
+    "controller/",
+    "odradek/",
+    "pipeline/",
+    "runtime/",
+)
+"""`async def` of controller/ is run by `SerialExecutor`, not by asyncio."""
+IS_NOT_ASYNC: Final = ("controller/coordination/", "controller/decide/")
+GENERATES_CODE: Final = ("protocol/compiler.py", "protocol/generated.py")
+
+
+def offending_imports(source: Source, modules: frozenset[str]) -> set[str]:
+    """Those of the top-level `modules` that the file imports."""
+    return {name.split(".")[0] for name in imported_modules(source)} & modules
+
+
+def import_graph(sources: tuple[Source, ...]) -> dict[str, set[str]]:
+    """File -> files that it imports anywhere in its text, also in functions and for types only."""
+    files = {source.module: source.name for source in sources}
+    return {
+        source.name: {files[name] for name in imported_modules(source) if name in files}
+        - {source.name}
+        for source in sources
+    }
+
+
+def test_cycle_search_finds_groups_that_reach_each_other() -> None:
+    graph = {"a": "b", "b": "c", "c": "a", "d": "ae", "e": "e", "f": "", "g": "h", "h": "gf"}
+    assert cycles(graph) == [["a", "b", "c"], ["e"], ["g", "h"]]
+
+
+def test_no_import_cycle() -> None:
+    offenders = [
+        cycle
+        for cycle in cycles(import_graph(everything()))
+        if not any(all(Source(name).is_in(*row) for name in cycle) for row in CYCLES_NOT_YET)
+    ]
+    assert not offenders
+
+
+def test_packages_are_linked_into_odradek() -> None:
+    for package in PACKAGES:
+        link = ROOT / "odradek" / package
+        assert link.is_symlink()
+        assert link.readlink() == Path("..", package)
+
+
+def test_packages_are_imported_as_odradek_only() -> None:
+    """A module under two names is loaded twice, and its classes are no longer the same."""
+    found = {file.name: offending_imports(file, frozenset(PACKAGES)) for file in everything()}
+    assert not {name: names for name, names in found.items() if names}
+
+
+def test_outside_is_reached_at_listed_places_only() -> None:
+    found = {
+        file.name: offending_imports(file, OUTSIDE)
+        for file in product()
+        if not file.is_in(*MAY_REACH_OUTSIDE)
+    }
+    assert not {name: names for name, names in found.items() if names}
+    random_ids = [
+        file.name
+        for file in product()
+        if "uuid4" in file.text and not file.is_in("runtime/", "pipeline/", "odradek/")
+    ]
+    assert not random_ids
+
+
+def test_layers_that_report_do_not_log() -> None:
+    offenders = [
+        file.name
+        for file in product()
+        if (not file.is_in(*MAY_LOG) or file.is_in(*DOES_NOT_LOG))
+        and offending_imports(file, frozenset({"logging"}))
+    ]
+    assert not offenders
+
+
+def test_decisions_and_handlers_are_plain_functions() -> None:
+    offenders = [
+        f"{file.name}:{node.lineno}"
+        for file in product()
+        if not file.is_in(*MAY_BE_ASYNC) or file.is_in(*IS_NOT_ASYNC)
+        for node in file.nodes
+        if isinstance(node, ast.AsyncFunctionDef)
+    ]
+    assert not offenders
+
+
+def test_no_code_comes_from_data() -> None:
+    banned = {"eval", "exec", "compile", "__import__"}
+    calls = [
+        f"{file.name}:{node.lineno}: {node.func.id}"
+        for file in product()
+        if not file.is_in(*GENERATES_CODE)
+        for node in file.nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in banned
+    ]
+    assert not calls
+    serializers = frozenset({"pickle", "marshal", "shelve"})
+    found = {file.name: offending_imports(file, serializers) for file in product()}
+    assert not {name: names for name, names in found.items() if names}

@@ -1,0 +1,37 @@
+"""How long functions and files may be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.repository.sources import Function, everything
+
+FUNCTION_LINES_MAX: Final = 60
+FILE_LINES_MAX: Final = 800
+"""A file above 500 lines is a question in a review, not an error."""
+
+FUNCTIONS_NOT_YET: Final = frozenset(
+    {
+        "tests/broker/settings/test_topic_config.py: test_every_override_reaches_the_log",
+        "tests/broker/test_large_logs.py: test_no_callback_of_the_loop_grows_with_the_logs",
+        "tests/pipeline/test_event_time.py: "
+        "test_a_poisoned_row_costs_no_other_and_what_is_late_is_counted",
+        "tests/pipeline/test_mirror.py: test_a_group_fails_over_while_the_mirror_runs",
+    }
+)
+
+
+def test_files_have_at_most_eight_hundred_lines() -> None:
+    lengths = {file.name: len(file.text.splitlines()) for file in everything()}
+    assert not {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX}
+
+
+def test_functions_have_at_most_sixty_lines() -> None:
+    lengths = {
+        f"{file.name}: {node.name}": node.end_lineno - node.lineno + 1
+        for file in everything()
+        for node in file.nodes
+        if isinstance(node, Function) and node.end_lineno is not None
+    }
+    long = {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX}
+    assert not long.keys() - FUNCTIONS_NOT_YET, long

@@ -1,0 +1,28 @@
+"""What tests do not do."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tests.repository.sources import python
+
+POLLS: Final = {"tests/scripts/talk.py"}
+"""It waits for Apache Kafka to settle, which reports nothing when it has."""
+LEAVES_OUT: Final = re.compile(r"(mark|pytest)\.(skip|xfail)|import(or)skip")
+SLEEPS: Final = re.compile(r"\btime\.sleep\(|asyncio\.sleep\([^0)]")
+
+
+def test_no_test_is_skipped() -> None:
+    assert not [file.name for file in python("tests") if LEAVES_OUT.search(file.text)]
+
+
+def test_no_test_sleeps() -> None:
+    offenders = [
+        file.name for file in python("tests") if file.name not in POLLS and SLEEPS.search(file.text)
+    ]
+    assert not offenders
+
+
+def test_assertions_are_on() -> None:
+    assert __debug__
