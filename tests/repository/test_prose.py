@@ -41,7 +41,7 @@ NOT_YET: Final[dict[str, int]] = {
     "broker/node": 19,
     "broker/replication": 79,
     "broker/server": 43,
-    "broker/settings": 24,
+    "broker/settings": 25,
     "config": 3,
     "controller": 131,
     "controller/active": 103,
