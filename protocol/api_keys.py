@@ -1,4 +1,4 @@
-"""Which APIs there are, and where their messages are declared.
+"""The API keys of Apache Kafka, and where their messages are declared.
 
 Importing all declarations takes longer than the broker has to start, so `messages_of` imports one
 module at its first call for a key.
@@ -114,6 +114,28 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
+UNDECLARED: Final = frozenset(
+    {
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPDATE_RAFT_VOTER,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+    }
+)
+"""KRaft quorums and streams groups: no broker in ZooKeeper mode serves them.  Their names and
+header versions are known, so that a request can be named in a log; their messages are not."""
+
 NEVER_FLEXIBLE: Final = 32767
 
 FIRST_FLEXIBLE_VERSION: Final[tuple[int, ...]] = (
@@ -223,8 +245,14 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 @cache
 def messages_of(api_key: int) -> tuple[type[Any], type[Any]]:
-    """The request class and the response class.  Raises ValueError for a key that is not known."""
-    name = ApiKey(api_key).name
+    """The request class and the response class.
+
+    raises  ValueError for an unknown key and for one of `UNDECLARED`
+    """
+    key = ApiKey(api_key)
+    if key in UNDECLARED:
+        raise ValueError(f"the messages of {key.name} are not declared")
+    name = key.name
     module = import_module(f"odradek.protocol.messages.{name.lower()}")
     camel = name.title().replace("_", "")
     return getattr(module, f"{camel}Request"), getattr(module, f"{camel}Response")

@@ -24,24 +24,22 @@ CLIENT_ID_POSITION: Final = 10
 
 unpack_request_head = struct.Struct(">hhih").unpack_from
 pack_request_head = struct.Struct(">hhi").pack
-pack_response_0 = struct.Struct(">i").pack
-pack_response_1 = struct.Struct(">ix").pack
 
 
 @message(versions="0-2", flexible="2+")
 class RequestHeader:
-    """The versions are those of the header itself, not of the request behind it."""
+    """The versions are those of the header itself, not of the request after it."""
 
     api_key: int = field(INT16, "0+")
     version: int = field(INT16, "0+")
     correlation_id: int = field(INT32, "0+")
-    """Comes back in the response; answers of a connection keep the order of their requests."""
+    """Comes back in the response; responses of a connection keep the order of their requests."""
     client_id: str | None = field(STRING, "1+", nullable="1+", default=None, flexible=False)
 
 
 @message(versions="0-1", flexible="1+")
 class ResponseHeader:
-    """The versions are those of the header itself, not of the response behind it."""
+    """The versions are those of the header itself, not of the response after it."""
 
     correlation_id: int = field(INT32, "0+")
 
@@ -61,7 +59,7 @@ def response_header_version(api_key: int, version: int) -> int:
 def decode_request_header(buffer: memoryview, position: int) -> tuple[RequestHeader, int]:
     """The header that begins at `position`, and where the body begins.
 
-    A key or version that nobody knows is no error here: the correlation id is needed to refuse it.
+    An unknown key or version is no error here: the correlation id is needed to refuse it.
     Raises DecodeError, and nothing else.
     """
     header = object.__new__(RequestHeader)
@@ -91,13 +89,6 @@ def decode_request_header(buffer: memoryview, position: int) -> tuple[RequestHea
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"request header: {error}") from error
     return header, position
-
-
-def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """The header of the answer to a request of this key and version."""
-    if is_flexible(api_key, version) and api_key != 18:  # ApiKey.API_VERSIONS
-        return pack_response_1(correlation_id)
-    return pack_response_0(correlation_id)
 
 
 def encode_request_header(

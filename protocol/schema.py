@@ -9,7 +9,7 @@ times cheaper than a dataclass.  Type checkers see a dataclass.
 How wire types and Python types go together:
 
     BOOL      bool                      STRING   str
-    INT8..64  int (UINT16, UINT32 too)  BYTES    bytes
+    INT8..64  int  BYTES    bytes
     FLOAT64   float                     UUID     uuid.UUID; ZERO_UUID where there is none
     ArrayOf   list                      a class decorated with `nested`: an object of that class
     RECORDS   decodes to a memoryview; encodes anything bytes-like or a file slice (see `compiler`)
@@ -87,9 +87,7 @@ class Primitive:
 BOOL: Final = Primitive("BOOL", "?", 1)
 INT8: Final = Primitive("INT8", "b", 1)
 INT16: Final = Primitive("INT16", "h", 2)
-UINT16: Final = Primitive("UINT16", "H", 2)
 INT32: Final = Primitive("INT32", "i", 4)
-UINT32: Final = Primitive("UINT32", "I", 4)
 INT64: Final = Primitive("INT64", "q", 8)
 FLOAT64: Final = Primitive("FLOAT64", "d", 8)
 UUID: Final = Primitive("UUID", "16s", 16)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encoder
-from odradek.protocol.headers import decode_request_header, encode_response_header
+from odradek.protocol.headers import ResponseHeader, decode_request_header, response_header_version
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 
@@ -47,7 +47,8 @@ class Request:
     def answer(self, body: Any, *, correlation_id: int | None = None) -> bytes:
         """A whole frame; `correlation_id` is the request's own unless given."""
         number = self.correlation_id if correlation_id is None else correlation_id
-        payload = encode_response_header(self.key, self.version, number)
+        head = encoder(ResponseHeader, response_header_version(self.key, self.version))
+        payload = head(ResponseHeader(correlation_id=number))
         payload += encoder(type(body), self.version)(body)
         return len(payload).to_bytes(4, "big") + payload
 

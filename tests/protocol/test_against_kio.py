@@ -13,6 +13,7 @@ import pytest
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 
+from odradek.protocol.api_keys import UNDECLARED
 from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.schema import NO_VERSION, ZERO_UUID, schema_of
 from tests.support.declarations import ValueMaker, declared_classes, versions_of
@@ -26,7 +27,6 @@ OTHER_NAME = {
     "id_": "id",
     "partition_size": "partition_size_bytes",
     "size": "size_bytes",
-    "k_raft_version_feature": "kraft_version_feature",
     "request_api_key": "api_key",
     "request_api_version": "version",
 }
@@ -50,7 +50,8 @@ def kio_classes() -> dict[tuple[str, int], Any]:
         for version, paths in versions.items():
             for path in paths.values():
                 cls = resolve_name(path)
-                if cls.__name__ not in CONTENT_OF_CONTROL_RECORDS:
+                is_undeclared = getattr(cls, "__api_key__", None) in UNDECLARED
+                if cls.__name__ not in CONTENT_OF_CONTROL_RECORDS and not is_undeclared:
                     found[cls.__name__, version] = cls
     return found
 

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 
 import pytest
 
-from odradek.protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey, is_flexible, messages_of
+import odradek.protocol.messages
+from odradek.broker.handlers.table import HANDLERS
+from odradek.protocol.api_keys import (
+    FIRST_FLEXIBLE_VERSION,
+    UNDECLARED,
+    ApiKey,
+    is_flexible,
+    messages_of,
+)
 from odradek.protocol.schema import schema_of
+
+DECLARED = [key for key in ApiKey if key not in UNDECLARED]
+PLANNED = {
+    "between brokers": (4, 5, 6, 7, 56, 58, 67),
+    "transactions": (24, 25, 26, 27, 28, 65, 66),
+    "moving partitions": (34, 43, 45, 46),
+    "security": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
+    "quotas and features": (48, 49, 57),
+    "telemetry": (71, 72, 74),
+    "share groups": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
+}
+"""API keys that are declared and not served yet."""
 
 
 def test_keys_have_no_hole() -> None:
@@ -16,8 +37,25 @@ def test_keys_have_no_hole() -> None:
     assert len(FIRST_FLEXIBLE_VERSION) == len(ApiKey)
 
 
-@pytest.mark.parametrize("key", ApiKey)
-def test_every_key_has_a_request_and_a_response_of_the_same_versions(key: ApiKey) -> None:
+def test_declared_keys_are_those_served_and_those_planned() -> None:
+    served = [api.key for api in HANDLERS]
+    planned = [key for keys in PLANNED.values() for key in keys]
+    assert sorted(DECLARED) == sorted([*served, *planned])
+
+
+def test_every_module_of_messages_belongs_to_a_declared_key() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(odradek.protocol.messages.__path__)}
+    assert modules == {key.name.lower() for key in DECLARED}
+
+
+@pytest.mark.parametrize("key", sorted(UNDECLARED))
+def test_messages_of_undeclared_key_raises_value_error(key: ApiKey) -> None:
+    with pytest.raises(ValueError, match=f"the messages of {key.name} are not declared"):
+        messages_of(key)
+
+
+@pytest.mark.parametrize("key", DECLARED)
+def test_every_declared_key_has_a_request_and_a_response_of_the_same_versions(key: ApiKey) -> None:
     request, response = messages_of(key)
     assert schema_of(request).api_key == schema_of(response).api_key == key
     assert schema_of(request).versions == schema_of(response).versions

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID as Uuid
 
 import odradek.protocol.stored
-from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.api_keys import UNDECLARED, ApiKey, messages_of
 from odradek.protocol.codec import has_default
 from odradek.protocol.headers import RequestHeader, ResponseHeader
 from odradek.protocol.schema import (
@@ -19,8 +19,6 @@ from odradek.protocol.schema import (
     FLOAT64,
     RECORDS,
     STRING,
-    UINT16,
-    UINT32,
     UUID,
     VERSION_MAX,
     ArrayOf,
@@ -41,7 +39,7 @@ def declared_classes() -> dict[str, type]:
     """Requests, responses, headers and stored records by name."""
     found: dict[str, type] = {}
     for key in ApiKey:
-        for cls in messages_of(key):
+        for cls in () if key in UNDECLARED else messages_of(key):
             found[cls.__name__] = cls
     for module in pkgutil.iter_modules(odradek.protocol.stored.__path__):
         declared = import_module(f"odradek.protocol.stored.{module.name}")
@@ -112,7 +110,5 @@ class ValueMaker:
         if type_ is FLOAT64:
             return random.uniform(-1e9, 1e9)
         bits = type_.size_bytes * 8
-        if type_ in (UINT16, UINT32):
-            return random.getrandbits(bits)
         edge = 1 << (bits - 1)
         return random.choice((0, 1, -1, edge - 1, -edge, random.randrange(-edge, edge)))
