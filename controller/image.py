@@ -118,11 +118,6 @@ class Image:
         found = self.topics.get(topic)
         return found.partitions.get(partition) if found is not None else None
 
-    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
-        """A topic by its id."""
-        name = self.topic_names.get(topic_id)
-        return self.topics.get(name) if name is not None else None
-
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """Overrides of a topic."""
         return self.topic_configs.get(topic, _NO_CONFIG)

@@ -33,9 +33,6 @@ class File(Protocol):
                  it knew)
         """
 
-    def write_at(self, position: int, data: Bytes) -> None:
-        """Overwrite or extend from `position`."""
-
     def truncate(self, size: int) -> None:
         """Cut (or extend with zeros) to `size` bytes."""
 

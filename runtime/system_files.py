@@ -64,21 +64,6 @@ class SystemFile:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
 
-    def write_at(self, position: int, data: Bytes) -> None:
-        """Overwrite; Linux appends on O_APPEND descriptors, so a second descriptor is used.
-
-        It is opened by number and not by path: the file may have been renamed or removed.
-        """
-        fd = os.open(f"/proc/self/fd/{self._fd}", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            rest = memoryview(data)
-            while rest:
-                written = os.pwrite(fd, rest, position)
-                rest = rest[written:]
-                position += written
-        finally:
-            os.close(fd)
-
     def truncate(self, size: int) -> None:
         """Cut or extend to `size`."""
         os.ftruncate(self._fd, size)

@@ -55,12 +55,6 @@ async def find_cluster_id(session: Session, proposal: str) -> str:
     return proposal
 
 
-async def next_broker_id(session: Session, *, reserved_max: int) -> int:
-    """An id nobody had before, above `reserved.broker.max.id`."""
-    stat = await session.set(zk_data.BROKER_SEQUENCE, b"")
-    return stat.version + reserved_max
-
-
 async def register(
     session: Session, broker: BrokerImage, *, now_ms: int, earlier_session_ids: Sequence[int] = ()
 ) -> int:

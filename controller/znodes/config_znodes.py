@@ -6,27 +6,15 @@ Source: Kafka's ZkData, ConfigEntityChangeNotification, Sanitizer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from urllib.parse import quote, unquote
+from collections.abc import Mapping
 
 from odradek.controller.znodes.zk_data import (
     LOG_DIRECTORY_FAILED,
     BadZnode,
-    broker_list,
     decode_json,
     encode_json,
     field,
 )
-
-
-def sanitize(name: str) -> str:
-    """An entity's name as it stands in a path; `<default>` must not be put through this."""
-    return quote(name, safe="-_.").replace("~", "%7E")
-
-
-def desanitize(name: str) -> str:
-    """The name of before."""
-    return unquote(name)
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -67,19 +55,6 @@ def decode_config_change(data: bytes | None) -> tuple[str, str]:
     return entity_type, rest
 
 
-def encode_isr_change(partitions: Sequence[tuple[str, int]]) -> bytes:
-    """/isr_change_notification/isr_change_N."""
-    return encode_json({"version": 1, "partitions": _partition_list(partitions)})
-
-
-def decode_isr_change(data: bytes | None) -> list[tuple[str, int]]:
-    """(topic, partition) pairs.
-
-    raises  BadZnode
-    """
-    return _partitions(decode_json(data))
-
-
 def encode_log_directory_event(broker_id: int) -> bytes:
     """/log_dir_event_notification/log_dir_event_N: a directory of the broker failed."""
     return encode_json({"version": 1, "broker": broker_id, "event": LOG_DIRECTORY_FAILED})
@@ -91,54 +66,3 @@ def decode_log_directory_event(data: bytes | None) -> int:
     raises  BadZnode
     """
     return int(field(decode_json(data), "broker", int))
-
-
-def encode_preferred_election(partitions: Sequence[tuple[str, int]]) -> bytes:
-    """/admin/preferred_replica_election."""
-    return encode_json({"version": 1, "partitions": _partition_list(partitions)})
-
-
-def decode_preferred_election(data: bytes | None) -> list[tuple[str, int]]:
-    """(topic, partition) pairs.
-
-    raises  BadZnode
-    """
-    return _partitions(decode_json(data))
-
-
-def encode_reassignment(replicas: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
-    """/admin/reassign_partitions."""
-    return encode_json(
-        {
-            "version": 1,
-            "partitions": [
-                {"topic": topic, "partition": partition, "replicas": list(brokers)}
-                for (topic, partition), brokers in replicas.items()
-            ],
-        }
-    )
-
-
-def decode_reassignment(data: bytes | None) -> dict[tuple[str, int], tuple[int, ...]]:
-    """(topic, partition) -> wanted replicas.
-
-    raises  BadZnode
-    """
-    value = decode_json(data)
-    return {
-        (field(item, "topic", str), field(item, "partition", int)): broker_list(
-            field(item, "replicas", list)
-        )
-        for item in field(value, "partitions", list)
-    }
-
-
-def _partition_list(partitions: Sequence[tuple[str, int]]) -> list[dict[str, object]]:
-    return [{"topic": topic, "partition": partition} for topic, partition in partitions]
-
-
-def _partitions(value: object) -> list[tuple[str, int]]:
-    return [
-        (field(item, "topic", str), field(item, "partition", int))
-        for item in field(value, "partitions", list)
-    ]

@@ -24,10 +24,7 @@ BROKER_SEQUENCE: Final = "/brokers/seqid"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
 DELETE_TOPICS: Final = "/admin/delete_topics"
-REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
-PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
 ISR_CHANGES: Final = "/isr_change_notification"
-ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
 LOG_DIRECTORY_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIRECTORY_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
 CLUSTER_ID: Final = "/cluster/id"
@@ -57,7 +54,6 @@ INITIAL_CONTROLLER_EPOCH: Final = 0
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 LOG_DIRECTORY_FAILED: Final = 1
-FEATURES_DISABLED: Final = 0
 FEATURES_ENABLED: Final = 1
 
 NO_TOPIC_ID: Final = uuid.UUID(int=0)

@@ -180,11 +180,6 @@ class RecordBatch:
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
     @property
-    def has_producer_id(self) -> bool:
-        """Whether the producer is idempotent or transactional."""
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
     def last_sequence(self) -> int:
         """Sequence of the last record, or -1 without sequences."""
         if self.base_sequence == NO_SEQUENCE:
@@ -259,11 +254,6 @@ def iterate_batches(view: memoryview, *, allow_partial: bool = False) -> Iterato
         batch = parse_batch(view, position)
         yield batch
         position += batch.size
-
-
-def crc_of(view: memoryview) -> int:
-    """The checksum that the batch should carry."""
-    return crc32c(view[_ATTRIBUTES_POSITION:])
 
 
 def has_valid_crc(batch: RecordBatch) -> bool:

@@ -35,9 +35,6 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
-CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""By number; topic configs say `uncompressed` for 0."""
-
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024

@@ -1,7 +1,7 @@
 """Message sets of the formats before version 2: magic 0 (Kafka < 0.10) and 1 (< 0.11).
 
-Old segments may hold them, and Produce v0 to v2 sends them; Kafka 3.x stores what is sent as one
-batch of version 2.  A set is entry behind entry; numbers are big-endian:
+Segments written by old brokers contain them; none are written here.  A set is a sequence of
+entries; numbers are big-endian:
 
     position  bytes   field
     0         8       offset
@@ -32,9 +32,8 @@ from odradek.protocol.records.batch import (
     NO_TIMESTAMP,
     whole_batch_size,
 )
-from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.compression import LZ4, decompress
-from odradek.protocol.records.record import NEXT_OFFSET, OUTPUT_BYTES_MAX, Record
+from odradek.protocol.records.record import OUTPUT_BYTES_MAX, Record
 
 _ENTRY: Final = Struct(">qiIbb")
 _TIMESTAMP: Final = Struct(">q")
@@ -126,43 +125,6 @@ def decode_legacy_records(
     """
     for entry in iterate_entries(view, allow_partial=allow_partial):
         yield from _records_of(entry, output_bytes_max)
-
-
-def convert_legacy_set(
-    view: memoryview, *, keeps_offsets: bool, output_bytes_max: int = OUTPUT_BYTES_MAX
-) -> bytearray | None:
-    """One batch of version 2 with the records of a set, compressed as its last entry was.
-
-    keeps_offsets     true for what lies in a log; false for what a client sent: from 0 on
-    output_bytes_max  what the keys and values of all records may come to
-    returns           None for an empty set
-    raises            as `decode_legacy_records`; CORRUPT_MESSAGE when offsets to be kept do not
-                      ascend
-    """
-    codec = 0
-    output_bytes = 0
-    records: list[Record] = []
-    for entry in iterate_entries(view, allow_partial=True):
-        codec = entry.codec or codec
-        for record in _records_of(entry, output_bytes_max):
-            records.append(record)
-            output_bytes += len(record.key or b"") + len(record.value or b"")
-        if output_bytes > output_bytes_max:
-            raise BrokerError(
-                ErrorCode.INVALID_RECORD, f"a message set grows beyond {output_bytes_max} bytes"
-            )
-    if not records:
-        return None
-    if keeps_offsets:
-        before = -1
-        for record in records:
-            if record.offset <= before:
-                raise _corrupt(f"offset {record.offset} behind {before} in a message set")
-            before = record.offset
-        return build_batch(records, base_offset=records[0].offset, codec=codec)
-    for record in records:
-        record.offset = NEXT_OFFSET
-    return build_batch(records, codec=codec)
 
 
 def _records_of(entry: LegacyEntry, output_bytes_max: int) -> Iterator[Record]:

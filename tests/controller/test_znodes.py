@@ -127,18 +127,10 @@ def test_config_change() -> None:
     assert config_znodes.decode_config_change(nested) == ("users", "u/clients/c")
 
 
-def test_notifications_and_wishes() -> None:
-    partitions = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
-    assert config_znodes.encode_isr_change([("t", 0)]) == partitions
-    assert config_znodes.decode_isr_change(partitions) == [("t", 0)]
-    assert config_znodes.encode_preferred_election([("t", 0)]) == partitions
-    assert config_znodes.decode_preferred_election(partitions) == [("t", 0)]
+def test_log_directory_event() -> None:
     event = b'{"version":1,"broker":2,"event":1}'
     assert config_znodes.encode_log_directory_event(2) == event
     assert config_znodes.decode_log_directory_event(event) == 2
-    moved = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3]}]}'
-    assert config_znodes.encode_reassignment({("t", 0): (2, 3)}) == moved
-    assert config_znodes.decode_reassignment(moved) == {("t", 0): (2, 3)}
 
 
 def test_broker_version_5() -> None:
@@ -198,8 +190,6 @@ DECODERS: list[Callable[[bytes | None], object]] = [
     zk_data.decode_feature,
     zk_data.decode_number,
     config_znodes.decode_config_change,
-    config_znodes.decode_isr_change,
-    config_znodes.decode_reassignment,
     config_znodes.decode_log_directory_event,
     lambda data: decode_broker(1, 1, data),
 ]
@@ -233,20 +223,6 @@ def test_topic_ids_keep_their_value_as_text(topic_id: UUID) -> None:
     text = zk_data.encode_topic_id(topic_id)
     assert len(text) == 22
     assert zk_data.decode_topic_id(text) == topic_id
-
-
-@pytest.mark.parametrize(
-    ("name", "sanitized"),
-    [
-        ("plain-1.2_3", "plain-1.2_3"),
-        ("a b+c*d~e", "a%20b%2Bc%2Ad%7Ee"),
-        ("é/ü", "%C3%A9%2F%C3%BC"),
-        ("CN=x,O=y", "CN%3Dx%2CO%3Dy"),
-    ],
-)
-def test_entities_are_sanitized_as_java_does(name: str, sanitized: str) -> None:
-    assert config_znodes.sanitize(name) == sanitized
-    assert config_znodes.desanitize(sanitized) == name
 
 
 def test_numbers_of_sequential_nodes() -> None:

@@ -66,18 +66,6 @@ def test_an_open_file_finds_what_was_there_and_appends_behind_it(
     second.close()
 
 
-def test_write_at_overwrites_and_extends(place: tuple[FileSystem, str]) -> None:
-    files, folder = place
-    file = files.open(f"{folder}/index", create=True)
-    file.append([b"aaaaaa"])
-    file.write_at(2, b"bb")
-    file.write_at(8, memoryview(b"cc"))
-    assert files.read(f"{folder}/index") == b"aabbaa\0\0cc"
-    file.append([b"d"])
-    assert files.read(f"{folder}/index") == b"aabbaa\0\0ccd"
-    file.close()
-
-
 def test_truncate_cuts_and_extends_with_zeros(place: tuple[FileSystem, str]) -> None:
     files, folder = place
     file = files.open(f"{folder}/index", create=True)
@@ -94,32 +82,14 @@ def test_an_open_file_outlives_its_name(place: tuple[FileSystem, str]) -> None:
     file = files.open(f"{folder}/log", create=True)
     file.append([b"before"])
     files.rename(f"{folder}/log", f"{folder}/log.deleted")
-    file.write_at(0, b"B")
     file.append([b" renamed"])
-    assert files.read(f"{folder}/log.deleted") == b"Before renamed"
+    assert files.read(f"{folder}/log.deleted") == b"before renamed"
     files.remove(f"{folder}/log.deleted")
-    file.write_at(0, b"b")
     file.append([b" removed"])
     file.sync()
     assert file.read_at(0, 100) == b"before renamed removed"
     assert not files.exists(f"{folder}/log.deleted")
     file.close()
-
-
-def test_write_at_after_a_rename_leaves_the_new_owner_of_the_name_alone(
-    place: tuple[FileSystem, str],
-) -> None:
-    files, folder = place
-    old = files.open(f"{folder}/log", create=True)
-    old.append([b"old"])
-    files.rename(f"{folder}/log", f"{folder}/log.deleted")
-    new = files.open(f"{folder}/log", create=True)
-    new.append([b"new"])
-    old.write_at(0, b"OLD")
-    assert files.read(f"{folder}/log") == b"new"
-    assert files.read(f"{folder}/log.deleted") == b"OLD"
-    old.close()
-    new.close()
 
 
 def test_closing_twice_is_allowed_and_using_a_closed_file_is_not(

@@ -12,6 +12,7 @@ from odradek.storage import names
 from odradek.storage.events import StorageEvent, summary
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
+from tests.support.damage import overwrite
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, read_all
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100, retention_ms=-1)
@@ -26,9 +27,9 @@ def filled(config: LogConfig = CONFIG) -> tuple[LogHouse, Log]:
     return house, log
 
 
-def overwrite(house: LogHouse, path: str, position: int, data: bytes) -> None:
+def overwrite_at(house: LogHouse, path: str, position: int, data: bytes) -> None:
     file = house.files.open(path)
-    file.write_at(position, data)
+    overwrite(file, position, data)
     file.close()
 
 
@@ -85,7 +86,7 @@ def test_a_damaged_batch_is_reported_by_whoever_meets_it() -> None:
     house, log = filled()
     log.close(NOW_MS)
     log = house.open(was_clean=True)
-    overwrite(house, f"{FOLDER}/{names.file_name(5, names.LOG)}", 8, b"\xff" * 4)
+    overwrite_at(house, f"{FOLDER}/{names.file_name(5, names.LOG)}", 8, b"\xff" * 4)
     with pytest.raises(BrokerError) as refusal:
         read_all(log, 6)
     assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
@@ -105,7 +106,7 @@ def test_a_rebuilt_index_is_reported_with_the_reason(damage: bytes | None) -> No
         house.files.remove(path)
     else:
         # The entries around the one that is looked up.
-        overwrite(house, path, 8 * 40, damage * 20)
+        overwrite_at(house, path, 8 * 40, damage * 20)
     log = house.open(was_clean=True)
     assert read_all(log, 50)
     (event,) = house.events
@@ -118,7 +119,7 @@ def test_a_snapshot_that_is_rejected_is_reported() -> None:
     append(log, batch(producer_id=1, producer_epoch=0, base_sequence=0))
     log.close(NOW_MS)
     path = f"{FOLDER}/{names.file_name(31, names.SNAPSHOT)}"
-    overwrite(house, path, 3, b"\xff")
+    overwrite_at(house, path, 3, b"\xff")
     house.open(was_clean=True)
     (event,) = house.events
     assert event.place == path

@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from odradek.protocol.records.checksum import crc32c
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage import names
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
+from tests.support.damage import overwrite
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, batch, flush, read_all
 
 POLICIES = [(True, False), (False, True), (True, True)]
@@ -202,7 +203,7 @@ def test_a_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
     before: LogConfig, after: LogConfig, wanted: list[Step], rising: bool, seed: int
 ) -> None:
     written = write(before, wanted, rising=rising)
-    written.house.files.crash(SeededRng(seed))
+    written.house.files.crash(SeededRandomness(seed))
     log = check_all(written, after, rising=rising)
     sizes = {segment.handle.path: segment.size for segment in log.segments}
     for path, size in written.durable.items():
@@ -222,7 +223,7 @@ def test_a_flipped_bit_takes_what_follows_it_and_nothing_before(
     data[torn.draw(st.integers(0, len(data) - 1))] ^= 1 << torn.draw(st.integers(0, 7))
     expected = survivors({**log_files(files), path: bytes(data)}, 0)
     file = files.open(path)
-    file.write_at(0, data)
+    overwrite(file, 0, data)
     file.close()
     written.house.config = replace(after)
     log = written.house.open()

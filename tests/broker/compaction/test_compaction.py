@@ -29,6 +29,7 @@ from tests.broker.compaction.house import (
     house,
     run,
 )
+from tests.support.damage import overwrite
 
 
 def test_a_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_are_not(tmp_p
             log, other = made.log("damaged"), made.log("orders")
             name = f"{log.directory}/{0:020d}.log"
             file = made.files.open(name)
-            file.write_at(100, b"\xff" * 50)
+            overwrite(file, 100, b"\xff" * 50)
             file.close()
             made.compaction.start(made.supervisor)
             await made.until("a cleaning", lambda: checkpointed(other) == other.active.base_offset)

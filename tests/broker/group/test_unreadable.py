@@ -26,6 +26,7 @@ from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.broker.group.test_shard import Host, finish
+from tests.support.damage import overwrite
 from tests.support.log_directories import Broker
 
 NOW: Final = Now(1_700_000_000_000, 1_000)
@@ -79,7 +80,7 @@ class Stored:
         path, start, _ = self.places[batch]
         file = self.files.open(path)
         (byte,) = file.read_at(start + position, 1)
-        file.write_at(start + position, bytes([byte ^ mask]))
+        overwrite(file, start + position, bytes([byte ^ mask]))
         file.close()
 
     def load(self) -> Loading:
@@ -233,7 +234,7 @@ def damage_batch(host: Host, number: int) -> None:
     slice_.release()
     file = log.active.handle.use()
     (byte,) = file.read_at(place, 1)
-    file.write_at(place, bytes([byte ^ 4]))
+    overwrite(file, place, bytes([byte ^ 4]))
 
 
 SERVED: Final = {
@@ -298,7 +299,7 @@ def test_a_deletion_that_cannot_be_read_costs_no_group(caplog: pytest.LogCapture
     file = host.partition.log.active.handle.use()
     place = file.size() - 3
     (byte,) = file.read_at(place, 1)
-    file.write_at(place, bytes([byte ^ 4]))
+    overwrite(file, place, bytes([byte ^ 4]))
     assert reloaded(host, Refuse.GROUP)["a"] == -1
     assert "passed over" in caplog.text
 

@@ -248,11 +248,11 @@ def test_an_image_finds_topics_by_name_and_id_and_updates_share_the_rest() -> No
     assert before.partition("two", 0) == PartitionImage(0, (1,))
     assert after.partition("two", 0) == PartitionImage(0, (1,), STATE)
     assert after.topics["one"] is one
-    assert after.topic_by_id(UUID(int=12)) is after.topics["two"]
+    assert after.topic_names[UUID(int=12)] == "two"
     assert not before.has_leaders(["one", "two"])
     assert after.has_leaders(["one", "two"])
     gone = after.with_topics(gone=["two"])
-    assert gone.topic_by_id(UUID(int=12)) is None
+    assert UUID(int=12) not in gone.topic_names
     assert not gone.topic_config("two")
     assert not gone.has_leaders(["two"])
     assert before.topic_config("two") == {"a": "b"}

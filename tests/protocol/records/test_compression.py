@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.compression import (
-    CODEC_NAMES,
     GZIP,
     LZ4,
     SNAPPY,
@@ -30,6 +29,7 @@ from odradek.protocol.records.compression import (
 from tests.support.record_batches import COMPRESSED
 
 MEBIBYTE = 1 << 20
+NAMES = ("gzip", "snappy", "lz4", "zstd")
 TEXT = b"".join(b'{"id":%d,"name":"user%d"}\n' % (i, i * 7919 % 1000) for i in range(40_000))
 
 
@@ -45,7 +45,7 @@ def refused(codec: int, data: bytes | bytearray, output_bytes_max: int = 64 * ME
     return False
 
 
-@pytest.mark.parametrize("codec", COMPRESSED, ids=CODEC_NAMES[1:])
+@pytest.mark.parametrize("codec", COMPRESSED, ids=NAMES)
 @pytest.mark.parametrize("size", [0, 1, 100, 32_768, 32_769, 65_536, 1_000_000])
 def test_what_was_compressed_comes_out_again_within_its_own_size(codec: int, size: int) -> None:
     data = TEXT[:size]
@@ -141,7 +141,7 @@ def test_what_lies_behind_the_end_is_taken_as_kafka_takes_it() -> None:
     assert refused(ZSTD, bytes(compress(ZSTD, TEXT[:1000])) + b"xyz")
 
 
-@pytest.mark.parametrize("codec", COMPRESSED, ids=CODEC_NAMES[1:])
+@pytest.mark.parametrize("codec", COMPRESSED, ids=NAMES)
 def test_a_stream_that_is_cut_is_refused_or_shorter(codec: int) -> None:
     compressed = bytes(compress(codec, TEXT[:100_000]))
     cuts = [*range(0, 64), *range(64, len(compressed), 97), len(compressed) - 1]
@@ -203,7 +203,7 @@ except BrokerError as error:
 """
 
 
-@pytest.mark.parametrize("codec", COMPRESSED, ids=CODEC_NAMES[1:])
+@pytest.mark.parametrize("codec", COMPRESSED, ids=NAMES)
 def test_a_bomb_of_a_gibibyte_takes_no_more_than_its_bound(codec: int, tmp_path: Path) -> None:
     """In a child, for only there the greatest memory ever used says something."""
     piece = bytes(64 * MEBIBYTE)

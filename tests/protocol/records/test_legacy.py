@@ -11,15 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.records.batch import has_valid_crc
 from odradek.protocol.records.compression import compress
-from odradek.protocol.records.legacy import (
-    convert_legacy_set,
-    decode_legacy_records,
-    iterate_entries,
-)
-from odradek.protocol.records.record import Record, decode_records
-from tests.support.record_batches import parsed
+from odradek.protocol.records.legacy import decode_legacy_records
+from odradek.protocol.records.record import Record
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python 3.11 and 3.12 call deprecated.
@@ -60,7 +54,7 @@ def read(data: bytes, *, allow_partial: bool = False) -> list[Record]:
 
 
 @given(st.sampled_from(FORMATS), contents)
-def test_sets_of_another_library_are_read_and_converted(
+def test_sets_of_another_library_are_read(
     form: tuple[int, int], wanted: list[tuple[bytes | None, bytes | None, int]]
 ) -> None:
     magic, codec = form
@@ -70,15 +64,6 @@ def test_sets_of_another_library_are_read_and_converted(
         for offset, (key, value, timestamp_ms) in enumerate(wanted)
     ]
     assert read(data) == expected
-    for keeps_offsets in (True, False):
-        converted = convert_legacy_set(memoryview(data), keeps_offsets=keeps_offsets)
-        assert converted is not None
-        batch = parsed(converted)
-        assert has_valid_crc(batch)
-        assert batch.codec == codec
-        assert list(decode_records(batch)) == expected
-        if magic == 0:
-            assert (batch.base_timestamp_ms, batch.max_timestamp_ms) == (-1, -1)
 
 
 def entry(
@@ -102,10 +87,6 @@ def test_relative_offsets_of_a_compressed_entry_count_back_from_its_own() -> Non
     inner = entry(0, b"a") + entry(1, b"b") + entry(4, b"c")
     data = entry(104, bytes(compress(1, inner)), attributes=1)
     assert [record.offset for record in read(data)] == [100, 101, 104]
-    converted = convert_legacy_set(memoryview(data), keeps_offsets=True)
-    assert converted is not None
-    assert parsed(converted).base_offset == 100
-    assert parsed(converted).last_offset == 104
 
 
 def test_absolute_offsets_of_a_compressed_entry_are_taken_as_they_are() -> None:
@@ -129,26 +110,8 @@ def test_a_wrong_lz4_header_checksum_is_forgiven_only_with_magic_0() -> None:
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_what_a_client_sends_may_have_any_offsets_and_what_lies_in_a_log_may_not() -> None:
-    inner = entry(0, b"a") + entry(1, b"b")
-    for data in (
-        entry(5, b"a") + entry(5, b"b"),
-        entry(7, b"a") + entry(3, b"b"),
-        entry(-4, b"a"),
-        entry(0, bytes(compress(1, inner)), attributes=1),
-    ):
-        converted = convert_legacy_set(memoryview(data), keeps_offsets=False)
-        assert converted is not None
-        offsets = [record.offset for record in decode_records(parsed(converted))]
-        assert offsets == list(range(len(offsets)))
-        with pytest.raises(BrokerError) as caught:
-            convert_legacy_set(memoryview(data), keeps_offsets=True)
-        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
-
-
-def test_an_empty_set_becomes_no_batch() -> None:
-    assert convert_legacy_set(memoryview(b""), keeps_offsets=False) is None
-    assert list(iterate_entries(memoryview(b""))) == []
+def test_an_empty_set_has_no_records() -> None:
+    assert read(b"") == []
 
 
 def test_a_cut_set_ends_silently_only_where_it_may() -> None:
@@ -201,11 +164,4 @@ def test_a_bomb_is_refused() -> None:
     data = entry(0, bytes(compress(1, bytes(3_000_000))), attributes=1)
     with pytest.raises(BrokerError) as caught:
         list(decode_legacy_records(memoryview(data), output_bytes_max=1_000_000))
-    assert caught.value.code == ErrorCode.INVALID_RECORD
-
-
-def test_many_entries_share_one_bound() -> None:
-    data = entry(0, bytes(600_000)) + entry(1, bytes(600_000))
-    with pytest.raises(BrokerError) as caught:
-        convert_legacy_set(memoryview(data), keeps_offsets=False, output_bytes_max=1_000_000)
     assert caught.value.code == ErrorCode.INVALID_RECORD

@@ -27,6 +27,7 @@ from tests.storage.compaction.cleaning import (
     records_of,
     run_job,
 )
+from tests.support.damage import overwrite
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, marker
 from tests.support.record_batches import batch_around, parsed, raw_record
 
@@ -273,7 +274,7 @@ def test_a_damaged_batch_stops_the_cleaning(house: LogHouse, position: int) -> N
     append_closed(log, keyed((b"a", b"1")), keyed((b"a", b"2")))
     file = house.files.open(log.segments[0].handle.path)
     second = file.size() // 2
-    file.write_at(second + position, bytes((file.read_at(second + position, 1)[0] ^ 0x55,)))
+    overwrite(file, second + position, bytes((file.read_at(second + position, 1)[0] ^ 0x55,)))
     with pytest.raises(CorruptBatch, match=r"00000000000000000000\.log"):
         run_job(house.files, job_of(log))
 
