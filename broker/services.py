@@ -19,7 +19,7 @@ from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
-from odradek.runtime.randomness import Rng
+from odradek.runtime.randomness import Randomness
 from odradek.storage.manager import LogManager
 
 
@@ -29,7 +29,7 @@ class Services:
 
     settings: BrokerSettings
     clock: Clock
-    rng: Rng
+    rng: Randomness
     metrics: BrokerMetrics
     loop_watch: LoopWatch
     purgatory: Purgatory

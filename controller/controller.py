@@ -51,7 +51,7 @@ from odradek.controller.znodes.fenced_writes import ControllerMoved
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
-from odradek.runtime.randomness import Rng
+from odradek.runtime.randomness import Randomness
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Controller:
         door: BrokerDoor,
         listener: Listener,
         clock: Clock,
-        rng: Rng,
+        rng: Randomness,
         check_new_topic: Callable[[str], None] = lambda name: None,
     ) -> None:
         """connect          opens the coordination session; its events go to the callback given

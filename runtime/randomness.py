@@ -1,6 +1,6 @@
-"""Chance as it comes in from the outside.
+"""Random numbers and ids, passed in.
 
-Cores never draw: what must be random arrives as a field of the command.
+Pure code never draws: what must be random is a field of the command that it is given.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import uuid
 from typing import Protocol
 
 
-class Rng(Protocol):
-    """The only source of randomness of an edge."""
+class Randomness(Protocol):
+    """The only source of random values outside of pure code."""
 
     def below(self, bound: int) -> int:
         """A whole number in 0 <= n < `bound`; `bound` is at least 1."""
@@ -20,31 +20,14 @@ class Rng(Protocol):
         """A random (version 4) UUID that is not zero."""
 
 
-class SystemRng:
-    """Randomness of the host."""
+class SystemRandomness:
+    """The host's entropy."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
 
     def below(self, bound: int) -> int:
-        """A whole number in 0 <= n < `bound`."""
         return self._random.randrange(bound)
 
     def uuid(self) -> uuid.UUID:
-        """A random UUID from the host's entropy."""
         return uuid.uuid4()
-
-
-class SeededRng:
-    """Repeatable randomness for tests and simulation."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def below(self, bound: int) -> int:
-        """A whole number in 0 <= n < `bound`, the same for the same seed."""
-        return self._random.randrange(bound)
-
-    def uuid(self) -> uuid.UUID:
-        """A UUID, the same for the same seed."""
-        return uuid.UUID(int=self._random.getrandbits(128), version=4)

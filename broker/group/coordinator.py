@@ -15,7 +15,7 @@ from odradek.broker.group.context import Doors
 from odradek.broker.group.slices import run_in_slices
 from odradek.broker.topics import Topics, java_string_hash
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.randomness import Rng
+from odradek.runtime.randomness import Randomness
 
 if TYPE_CHECKING:
     from odradek.broker.group.shard import Shard
@@ -41,7 +41,13 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self, doors: Doors, topics: Topics, rng: Rng, *, partition_count: int, retention_ms: int
+        self,
+        doors: Doors,
+        topics: Topics,
+        rng: Randomness,
+        *,
+        partition_count: int,
+        retention_ms: int,
     ) -> None:
         self.shards: dict[int, Shard] = {}
         self.limits = doors.limits

@@ -64,7 +64,7 @@ from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
-from odradek.runtime.randomness import SystemRng
+from odradek.runtime.randomness import SystemRandomness
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.thread_work import ThreadWork
@@ -113,7 +113,7 @@ class Node:
         self._should_stop = should_stop
         self._files = SystemFileSystem()
         self._clock: Clock = SystemClock()
-        self._rng = SystemRng()
+        self._rng = SystemRandomness()
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="disk")
         self._coordination_executor = ThreadPoolExecutor(
             COORDINATION_WORKERS, thread_name_prefix="coordination"

@@ -29,7 +29,7 @@ from odradek.controller.image import TopicPartition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
-from odradek.runtime.randomness import Rng
+from odradek.runtime.randomness import Randomness
 from odradek.storage.disk_jobs import DiskJob
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
@@ -79,7 +79,7 @@ class Leadership:
         config_of: Callable[[str], LogConfig],
         run_jobs: Callable[[list[DiskJob]], None],
         clock: Clock,
-        rng: Rng,
+        rng: Randomness,
         on_fatal: Callable[[str], None],
     ) -> None:
         self._broker_id = broker_id

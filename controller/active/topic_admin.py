@@ -33,7 +33,7 @@ from odradek.controller.znodes.cluster_reading import topic_image
 from odradek.controller.znodes.config_znodes import encode_config
 from odradek.controller.znodes.fenced_writes import read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.randomness import Rng
+from odradek.runtime.randomness import Randomness
 
 ATTEMPTS_MAX = 10
 CONFIG_SHOWN_MAX = 500
@@ -70,7 +70,7 @@ class Admin:
         self,
         session: Session,
         settings: ControllerSettings,
-        rng: Rng,
+        rng: Randomness,
         image: Callable[[], Image],
         *,
         check_new_topic: Callable[[str], None],

@@ -11,7 +11,7 @@ What survives `crash` is what POSIX promises and nothing more:
                      the kernel has marked those pages clean
 
 So a file that was synced, but whose folder was not, may be gone.  Everything is decided by the
-`Rng` that is handed in, so a seed repeats a crash.
+`Randomness` that is handed in, so a seed repeats a crash.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 
-from odradek.runtime.files import Bytes, File, FileLock
-from odradek.runtime.randomness import Rng
+from odradek.runtime.files import Bytes, FileLock
+from odradek.runtime.randomness import Randomness
 from odradek.runtime.testing.memory_nodes import Directory, FileNode, Journal
 
 UNLIMITED_BYTES = 1 << 62
@@ -62,7 +62,7 @@ class MemoryFile:
         return len(data)
 
     def write_at(self, position: int, data: Bytes) -> None:
-        """Overwrite or extend; a failure leaves the first half of it."""
+        """Overwrite or extend, as tests damage files; a failure leaves the first half of it."""
         self._file_system.write(self._open_node(), position, bytes(data), self.path)
 
     def truncate(self, size: int) -> None:
@@ -144,7 +144,7 @@ class MemoryFileSystem:
         self._journal.sync_all()
         self.operations = 0
 
-    def crash(self, rng: Rng) -> None:
+    def crash(self, rng: Randomness) -> None:
         """The power fails: back to what is durable and, by chance, some of what was not.
 
         Open files and locks are gone; using such a file raises EBADF.
@@ -213,7 +213,7 @@ class MemoryFileSystem:
         """Forget a lock."""
         self._locked.pop(node, None)
 
-    def open(self, path: str, *, create: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
         """Open for reading and appending."""
         self._check_descriptors(path)
         self.count_operation(path)

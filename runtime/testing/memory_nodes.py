@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from odradek.runtime.randomness import Rng
+from odradek.runtime.randomness import Randomness
 
 
 class _Write(NamedTuple):
@@ -54,7 +54,7 @@ class FileNode:
         """No change of before will ever be durable; the content still shows them."""
         self._pending.clear()
 
-    def crash(self, rng: Rng) -> None:
+    def crash(self, rng: Randomness) -> None:
         """Keep what is durable and a prefix of the changes since, the last one torn."""
         kept = rng.below(len(self._pending) + 1)
         for change in self._pending[:kept]:
@@ -99,7 +99,7 @@ class Directory:
             else:
                 yield node
 
-    def crash(self, rng: Rng) -> None:
+    def crash(self, rng: Randomness) -> None:
         """Go back to the durable names, and everything below to its durable content."""
         self.entries = dict(self.durable_entries)
         for _, node in sorted(self.entries.items()):
@@ -180,7 +180,7 @@ class Journal:
             change.apply_durable()
         self._pending.clear()
 
-    def crash(self, rng: Rng) -> None:
+    def crash(self, rng: Randomness) -> None:
         """Let a prefix of each folder's changes be durable after all."""
         cut: set[int] = set()
         for change in self._pending:

@@ -17,8 +17,8 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.runtime.pending import Pending
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from tests.support.stored_node import FOLDER, StoredNode
 
 NAMES = ("t", "u", "v", OFFSETS_TOPIC)
@@ -51,7 +51,7 @@ class World:
     """Clients of a node over its lives, and what they were promised."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = SeededRng(seed)
+        self.rng = SeededRandomness(seed)
         self.files = MemoryFileSystem(folders=[FOLDER])
         self.entries_max = 5 + self.rng.below(60)
         self.topics: dict[str, Topic] = {}
@@ -340,7 +340,7 @@ def test_a_start_after_a_kill_makes_nothing_that_a_power_cut_leaves_orphaned() -
             with contextlib.suppress(PowerCut):
                 world.start()
             used = world.files.operations - operations
-            world.files.crash(SeededRng(1_000 * seed + n))
+            world.files.crash(SeededRandomness(1_000 * seed + n))
             world.node = world.start()
             world.check()
             world.serves()

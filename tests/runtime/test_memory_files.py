@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 
 SEEDS = range(60)
 
@@ -27,7 +27,7 @@ def test_what_was_synced_survives_every_crash() -> None:
         file.sync()
         files.sync_directory("/data")
         file.append([b" and not"])
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         assert files.read("/data/log").startswith(b"durable")
 
 
@@ -39,7 +39,7 @@ def test_a_crash_keeps_a_prefix_of_the_writes_and_may_tear_the_last() -> None:
         files.sync_directory("/data")
         file.append([b"aaaa"])
         file.append([b"bbbb"])
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         seen.add(files.read("/data/log"))
     assert {b"", b"a", b"aa", b"aaa", b"aaaa", b"aaaab", b"aaaabbb", b"aaaabbbb"} <= seen
     # Blocks that were claimed and not written read as zeros.
@@ -56,7 +56,7 @@ def test_the_same_seed_crashes_the_same_way() -> None:
         for name in "abcdef":
             file = files.open(f"/data/{name}", create=True)
             file.append([name.encode() * 100])
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         return [(name, files.read(f"/data/{name}")) for name in files.list("/data")]
 
     assert [content(seed) for seed in SEEDS] == [content(seed) for seed in SEEDS]
@@ -70,7 +70,7 @@ def test_a_synced_file_without_a_synced_folder_may_be_gone() -> None:
         file = files.open("/data/log", create=True)
         file.append([b"x"])
         file.sync()
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         seen.add(files.exists("/data/log"))
     assert seen == {True, False}
 
@@ -81,7 +81,7 @@ def test_folders_made_later_need_their_parent_synced() -> None:
         files = file_system()
         files.make_directory("/data/topic-0")
         files.sync_directory("/data/topic-0")
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         assert files.is_directory("/data")
         seen.add(files.exists("/data/topic-0"))
     assert seen == {True, False}
@@ -97,7 +97,7 @@ def test_a_rename_is_kept_whole_or_not_at_all() -> None:
         file.sync()
         files.sync_directory("/data")
         files.rename("/data/checkpoint.tmp", "/data/checkpoint")
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         seen.add((tuple(files.list("/data")), files.read("/data/checkpoint")))
     assert seen == {
         (("checkpoint",), b"new"),
@@ -117,7 +117,7 @@ def test_a_move_between_folders_never_loses_the_file() -> None:
         if seed % 2:
             files.sync_directory("/one")
             assert files.exists("/two/log")
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         assert files.exists("/one/log") != files.exists("/two/log")
         if seed % 2:
             assert files.exists("/two/log")
@@ -129,7 +129,7 @@ def test_a_removed_name_may_come_back_with_its_durable_content() -> None:
         files = file_system()
         files.replace("/data/log", b"content")
         files.remove("/data/log")
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         seen.add(files.read("/data/log") if files.exists("/data/log") else None)
     assert seen == {b"content", None}
 
@@ -139,7 +139,7 @@ def test_replace_is_durable_when_it_returns() -> None:
         files = file_system()
         files.replace("/data/checkpoint", b"one")
         files.replace("/data/checkpoint", b"two")
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         assert files.read("/data/checkpoint") == b"two"
         assert files.list("/data") == ["checkpoint"]
 
@@ -152,7 +152,7 @@ def test_replace_that_fails_anywhere_leaves_old_or_new_after_a_crash() -> None:
             files.fail_operation(operation, OSError(errno.EIO, "failed"))
             with pytest.raises(OSError, match="failed"):
                 files.replace("/data/checkpoint", b"new")
-            files.crash(SeededRng(seed))
+            files.crash(SeededRandomness(seed))
             assert files.read("/data/checkpoint") in (b"old", b"new")
 
 
@@ -191,7 +191,7 @@ def test_after_a_failed_sync_a_later_one_saves_nothing_of_before() -> None:
         assert file.read_at(0, 10) == b"lost"
         file.append([b"kept"])
         file.sync()
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         assert files.read("/data/log") == b"\0\0\0\0kept"
 
 
@@ -228,7 +228,7 @@ def test_a_crash_ends_open_files_and_locks() -> None:
     files = file_system()
     file = files.open("/data/log", create=True)
     files.lock("/data/.lock")
-    files.crash(SeededRng(1))
+    files.crash(SeededRandomness(1))
     with pytest.raises(OSError, match="Bad file descriptor"):
         file.append([b"from the dead"])
     files.lock("/data/.lock").release()
@@ -276,7 +276,7 @@ def test_after_a_crash_a_file_is_what_it_was_after_some_change_since_the_sync(
             file.sync()
             possible.clear()
         possible.append(file.read_at(0, 1000))
-    files.crash(SeededRng(seed))
+    files.crash(SeededRandomness(seed))
     found = files.read("/data/log")
     # A torn write shows a prefix of the new bytes, then those of before or zeros.
     assert found in possible or any(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.checkpoint import CLEANER_OFFSET_FILE, TopicPartition, read_offsets
 from odradek.storage.disk_jobs import WriteCheckpoint
 from odradek.storage.log import Log
@@ -52,7 +52,7 @@ def test_it_is_read_again_after_a_stop_and_after_a_crash(is_stopped: bool) -> No
     if is_stopped:
         broker.stop()
     else:
-        files.crash(SeededRng(1))
+        files.crash(SeededRandomness(1))
     _, again = started(files)
     assert again.manager.directories["/a"].cleaner_offsets == {("orders", 0): 4}
     assert again.manager.directories["/a"].checkpoint_cleaner_offsets() == [], "it is on disk"

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, LogHouse, append, batch, flush, marker, read_all
@@ -104,7 +104,7 @@ def test_nothing_answered_is_lost_when_any_one_operation_fails(
             house.files._failures.clear()
         recovery_point = log.recovery_point
         if with_power_cut:
-            house.files.crash(SeededRng(number))
+            house.files.crash(SeededRandomness(number))
         again = house.open(was_clean=was_closed, recovery_point=recovery_point)
         again.check()
         data = read_all(again)
@@ -207,7 +207,7 @@ def test_a_failed_epoch_file_is_written_by_the_next_flush() -> None:
     flush(log)
     assert log.recovery_point == before, "nothing is promised while the epochs are not written"
     flush(log)
-    house.files.crash(SeededRng(1))
+    house.files.crash(SeededRandomness(1))
     again = house.open(recovery_point=log.recovery_point)
     assert again.leader_epochs.entries == ((1, 0), (2, 1))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from odradek.protocol.records.batch import RecordBatch
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, LogHouse, append, batch, flush, marker, read_all
 
@@ -237,7 +237,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32))
     def power_cut(self, seed: int) -> None:
-        self.house.files.crash(SeededRng(seed))
+        self.house.files.crash(SeededRandomness(seed))
         self.restart()
         self.check_survivors(self.batches_on_disk())
 

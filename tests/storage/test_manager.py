@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.events import StorageEvent
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_directory import DirectoryInUse
@@ -91,7 +91,7 @@ def test_a_stop_without_shutdown_is_not_clean() -> None:
     log = broker.create("orders")
     append(log, 5)
     broker.flush(log)
-    files.crash(SeededRng(1))
+    files.crash(SeededRandomness(1))
     again = Broker(files, ["/a"]).start()
     assert [found.was_clean_shutdown for found in again.report] == [False]
     assert again.manager.all()[0].end_offset == 5
@@ -267,7 +267,7 @@ def test_a_log_made_anew_inherits_nothing_from_the_deleted_one(is_restarted: boo
     broker.perform(broker.upkeep.checkpoint_high_watermarks())
     deletion = broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0)
     if is_restarted:
-        files.crash(SeededRng(3))
+        files.crash(SeededRandomness(3))
         broker = Broker(files, ["/a"]).start()
     again = broker.create("orders", topic_id=UUID(int=5))
     append(again, 1)

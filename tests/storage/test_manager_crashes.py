@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log_config import LogConfig
 from odradek.storage.manager import NoDirectoryLeft
 from odradek.storage.truncation import truncate
@@ -112,7 +112,7 @@ def test_a_power_cut_at_every_operation_loses_nothing_that_was_promised() -> Non
             files.fail_operation(n, cast(OSError, PowerCut()))
             with pytest.raises(PowerCut):
                 day.live()
-            files.crash(SeededRng(1_000 * seed + n))
+            files.crash(SeededRandomness(1_000 * seed + n))
             after_crash(day)
 
 
@@ -121,7 +121,7 @@ def test_after_a_clean_stop_a_power_cut_takes_nothing() -> None:
         files = MemoryFileSystem(folders=("/a", "/b"))
         day = Day(files)
         day.live()
-        files.crash(SeededRng(seed))
+        files.crash(SeededRandomness(seed))
         after_crash(day)
 
 
@@ -142,7 +142,7 @@ def test_a_power_cut_at_every_operation_of_a_second_start_loses_nothing() -> Non
             try:
                 Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
             except PowerCut:
-                files.crash(SeededRng(n))
+                files.crash(SeededRandomness(n))
                 after_crash(day)
                 continue
             assert files.operations - operations < n
@@ -161,7 +161,7 @@ def test_an_error_at_any_operation_leaves_the_other_directory_in_use() -> None:
             pytest.fail("one broken directory does not stop the broker")
         except Exception:  # noqa: BLE001 - a call on a log that has just gone offline
             pass
-        files.crash(SeededRng(n))
+        files.crash(SeededRandomness(n))
         broker = Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
         assert broker.manager.take_failures() == []
         for log in broker.manager.all():

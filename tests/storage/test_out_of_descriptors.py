@@ -7,8 +7,8 @@ import errno
 import pytest
 
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.descriptors import Descriptors, Handle
 from odradek.storage.disk_full import is_out_of_descriptors
 from odradek.storage.log import Log
@@ -27,7 +27,7 @@ class Starved:
     """A broker whose descriptors come and go, and what it has acknowledged."""
 
     def __init__(self, seed: int) -> None:
-        self.random = SeededRng(seed)
+        self.random = SeededRandomness(seed)
         self.files = MemoryFileSystem(folders=("/a",))
         self.broker = Broker(self.files, ["/a"]).start(lambda _: CONFIG)
         self.refusals = 0
@@ -102,7 +102,7 @@ def test_no_log_goes_offline_and_nothing_is_lost(seed: int) -> None:
     broker.perform(broker.upkeep.checkpoint())
     broker.perform(broker.upkeep.remove(now_ms=broker.now_ms + 100_000))
     contents = {log.topic: read_all(log) for log in starved.names.values()}
-    starved.files.crash(SeededRng(seed))
+    starved.files.crash(SeededRandomness(seed))
     again = Broker(starved.files, ["/a"]).start(lambda _: CONFIG)
     found = {log.topic: read_all(log) for log in again.manager.all()}
     assert {topic: found[topic] for topic in contents} == contents

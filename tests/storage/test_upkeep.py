@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 import pytest
 
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.directory_usage import DirectoryUsage, LogUsage, usage_of
 from odradek.storage.disk_jobs import WriteCheckpoint
 from odradek.storage.log_config import LogConfig
@@ -105,7 +105,7 @@ def test_a_flush_moves_the_recovery_point_only_when_it_is_done() -> None:
     append(log, 2)
     broker.upkeep.on_finished(job)
     assert 0 < log.recovery_point <= 5
-    files.crash(SeededRng(7))
+    files.crash(SeededRandomness(7))
     (again,) = Broker(files, ["/a"]).start().manager.all()
     assert again.end_offset >= 5
 
@@ -218,7 +218,7 @@ def test_only_logs_that_start_behind_their_first_segment_are_in_the_log_start_ch
     log.advance_log_start(3)
     broker.perform(broker.upkeep.checkpoint())
     assert files.read(LOG_STARTS) == b"0\n1\norders 0 3\n"
-    files.crash(SeededRng(2))
+    files.crash(SeededRandomness(2))
     restarted = Broker(files, ["/a"]).start().manager.get("orders", 0)
     assert restarted is not None
     assert restarted.log_start_offset == 3
@@ -286,7 +286,7 @@ def test_a_log_cut_to_nothing_starts_anew_after_a_crash() -> None:
     truncate_fully(broker.manager, "unknown", 0, 100, now_ms=0)
     append(log, 2)
     broker.flush(log)
-    files.crash(SeededRng(5))
+    files.crash(SeededRandomness(5))
     (again,) = Broker(files, ["/a"]).start().manager.all()
     assert (again.log_start_offset, again.end_offset) == (100, 102)
 

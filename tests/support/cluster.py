@@ -17,11 +17,11 @@ from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.session import EventCallback, Session
 from odradek.controller.image import Endpoint
-from odradek.runtime.clock import VirtualClock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.pending import Pending
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.runtime.testing.virtual_clock import VirtualClock
 
 FOLDER = "/data"
 Respond = Callable[[ControlResponse], None]
@@ -52,7 +52,7 @@ class Node:
             door=self,
             listener=self,
             clock=cluster.clock,
-            rng=SeededRng(broker_id),
+            rng=SeededRandomness(broker_id),
         )
 
     def _connect(self, on_event: EventCallback) -> Session:

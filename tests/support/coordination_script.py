@@ -29,9 +29,9 @@ from odradek.controller.coordination.session import (
     WatchEvent,
     WatchKind,
 )
-from odradek.runtime.clock import VirtualClock
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.virtual_clock import VirtualClock
 from tests.support.threads import HeldThreads
 
 T = TypeVar("T")

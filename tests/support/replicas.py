@@ -17,10 +17,10 @@ from odradek.controller.control_requests import (
 )
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import ErrorCode
-from odradek.runtime.clock import VirtualClock
 from odradek.runtime.metrics import BrokerMetrics
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
@@ -61,7 +61,7 @@ class Replicas:
             config_of=lambda _: self.config,
             run_jobs=self.stored.perform,
             clock=self.clock,
-            rng=SeededRng(1),
+            rng=SeededRandomness(1),
             on_fatal=self.fatal.append,
         )
         self.leadership.on_flush_awaited = self.awaited.append

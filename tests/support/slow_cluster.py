@@ -25,7 +25,7 @@ from odradek.controller.coordination.session import (
     Stat,
 )
 from odradek.runtime.pending import Pending
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from tests.support.cluster import Cluster, Node, Respond
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class SlowCluster(Cluster):
 
     def __init__(self, seed: int, settings: ControllerSettings) -> None:
         super().__init__(settings=settings)
-        self.rng = SeededRng(seed)
+        self.rng = SeededRandomness(seed)
         self.sessions: list[SlowSession] = []
         self.checks: list[Callable[[], None]] = []
         self._failed: list[Node] = []

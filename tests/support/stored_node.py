@@ -24,11 +24,11 @@ from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.image import Endpoint
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
-from odradek.runtime.clock import VirtualClock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
 from odradek.storage.descriptors import Descriptors
 from odradek.storage.disk_jobs import DiskJob
@@ -52,7 +52,7 @@ class StoredNode:
         self.threads = HeldThreads()
         self.problems: list[str] = []
         self.clock = VirtualClock()
-        rng = SeededRng(seed)
+        rng = SeededRandomness(seed)
         self.settings = make_settings({"broker.id": "0", "offsets.topic.num.partitions": "2"})
         self.logs = LogManager(files, [FOLDER], Descriptors(files), file_delete_delay_ms=1)
         identities = self.logs.open_directories()

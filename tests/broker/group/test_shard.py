@@ -19,10 +19,10 @@ from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.clock import VirtualClock
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
+from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
 from tests.support.log_directories import Broker
 

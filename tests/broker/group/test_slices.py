@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odradek.broker.group.slices import SLICE_MS, run_in_slices
-from odradek.runtime.clock import VirtualClock
+from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
 
 

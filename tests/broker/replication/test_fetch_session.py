@@ -25,13 +25,13 @@ from odradek.broker.replication.fetch_session import (
     Wanted,
 )
 from odradek.protocol.errors import ErrorCode
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 
 A, B, C = ("t", 0), ("t", 1), ("t", 2)
 
 
 def build(slots: int = 10, bytes_max: int = 1_000_000) -> FetchSessions:
-    return FetchSessions(slots, SeededRng(1).below, bytes_max=bytes_max)
+    return FetchSessions(slots, SeededRandomness(1).below, bytes_max=bytes_max)
 
 
 def wanted(offset: int) -> Wanted:

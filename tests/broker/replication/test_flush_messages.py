@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from odradek.broker.replication.partition import Partition
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.disk_jobs import FlushLog
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
@@ -83,7 +83,7 @@ class FlushMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32))
     def cut_the_power(self, seed: int) -> None:
-        self.replicas.files.crash(SeededRng(seed))
+        self.replicas.files.crash(SeededRandomness(seed))
         self.replicas.restart(is_clean=False)
         self.under_way.clear()
         self.replicas.awaited.clear()

@@ -10,10 +10,10 @@ import pytest
 from odradek.controller.coordination.embedded import EmbeddedSession, EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError, NodeExists, StorageFailed
 from odradek.controller.coordination.session import Create, Event, SetData
-from odradek.runtime.clock import VirtualClock
 from odradek.runtime.pending import Pending
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.runtime.testing.virtual_clock import VirtualClock
 from tests.support.threads import HeldThreads
 
 FOLDER = "/data"
@@ -193,7 +193,7 @@ def test_the_journal_is_folded_in_the_thread_while_writes_go_on() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_what_was_seen_survives_a_power_cut_at_any_moment(seed: int) -> None:
-    rng = SeededRng(seed)
+    rng = SeededRandomness(seed)
     scene = Scene(entries_max=4)
     done: dict[str, int] = {}
     shown: dict[str, int] = {}

@@ -27,11 +27,11 @@ from odradek.controller.coordination.session import (
     WatchKind,
 )
 from odradek.controller.coordination.tree import Tree
-from odradek.runtime.clock import VirtualClock
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.memory_nodes import FileNode
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.runtime.testing.virtual_clock import VirtualClock
 from tests.support.threads import at_once
 
 FOLDER = "/data"
@@ -146,7 +146,7 @@ def test_a_death_at_any_file_operation_loses_nothing_that_was_answered(
             run(files, seen)
         files.kill_at = 0
         if has_power_cut:
-            files.crash(SeededRng(kill_at))
+            files.crash(SeededRandomness(kill_at))
         embedded = open_tree(files)
         embedded.tree.check()
         found = picture_of(embedded.tree)

@@ -16,9 +16,10 @@ from odradek.controller.coordination.state_files import (
     snapshot_path,
 )
 from odradek.controller.coordination.tree import Tree
-from odradek.runtime.clock import VirtualClock
-from odradek.runtime.randomness import Rng, SeededRng
+from odradek.runtime.randomness import Randomness
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.runtime.testing.virtual_clock import VirtualClock
 from tests.support.threads import at_once
 
 FOLDER = "/data"
@@ -69,7 +70,7 @@ def copy_of(files: MemoryFileSystem) -> MemoryFileSystem:
     return copied
 
 
-def flip(files: MemoryFileSystem, path: str, rng: Rng) -> bool:
+def flip(files: MemoryFileSystem, path: str, rng: Randomness) -> bool:
     content = bytearray(files.read(path))
     if content:
         content[rng.below(len(content))] ^= 1 << rng.below(8)
@@ -77,31 +78,31 @@ def flip(files: MemoryFileSystem, path: str, rng: Rng) -> bool:
     return bool(content)
 
 
-def cut(files: MemoryFileSystem, path: str, rng: Rng) -> bool:
+def cut(files: MemoryFileSystem, path: str, rng: Randomness) -> bool:
     size = files.size(path)
     if size:
         files.open(path).truncate(rng.below(size))
     return size > 0
 
 
-def empty(files: MemoryFileSystem, path: str, rng: Rng) -> bool:
+def empty(files: MemoryFileSystem, path: str, rng: Randomness) -> bool:
     size = files.size(path)
     files.open(path).truncate(0)
     return size > 0
 
 
-def remove(files: MemoryFileSystem, path: str, rng: Rng) -> bool:
+def remove(files: MemoryFileSystem, path: str, rng: Randomness) -> bool:
     files.remove(path)
     return True
 
 
-def fill_with_garbage(files: MemoryFileSystem, path: str, rng: Rng) -> bool:
+def fill_with_garbage(files: MemoryFileSystem, path: str, rng: Randomness) -> bool:
     size = files.size(path)
     files.open(path).write_at(0, bytes(rng.below(256) for _ in range(size)))
     return size > 0
 
 
-Damage = Callable[[MemoryFileSystem, str, Rng], bool]
+Damage = Callable[[MemoryFileSystem, str, Randomness], bool]
 DAMAGES: tuple[Damage, ...] = (flip, cut, empty, remove, fill_with_garbage)
 
 
@@ -119,7 +120,7 @@ def test_one_damaged_file_costs_nothing_or_the_start_is_refused_with_its_name(
     for path in [one.path for one in (*snapshots, *journals)]:
         for seed in range(12):
             damaged = copy_of(files)
-            if not damage(damaged, path, SeededRng(seed)):
+            if not damage(damaged, path, SeededRandomness(seed)):
                 continue
             complaint = complaint_of(copy_of(damaged))
             if complaint is not None:
@@ -146,7 +147,7 @@ def test_one_damaged_file_costs_nothing_or_the_start_is_refused_with_its_name(
 
 @pytest.mark.parametrize("seed", range(40))
 def test_several_damaged_files_never_give_an_older_tree_in_silence(seed: int) -> None:
-    rng = SeededRng(seed)
+    rng = SeededRandomness(seed)
     files = MemoryFileSystem(folders=[FOLDER])
     whole = grow(files, writes=12 + rng.below(30), entries_max=5 + rng.below(12), lives=2)
     snapshots, journals = find_files(files, FOLDER)
@@ -219,7 +220,7 @@ def test_a_damaged_snapshot_without_a_number_is_no_empty_tree(damage: Damage) ->
     tree.open_session(1_000, 0)
     files.open(f"{FOLDER}/coordination.snapshot", create=True).append([encode_snapshot(tree)])
     files.open(f"{FOLDER}/coordination.journal", create=True)
-    damage(files, f"{FOLDER}/coordination.snapshot", SeededRng(1))
+    damage(files, f"{FOLDER}/coordination.snapshot", SeededRandomness(1))
     with pytest.raises(CoordinationDamaged, match=r"/data/coordination\.snapshot "):
         open_tree(files)
 

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.records.record import Record
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.compaction.job import CleanedGroup, CleaningJob, CleaningResult
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
@@ -43,7 +43,7 @@ class Scene:
 def scene(seed: int) -> Scene:
     """The same one for the same seed; it was cleaned once, so that tombstones are due."""
     house = LogHouse(config=CONFIG)
-    workload = Workload(SeededRng(seed))
+    workload = Workload(SeededRandomness(seed))
     log = house.open()
     for action in workload.actions(STEPS // 2):
         apply(log, action)
@@ -142,7 +142,7 @@ def test_a_crash_at_every_operation_leaves_before_or_after(seed: int, end: str) 
             now.log.check()
             assert final_state(committed_records(now.log)) == now.state
         if end != "kill":
-            now.house.files.crash(SeededRng(number))
+            now.house.files.crash(SeededRandomness(number))
         log = now.house.open(
             recovery_point=now.log.recovery_point if "unchecked" in end else 0,
             was_clean=end == "kill" and number % 2 == 0,
@@ -210,7 +210,7 @@ def unflushed_history(seed: int) -> tuple[LogHouse, Log, list[Record]]:
     """Closed segments of which nothing was ever synced."""
     house = LogHouse(config=CONFIG)
     log = house.open()
-    rng = SeededRng(seed)
+    rng = SeededRandomness(seed)
     for number in range(60):
         key, value = b"key-%d" % rng.below(9), b"%d." % number * rng.below(12)
         append(log, keyed((key, value or None)))
@@ -228,7 +228,7 @@ def test_no_record_goes_before_the_later_one_is_on_disk(seed: int) -> None:
         number += 1
         house, log, records = unflushed_history(seed)
         has_failed = clean_until(Scene(house, log, job_of(log), {}), number)
-        house.files.crash(SeededRng(number * 7 + seed))
+        house.files.crash(SeededRandomness(number * 7 + seed))
         reopened = house.open(recovery_point=0)
         reopened.check()
         left = committed_records(reopened)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.record import decode_records
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.compaction import offset_map
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
@@ -109,7 +109,7 @@ def behind(log: Log, offset: int) -> bytes:
 def test_every_cleaning_leaves_what_the_model_says(seed: int, plan: list[Round]) -> None:
     house = LogHouse(config=CONFIG)
     log = house.open()
-    workload = Workload(SeededRng(seed))
+    workload = Workload(SeededRandomness(seed))
     now_ms = NOW_MS
     dirty = 0
     for each in plan:
@@ -157,7 +157,7 @@ def test_every_cleaning_leaves_what_the_model_says(seed: int, plan: list[Round])
 def test_cleaning_again_changes_nothing(seed: int, steps: int) -> None:
     house = LogHouse(config=CONFIG)
     log = house.open()
-    workload = Workload(SeededRng(seed))
+    workload = Workload(SeededRandomness(seed))
     for action in workload.actions(steps):
         apply(log, action)
     clean_log(house.files, log)
@@ -187,7 +187,7 @@ def test_what_the_first_pass_remembers_only_saves_work(
         monkeypatch.setattr(offset_map, "SURVIVORS_BYTES_MAX", bytes_max)
         house = LogHouse(config=CONFIG)
         log = house.open()
-        workload = Workload(SeededRng(seed))
+        workload = Workload(SeededRandomness(seed))
         dirty = 0
         for number in range(4):
             for action in workload.actions(40):
@@ -207,7 +207,7 @@ def test_the_histories_hold_what_matters() -> None:
     """The tests above would be worth little without these."""
     house = LogHouse(config=CONFIG)
     log = house.open()
-    workload = Workload(SeededRng(3))
+    workload = Workload(SeededRandomness(3))
     batches: list[RecordBatch] = []
     for number in range(12):
         for action in workload.actions(40):

@@ -14,8 +14,8 @@ import pytest
 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.record import decode_records
-from odradek.runtime.randomness import SeededRng
 from odradek.runtime.system_files import SystemFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.compaction.job import CleaningResult
 from odradek.storage.descriptors import Descriptors
 from odradek.storage.log import Log
@@ -139,7 +139,7 @@ def contents(
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_apache_kafka_leaves_the_same(seed: int, judge: Judge, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours" / "orders-0", tmp_path / "theirs" / "orders-0"
-    workload = Workload(SeededRng(seed))
+    workload = Workload(SeededRandomness(seed))
     dirty = 0
     for number in range(ROUNDS):
         now_ms = NOW_MS + number * RETENTION_MS * (seed % 3) // 2
@@ -161,7 +161,7 @@ def test_apache_kafka_leaves_the_same(seed: int, judge: Judge, tmp_path: Path) -
 
 def test_dump_log_segments_is_content_with_what_we_leave(judge: Judge, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours" / "orders-0", tmp_path / "theirs" / "orders-0"
-    workload = Workload(SeededRng(1))
+    workload = Workload(SeededRandomness(1))
     with opened(ours, NOW_MS) as log:
         for action in workload.actions(200):
             apply(log, action)

@@ -13,7 +13,7 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.control import build_end_marker
 from odradek.protocol.records.record import Record
-from odradek.runtime.randomness import SeededRng
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log import Log
 from tests.support.logs import NOW_MS, append
 
@@ -69,7 +69,7 @@ class Known:
 class Workload:
     """Makes up a history, and keeps the model of it."""
 
-    rng: SeededRng
+    rng: SeededRandomness
     records: list[Known] = field(default_factory=list)
     """Those that a cleaning should have left."""
     end_offset: int = 0
