@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from odradek.runtime.clock import VirtualClock
 from odradek.runtime.slicing import SLICE_MS, TimeSlice, run_in_slices
+from odradek.runtime.testing.virtual_clock import VirtualClock
 
 
 def steps_of_one_ms(clock: VirtualClock, count: int, done: list[int]) -> Iterator[None]:
