@@ -12,10 +12,10 @@ from bench import machine, wire
 from bench.places import WORK
 from odradek.protocol.records.batch import NO_PRODUCER_ID, RecordBatch, parse_batch
 from odradek.runtime.system_files import SystemFileSystem
-from odradek.storage.descriptors import Descriptors
-from odradek.storage.log import Log
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.log.log import Log
+from odradek.storage.log.log_opening import open_log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_opening import open_log
 
 NOW_MS: Final = 1_700_000_000_000
 TURN: Final = 32

@@ -20,7 +20,7 @@ from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import Randomness
-from odradek.storage.manager import LogManager
+from odradek.storage.directories.log_manager import LogManager
 
 
 @dataclass(slots=True)

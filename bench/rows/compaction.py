@@ -13,7 +13,7 @@ from bench import clients, wire
 from bench.process import settle
 from bench.rows.row import Aim, Metric, Row, Values
 from bench.targets.target import Target
-from odradek.storage.checkpoint import CLEANER_OFFSET_FILE, decode_offsets
+from odradek.storage.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, decode_offsets
 
 GIGABYTE: Final = 1_000_000_000
 RECORD_BYTES: Final = 1_000

@@ -41,17 +41,17 @@ from odradek.broker.services import Services
 from odradek.runtime.files import FileSystem
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.wheel_driver import WheelDriver
-from odradek.storage.batch_scan import CorruptBatch
 from odradek.storage.compaction.candidates import Candidate, choose, is_checkpoint_void, judge
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.compaction.wire import STARVED, CleaningFailure
-from odradek.storage.disk_full import is_temporary
-from odradek.storage.disk_jobs import DiskJob
-from odradek.storage.index_file import IndexUnready
-from odradek.storage.log import Log
-from odradek.storage.manager import NoDirectoryLeft
-from odradek.storage.upkeep import Upkeep
+from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.directories.log_manager import NoDirectoryLeft
+from odradek.storage.directories.upkeep import Upkeep
+from odradek.storage.files.batch_scan import CorruptBatch
+from odradek.storage.files.disk_errors import is_temporary
+from odradek.storage.indexes.index_file import IndexUnready
+from odradek.storage.log.log import Log
 
 REST_LEAST_MS: Final = 100
 """Whatever log.cleaner.backoff.ms says: looking at all logs again and again takes time, too."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.storage.batch_scan import iterate_headers
 from odradek.storage.compaction.candidates import (
     NO_LIMIT_MS,
     Candidate,
@@ -22,8 +21,9 @@ from odradek.storage.compaction.candidates import (
 from odradek.storage.compaction.job import CleaningJob
 from odradek.storage.compaction.log_facts import active_producers, later_aborts
 from odradek.storage.compaction.offset_map import ENTRY_BYTES
-from odradek.storage.log import Log
-from odradek.storage.segment import Segment
+from odradek.storage.files.batch_scan import iterate_headers
+from odradek.storage.log.log import Log
+from odradek.storage.segments.segment import Segment
 
 NO_TIME: Final = -1
 HEADER_BYTES: Final = 128

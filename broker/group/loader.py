@@ -29,10 +29,10 @@ from odradek.protocol.records.batch import (
 from odradek.protocol.records.control import parse_end_marker
 from odradek.protocol.records.legacy import parse_entry
 from odradek.protocol.records.record import Record, decode_records
-from odradek.storage.disk_full import is_out_of_descriptors
-from odradek.storage.log import Log
-from odradek.storage.segment import Segment
-from odradek.storage.slices import FileSlice
+from odradek.storage.files.disk_errors import is_out_of_descriptors
+from odradek.storage.files.file_slice import FileSlice
+from odradek.storage.log.log import Log
+from odradek.storage.segments.segment import Segment
 
 READ_BYTES: Final = 128 * 1024
 LEGACY_BYTES_MAX: Final = 1 << 20

@@ -16,8 +16,8 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from odradek.storage.directory_usage import DirectoryUsage, usage_of
-from odradek.storage.log import Log
+from odradek.storage.directories.directory_usage import DirectoryUsage, usage_of
+from odradek.storage.log.log import Log
 
 
 def run(context: Context, request: DescribeLogDirsRequest) -> Steps[Reply]:

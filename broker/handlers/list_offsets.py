@@ -26,10 +26,10 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.storage.effort import Effort, TooLong
-from odradek.storage.index_file import IndexUnready
-from odradek.storage.log import Log
-from odradek.storage.time_lookup import Outdated, TimeLookup
+from odradek.storage.indexes.index_file import IndexUnready
+from odradek.storage.log.log import Log
+from odradek.storage.log.lookup_budget import Effort, TooLong
+from odradek.storage.log.time_lookup import Outdated, TimeLookup
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -18,14 +18,14 @@ from odradek.broker.services import Services
 from odradek.runtime.files import FileSystem
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.wheel_driver import WheelDriver
-from odradek.storage.disk_full import is_out_of_descriptors, is_temporary
-from odradek.storage.disk_jobs import DiskJob, FlushLog, Removal
-from odradek.storage.index_rebuild import IndexRebuild
-from odradek.storage.log import Log
-from odradek.storage.manager import NoDirectoryLeft
-from odradek.storage.names import parse_folder_name
-from odradek.storage.segment import Segment
-from odradek.storage.upkeep import RetentionRound, Upkeep
+from odradek.storage.directories.disk_jobs import DiskJob, FlushLog, Removal
+from odradek.storage.directories.log_manager import NoDirectoryLeft
+from odradek.storage.directories.upkeep import RetentionRound, Upkeep
+from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
+from odradek.storage.files.names import parse_folder_name
+from odradek.storage.log.log import Log
+from odradek.storage.segments.index_rebuild import IndexRebuild
+from odradek.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
     from odradek.broker.compaction.compaction import Compaction

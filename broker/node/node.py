@@ -70,10 +70,10 @@ from odradek.runtime.tasks import Supervisor
 from odradek.runtime.thread_work import ThreadWork
 from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
-from odradek.storage.descriptors import Descriptors
+from odradek.storage.checkpoints.meta_properties import stored_broker_id, stored_cluster_id
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.log_config import LogConfig
-from odradek.storage.manager import LogManager
-from odradek.storage.meta_properties import stored_broker_id, stored_cluster_id
 
 if TYPE_CHECKING:
     from odradek.broker.compaction.compaction import Compaction

@@ -15,7 +15,7 @@ from typing import Final
 
 from odradek.controller.image import Image
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.storage.manager import LogManager
+from odradek.storage.directories.log_manager import LogManager
 
 logger = logging.getLogger("odradek")
 

@@ -17,9 +17,9 @@ from odradek.broker.node.node import Node, StartError, StartInterrupted
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.state_files import CoordinationDamaged
-from odradek.storage.log_directory import DirectoryInUse
-from odradek.storage.manager import DuplicateLog, NoDirectoryLeft
-from odradek.storage.meta_properties import MetaPropertiesError
+from odradek.storage.checkpoints.meta_properties import MetaPropertiesError
+from odradek.storage.directories.log_directory import DirectoryInUse
+from odradek.storage.directories.log_manager import DuplicateLog, NoDirectoryLeft
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (20_000, 1, 50)

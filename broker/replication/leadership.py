@@ -30,10 +30,10 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
-from odradek.storage.disk_jobs import DiskJob
-from odradek.storage.log import Log
+from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.directories.log_manager import DirectoryFull, LogManager, NoDirectoryLeft
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.manager import DirectoryFull, LogManager, NoDirectoryLeft
 
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1

@@ -8,7 +8,7 @@ from uuid import UUID
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
-from odradek.storage.log import Appended, Log
+from odradek.storage.log.log import Appended, Log
 
 NO_EPOCH = -1
 

@@ -12,9 +12,9 @@ from typing import Final
 from odradek.broker.replication.fetch_session import PartitionKey, Wanted
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.storage.index_file import IndexUnready
-from odradek.storage.log_read import is_index_unready
-from odradek.storage.slices import FileSlice
+from odradek.storage.files.file_slice import FileSlice
+from odradek.storage.indexes.index_file import IndexUnready
+from odradek.storage.log.reading import is_index_unready
 
 STORAGE_ERROR_FROM: Final = 6
 ZSTD_FROM: Final = 10

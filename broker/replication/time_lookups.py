@@ -13,8 +13,8 @@ from typing import Final
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.partition import Partition
 from odradek.runtime.files import FileSystem
-from odradek.storage.log import Log
-from odradek.storage.time_lookup import TimeLookup
+from odradek.storage.log.log import Log
+from odradek.storage.log.time_lookup import TimeLookup
 
 AT_ONCE_MAX: Final = 2
 

@@ -62,7 +62,7 @@ from odradek.controller.coordination.tree import Change
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.pending import Pending
-from odradek.storage.disk_full import is_full
+from odradek.storage.files.disk_errors import is_full
 
 T = TypeVar("T")
 

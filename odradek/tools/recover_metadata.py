@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from odradek.controller.coordination.tree import Tree
     from odradek.controller.rebuild import FoundTopic, Report
     from odradek.runtime.files import FileSystem
-    from odradek.storage.folder_survey import FoundPartition, Survey
-    from odradek.storage.manager import LogManager
+    from odradek.storage.directories.folder_survey import FoundPartition, Survey
+    from odradek.storage.directories.log_manager import LogManager
 
 LINES_SHOWN_MAX = 1_000
 """Of what is restored, and of what is not: a broker may have many topics."""
@@ -58,9 +58,9 @@ def main(arguments: Sequence[str]) -> int:
     """Look, report, and write if that is asked for."""
     options = build_parser().parse_args(list(arguments))
     from odradek.broker.settings.broker_settings import SettingsError, load_settings
-    from odradek.storage.log_directory import DirectoryInUse
-    from odradek.storage.manager import NoDirectoryLeft
-    from odradek.storage.meta_properties import MetaPropertiesError
+    from odradek.storage.checkpoints.meta_properties import MetaPropertiesError
+    from odradek.storage.directories.log_directory import DirectoryInUse
+    from odradek.storage.directories.log_manager import NoDirectoryLeft
 
     try:
         settings = load_settings(options.config, options.override)
@@ -81,8 +81,8 @@ def main(arguments: Sequence[str]) -> int:
 def _recover(settings: BrokerSettings, *, is_executed: bool) -> None:
     from odradek.runtime.clock import SystemClock
     from odradek.runtime.system_files import SystemFileSystem
-    from odradek.storage.descriptors import Descriptors
-    from odradek.storage.manager import LogManager
+    from odradek.storage.directories.log_manager import LogManager
+    from odradek.storage.files.descriptors import Descriptors
 
     files = SystemFileSystem()
     missing = [path for path in settings.log_dirs if not files.exists(path)]
@@ -110,12 +110,12 @@ def _recover_locked(
     from odradek.broker.topics import INTERNAL_TOPICS
     from odradek.controller.coordination.salvage import replace_all, salvage
     from odradek.controller.rebuild import Found, Rebuild
-    from odradek.storage.folder_survey import survey
-    from odradek.storage.meta_properties import (
+    from odradek.storage.checkpoints.meta_properties import (
         check_meta_properties,
         stored_broker_id,
         stored_cluster_id,
     )
+    from odradek.storage.directories.folder_survey import survey
 
     identities = logs.open_directories()
     for failure in logs.take_failures():

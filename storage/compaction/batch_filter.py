@@ -39,7 +39,6 @@ from odradek.protocol.records.compression import compress
 from odradek.protocol.records.legacy import decode_legacy_records, parse_entry
 from odradek.protocol.records.record import Record, records_part, wrap_int64
 from odradek.runtime.files import Bytes
-from odradek.storage.batch_scan import MAGIC, CorruptBatch
 from odradek.storage.compaction.cleaned_transactions import CleanedTransactions
 from odradek.storage.compaction.job import CleaningJob
 from odradek.storage.compaction.offset_map import (
@@ -56,6 +55,7 @@ from odradek.storage.compaction.record_scan import (
     move_base_timestamp,
     single_record,
 )
+from odradek.storage.files.batch_scan import MAGIC, CorruptBatch
 
 _INT64_MAX: Final = 2**63 - 1
 

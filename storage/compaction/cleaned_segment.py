@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from odradek.runtime.files import Bytes, File, FileSystem
-from odradek.storage import names
 from odradek.storage.compaction.job import CleaningJob
-from odradek.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
-from odradek.storage.offset_index import OffsetIndex
-from odradek.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from odradek.storage.time_index import NO_TIMESTAMP, TimeIndex
-from odradek.storage.txn_index import AbortedTransaction, TxnIndex
+from odradek.storage.files import names
+from odradek.storage.indexes.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from odradek.storage.indexes.offset_index import OffsetIndex
+from odradek.storage.indexes.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex
+from odradek.storage.indexes.txn_index import AbortedTransaction, TxnIndex
 
 WRITE_BYTES: Final = 1 << 20
 SYNC_BYTES: Final = 16 << 20

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
 from odradek.protocol.records.control import parse_end_marker
-from odradek.storage.txn_index import AbortedTransaction
+from odradek.storage.indexes.txn_index import AbortedTransaction
 
 
 @dataclass(slots=True)

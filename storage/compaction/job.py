@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odradek.storage.txn_index import AbortedTransaction
+from odradek.storage.indexes.txn_index import AbortedTransaction
 
 
 class ActiveProducer(NamedTuple):

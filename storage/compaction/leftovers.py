@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from odradek.runtime.files import FileSystem
-from odradek.storage.names import CLEANED
+from odradek.storage.files.names import CLEANED
 
 
 def remove_leftovers(files: FileSystem, directory: str) -> None:

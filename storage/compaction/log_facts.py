@@ -6,8 +6,8 @@ Source: Kafka's UnifiedLog.lastRecordsOfActiveProducers, collectAbortedTransacti
 from __future__ import annotations
 
 from odradek.storage.compaction.job import ActiveProducer
-from odradek.storage.log import Log
-from odradek.storage.txn_index import AbortedTransaction
+from odradek.storage.indexes.txn_index import AbortedTransaction
+from odradek.storage.log.log import Log
 
 
 def active_producers(log: Log) -> tuple[ActiveProducer, ...]:

@@ -11,10 +11,10 @@ from typing import Final
 
 from odradek.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_POSITION
 from odradek.runtime.files import FileSystem
-from odradek.storage import names
-from odradek.storage.batch_scan import MAGIC, CorruptBatch
-from odradek.storage.index_file import CorruptIndex
-from odradek.storage.txn_index import AbortedTransaction, TxnIndex
+from odradek.storage.files import names
+from odradek.storage.files.batch_scan import MAGIC, CorruptBatch
+from odradek.storage.indexes.index_file import CorruptIndex
+from odradek.storage.indexes.txn_index import AbortedTransaction, TxnIndex
 
 CHUNK_BYTES: Final = 1 << 20
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from odradek.storage.compaction.job import ActiveProducer, CleanedGroup, CleaningJob, CleaningResult
-from odradek.storage.txn_index import AbortedTransaction
+from odradek.storage.indexes.txn_index import AbortedTransaction
 
 LINE_BYTES_MAX: Final = 16 << 20
 """A job names each segment in 20 characters: this is enough for half a million of them."""

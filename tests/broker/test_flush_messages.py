@@ -16,7 +16,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from odradek.storage.disk_jobs import FlushLog
+from odradek.storage.directories.disk_jobs import FlushLog
 from tests.broker.test_failed_directory import fetch_error, partition_in, partition_metadata
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.chapters.fetch import fetch_request

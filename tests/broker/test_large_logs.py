@@ -24,7 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from odradek.broker.node.node import Node
 from odradek.broker.settings.broker_settings import make_settings
-from odradek.storage import names
+from odradek.storage.files import names
 from tests.support.large_logs import LargeLog
 
 CALLBACK_MS = 50

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import ResourceType
 
 from odradek.protocol.records.batch import iterate_batches
-from odradek.storage.partition_metadata import encode_partition_metadata
+from odradek.storage.checkpoints.partition_metadata import encode_partition_metadata
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.talk import Talk
 from tests.support.broker_process import BrokerProcess, odradek_broker

@@ -23,10 +23,10 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.files import Bytes, File
 from odradek.runtime.pending import Pending
 from odradek.runtime.system_files import SystemFile, SystemFileSystem
-from odradek.storage import manager as storage_manager
-from odradek.storage.checkpoint import CHECKPOINT_FILES
-from odradek.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from odradek.storage.manager import LogManager
+from odradek.storage.checkpoints.checkpoint_file import CHECKPOINT_FILES
+from odradek.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from odradek.storage.directories import log_manager as storage_manager
+from odradek.storage.directories.log_manager import LogManager
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.talk import Talk
 from tests.support.broker_process import odradek_broker
@@ -121,10 +121,10 @@ STEPS = [
     "odradek.broker.node.node.EmbeddedTree",
     "odradek.broker.node.node.Node._build_services",
     "odradek.controller.controller.Controller.prepare",
-    "odradek.storage.manager.LogManager.claim",
+    "odradek.storage.directories.log_manager.LogManager.claim",
     "odradek.broker.node.node.bind",
-    "odradek.storage.manager.LogManager.load",
-    "odradek.storage.manager.LogManager._adopt",
+    "odradek.storage.directories.log_manager.LogManager.load",
+    "odradek.storage.directories.log_manager.LogManager._adopt",
     "odradek.broker.node.node.Node._identity",
     "odradek.controller.controller.Controller.start",
     "odradek.broker.replication.leadership.Leadership._become",
@@ -231,7 +231,7 @@ def test_a_log_that_cannot_be_opened_leaves_the_directory_as_it_was(
             return opened(*given, **more)
 
         with monkeypatch.context() as patched:
-            patched.setattr("odradek.storage.log_loading.open_log", failing)
+            patched.setattr("odradek.storage.directories.directory_loading.open_log", failing)
             with pytest.raises(storage_manager.NoDirectoryLeft):
                 start_and_stop(loop, settings_of(data))
         assert tree_of(data) == before

@@ -10,9 +10,9 @@ from zlib import crc32
 import pytest
 
 from odradek.runtime.system_files import SystemFileSystem
-from odradek.storage.descriptors import Descriptors
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.log.log_opening import open_log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_opening import open_log
 from tests.support.apache import apache_kafka
 from tests.support.broker_process import BrokerProcess
 from tests.support.logs import NOW_MS, batch

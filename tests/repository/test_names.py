@@ -10,7 +10,7 @@ from tests.repository.sources import Source, everything, product
 
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 FILES_NOT_YET: Final = {"pipeline/spec/common.py"}
-MANAGERS: Final = {"storage/manager.py"}
+MANAGERS: Final = {"storage/directories/log_manager.py"}
 """Kafka's LogManager."""
 
 WITHOUT_USER: Final = {
@@ -77,17 +77,17 @@ WITHOUT_USER_NOT_YET: Final = frozenset(
         "runtime/files.py:File.write_at",
         "runtime/randomness.py:SeededRng",
         "runtime/system_files.py:SystemFile.write_at",
-        "storage/checkpoint.py:CHECKPOINT_FILES",
-        "storage/checkpoint.py:write_offsets",
+        "storage/checkpoints/checkpoint_file.py:CHECKPOINT_FILES",
+        "storage/checkpoints/checkpoint_file.py:write_offsets",
         "storage/compaction/candidates.py:LogFacts.needs_times",
-        "storage/log.py:Log.append_as_follower",
-        "storage/log_append.py:append_as_follower",
-        "storage/manager.py:LogManager.get_future",
-        "storage/plan.py:RetentionReason",
-        "storage/producer_state.py:ProducerStates.first_undecided_offset",
-        "storage/producer_state.py:ProducerStates.has_ongoing_transaction",
-        "storage/producer_state.py:ProducerStates.oldest_transaction_timestamp_ms",
-        "storage/upkeep.py:Upkeep.next_removal_ms",
+        "storage/log/log.py:Log.append_as_follower",
+        "storage/log/log_append.py:append_as_follower",
+        "storage/directories/log_manager.py:LogManager.get_future",
+        "storage/log/plan.py:RetentionReason",
+        "storage/producers/producer_state.py:ProducerStates.first_undecided_offset",
+        "storage/producers/producer_state.py:ProducerStates.has_ongoing_transaction",
+        "storage/producers/producer_state.py:ProducerStates.oldest_transaction_timestamp_ms",
+        "storage/directories/upkeep.py:Upkeep.next_removal_ms",
     }
 )
 

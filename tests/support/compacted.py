@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from odradek.storage.checkpoint import CLEANER_OFFSET_FILE, decode_offsets
+from odradek.storage.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, decode_offsets
 from tests.support.broker_process import BrokerProcess
 
 WAIT_S = 90.0

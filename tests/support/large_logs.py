@@ -20,8 +20,8 @@ from sys import byteorder
 from odradek.protocol.records.batch import RecordBatch, assign_offset
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
-from odradek.storage import names
-from odradek.storage.producer_snapshot import encode_snapshot
+from odradek.storage.files import names
+from odradek.storage.producers.producer_snapshot import encode_snapshot
 
 START_MS = 1_700_000_000_000
 GROUP = 100

@@ -8,14 +8,14 @@ from uuid import UUID
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
-from odradek.storage.descriptors import Descriptors
-from odradek.storage.disk_jobs import DiskJob
+from odradek.storage.directories.directory_loading import LoadedDirectory
+from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.directories.upkeep import Upkeep
 from odradek.storage.events import StorageEvent
-from odradek.storage.log import Log
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_loading import LoadedDirectory
-from odradek.storage.manager import LogManager
-from odradek.storage.upkeep import Upkeep
 from tests.support.stored_batches import data_bytes
 
 DATE = "Tue Jul 01 12:00:00 UTC 2025"

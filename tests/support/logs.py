@@ -9,11 +9,11 @@ from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.control import build_end_marker
 from odradek.protocol.records.record import Record
 from odradek.runtime.testing.memory_files import MemoryFileSystem
-from odradek.storage.descriptors import Descriptors
 from odradek.storage.events import StorageEvent
-from odradek.storage.log import Appended, Log
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.log.log import Appended, Log
+from odradek.storage.log.log_opening import open_log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_opening import open_log
 
 FOLDER = "/data/orders-0"
 NOW_MS = 1_700_000_000_000

@@ -22,7 +22,7 @@ from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import Broker
 

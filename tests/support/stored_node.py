@@ -30,12 +30,12 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
-from odradek.storage.descriptors import Descriptors
-from odradek.storage.disk_jobs import DiskJob
+from odradek.storage.checkpoints.meta_properties import stored_cluster_id
+from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.directories.upkeep import Upkeep
+from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.log_config import LogConfig
-from odradek.storage.manager import LogManager
-from odradek.storage.meta_properties import stored_cluster_id
-from odradek.storage.upkeep import Upkeep
 from tests.support.threads import HeldThreads
 
 FOLDER = "/data"

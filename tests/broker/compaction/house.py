@@ -27,8 +27,8 @@ from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
-from odradek.storage.checkpoint import CLEANER_OFFSET_FILE, read_offsets
-from odradek.storage.log import Log
+from odradek.storage.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, read_offsets
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import Broker
 

@@ -14,7 +14,7 @@ from odradek.broker.compaction.compaction import CleaningError
 from odradek.broker.compaction.worker_process import COMMAND
 from odradek.storage.compaction.job import CleaningJob
 from odradek.storage.compaction.wire import STARVED
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from tests.broker.compaction.house import (
     CONFIG,
     DIES,

@@ -18,9 +18,9 @@ from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.compaction.candidates import SegmentTimes
 from odradek.storage.compaction.job import CleaningJob
 from odradek.storage.compaction.wire import encode_job
-from odradek.storage.disk_jobs import RemoveFiles
-from odradek.storage.producer_state import ProducerEntry
-from odradek.storage.segment import Segment
+from odradek.storage.directories.disk_jobs import RemoveFiles
+from odradek.storage.producers.producer_state import ProducerEntry
+from odradek.storage.segments.segment import Segment
 from tests.broker.compaction.house import (
     CONFIG,
     HANGS,

@@ -23,7 +23,7 @@ from odradek.protocol.records.batch import BATCH_OVERHEAD, RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.runtime.testing.memory_files import MemoryFileSystem
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.broker.group.test_shard import Host, finish
 from tests.support.damage import overwrite

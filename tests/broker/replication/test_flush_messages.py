@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from odradek.broker.replication.partition import Partition
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
-from odradek.storage.disk_jobs import FlushLog
-from odradek.storage.log import Log
+from odradek.storage.directories.disk_jobs import FlushLog
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import Replicas

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from odradek.broker.replication.partition import Partition
-from odradek.storage.checkpoint import read_offsets
+from odradek.storage.checkpoints.checkpoint_file import read_offsets
+from odradek.storage.directories.truncation import truncate
 from odradek.storage.log_config import LogConfig
-from odradek.storage.truncation import truncate
 from tests.support.logs import NOW_MS, batch, marker
 from tests.support.replicas import BROKER_ID, Replicas
 from tests.support.stored_batches import data_bytes

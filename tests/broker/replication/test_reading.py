@@ -8,7 +8,7 @@ from odradek.broker.replication.fetch_session import Wanted
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partition_reader import PartitionRead, Reading, read_partition
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import Replicas
 

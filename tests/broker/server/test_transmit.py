@@ -21,10 +21,10 @@ from odradek.broker.server.transmit import (
 )
 from odradek.broker.server.windows import WINDOW_BYTES, WINDOWS_MAX, Windows
 from odradek.runtime.system_files import SystemFileSystem
-from odradek.storage.descriptors import Descriptors
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.files.file_slice import FileSlice
+from odradek.storage.log.log_opening import open_log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_opening import open_log
-from odradek.storage.slices import FileSlice
 from tests.support.logs import NOW_MS, append, batch
 
 

@@ -13,7 +13,7 @@ from odradek.runtime.files import FileSystem
 from odradek.storage.compaction.clean_log import clean
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.log_facts import active_producers, later_aborts
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from tests.support.logs import NOW_MS, read_all
 
 RETENTION_MS = 1_000

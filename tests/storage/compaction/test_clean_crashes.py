@@ -11,7 +11,7 @@ from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.records.record import Record
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.compaction.job import CleanedGroup, CleaningJob, CleaningResult
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     committed_records,

@@ -10,11 +10,11 @@ import pytest
 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.record import decode_records
-from odradek.storage import names
-from odradek.storage.batch_scan import CorruptBatch
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.compaction.offset_map import digest
-from odradek.storage.log import Log
+from odradek.storage.files import names
+from odradek.storage.files.batch_scan import CorruptBatch
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     RETENTION_MS,

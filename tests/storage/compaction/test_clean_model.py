@@ -13,7 +13,7 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.record import decode_records
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.compaction import offset_map
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     RETENTION_MS,

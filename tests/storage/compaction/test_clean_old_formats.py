@@ -10,9 +10,9 @@ import pytest
 from odradek.protocol.records.batch import MAGIC_POSITION, RecordBatch
 from odradek.protocol.records.legacy import decode_legacy_records
 from odradek.protocol.records.record import Record, decode_records
-from odradek.storage import names
 from odradek.storage.compaction.stored_batches import iterate_stored
-from odradek.storage.log import Log
+from odradek.storage.files import names
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import RETENTION_MS, Pair, clean_log, keyed
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append

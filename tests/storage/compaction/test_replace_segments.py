@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from odradek.protocol.records.batch import iterate_batches
-from odradek.storage import names
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
-from odradek.storage.log import Log
+from odradek.storage.files import names
+from odradek.storage.log.log import Log
+from odradek.storage.log.log_truncate import RemovedFiles
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_truncate import RemovedFiles
 from tests.storage.compaction.cleaning import (
     batches_of,
     clean_log,

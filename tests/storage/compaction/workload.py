@@ -14,7 +14,7 @@ from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.control import build_end_marker
 from odradek.protocol.records.record import Record
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from tests.support.logs import NOW_MS, append
 
 KEYS = (

@@ -1,0 +1,168 @@
+"""Opens the logs of one directory when the broker starts.
+
+What may lie in a directory of log.dirs:
+
+    <topic>-<partition>                   a log
+    <topic>-<partition>.<unique>-future   a copy on its way from another directory
+    <topic>-<partition>.<unique>-delete   deleted, its removal is due
+    <topic>-<partition>.<unique>-stray    set aside by a migration; left alone
+    anything else                         not ours; left alone and reported
+
+Source: Kafka's LogManager.loadLogs, loadLog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
+from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.events import StorageEvent
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.files.names import (
+    DELETE_FOLDER,
+    FUTURE_FOLDER,
+    STRAY_FOLDER,
+    PartitionFolder,
+    folder_name,
+    parse_folder_name,
+)
+from odradek.storage.log.log import Log
+from odradek.storage.log.log_opening import open_log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.recovery.torn_segments import CheckedAmount
+
+# Folders that Kafka itself keeps beside the logs and that hold none of a ZooKeeper-mode broker.
+_PASSED_OVER: Final = ("__cluster_metadata-0", "remote-log-index-cache")
+
+
+@dataclass(slots=True)
+class LoadedDirectory:
+    """What was found in a directory."""
+
+    path: str
+    was_clean_shutdown: bool = False
+    """False: logs were checked from their recovery points on."""
+    deleted: list[str] = field(default_factory=list)
+    """Folders whose removal is due."""
+    stray: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Folders that hold no log; reported."""
+    checked: CheckedAmount = field(default_factory=CheckedAmount)
+    """What the lack of a clean shutdown has cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What it takes to open logs."""
+
+    descriptors: Descriptors
+    config_of: Callable[[str], LogConfig]
+    """Configuration of a topic, also of one that the cluster does not know."""
+    now_ms: int
+    monotonic_ms: Callable[[], int]
+    """For the report of what a check has cost."""
+    check_interrupted: Callable[[], None]
+    """Called before each log; may raise to end the start."""
+
+
+# Differs from Kafka: a folder that is no log's (`lost+found` at the root of a volume) is reported
+# and left alone; Kafka refuses to start.
+def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory:
+    """Open all logs of a directory; they are in `directory.logs` and `.future_logs` then.
+
+    raises  OSError: the directory cannot be used; what `check_interrupted` raises
+    """
+    files, report = loading.descriptors.files, loading.descriptors.report
+    found = LoadedDirectory(directory.path)
+    began_ms = loading.monotonic_ms()
+    found.was_clean_shutdown = directory.read_checkpoints(report)
+    folders = _folders(files.list(directory.path), directory, loading, found)
+    for path in found.unknown:
+        report(StorageEvent(path, "holds no log and is left alone"))
+    if folders and not found.was_clean_shutdown:
+        report(StorageEvent(directory.path, f"no clean stop: {len(folders)} logs are checked"))
+    for name, path in folders:
+        loading.check_interrupted()
+        key = (name.topic, name.partition)
+        log = _open(directory, path, key, loading, found)
+        (directory.future_logs if name.suffix == FUTURE_FOLDER else directory.logs)[key] = log
+        topic_id = _topic_id(path, loading)
+        if topic_id is not None:
+            directory.topic_ids[path] = topic_id
+    directory.on_loaded()
+    if found.checked.segments:
+        report(
+            StorageEvent(
+                directory.path,
+                f"{found.checked.segments} segments with {found.checked.size_bytes} bytes were "
+                f"checked in {loading.monotonic_ms() - began_ms} ms",
+                is_warning=False,
+            )
+        )
+    return found
+
+
+def _folders(
+    names: list[str], directory: LogDirectory, loading: Loading, found: LoadedDirectory
+) -> list[tuple[PartitionFolder, str]]:
+    """The folders of logs, with their paths; the others go to `found`."""
+    logs: list[tuple[PartitionFolder, str]] = []
+    for name in names:
+        path = directory.file(name)
+        if name in _PASSED_OVER or not loading.descriptors.files.is_directory(path):
+            continue
+        folder = parse_folder_name(name)
+        if folder is None or (
+            not folder.suffix and folder_name(folder.topic, folder.partition) != name
+        ):
+            found.unknown.append(path)
+        elif folder.suffix == DELETE_FOLDER:
+            found.deleted.append(path)
+        elif folder.suffix == STRAY_FOLDER:
+            found.stray.append(path)
+        else:
+            logs.append((folder, path))
+    return logs
+
+
+def _topic_id(path: str, loading: Loading) -> UUID | None:
+    """What partition.metadata says; an unreadable one is written again by `LogManager.create`.
+
+    Differs from Kafka: it takes the directory offline.
+    """
+    try:
+        return read_topic_id(loading.descriptors.files, path)
+    except CorruptPartitionMetadata as error:
+        loading.descriptors.report(
+            StorageEvent(path, f"takes the topic id that the controller names: {error}")
+        )
+        return None
+
+
+def _open(
+    directory: LogDirectory,
+    path: str,
+    key: TopicPartition,
+    loading: Loading,
+    found: LoadedDirectory,
+) -> Log:
+    log = open_log(
+        loading.descriptors.files,
+        path,
+        key[0],
+        key[1],
+        loading.config_of(key[0]),
+        log_start_offset=directory.log_start_offsets.get(key, 0),
+        recovery_point=directory.recovery_points.get(key, 0),
+        was_clean_shutdown=found.was_clean_shutdown,
+        now_ms=loading.now_ms,
+        descriptors=loading.descriptors,
+        amount=found.checked,
+    )
+    log.advance_high_watermark(directory.high_watermarks.get(key, 0))
+    return log

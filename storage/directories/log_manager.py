@@ -1,0 +1,527 @@
+"""All logs of a broker, over all directories of log.dirs.
+
+The manager has no clock, no thread and no event loop; opening, creating, deleting and closing logs
+touch the disk within the call.  The work that comes up while logs are in use (retention, flushes,
+checkpoints, removals) is `storage/directories/upkeep`'s.
+
+A directory that fails goes offline with all its logs, the others go on; when the last one fails,
+`NoDirectoryLeft` is raised and the broker has to stop.  What went offline since the last look is
+asked for with `take_failures`.
+
+In this order: `open_directories`, `claim`, `load`, any of the others, `shutdown`.
+
+Source: Kafka's LogManager; KIP-112 (failing directories), KIP-113 (moving between directories).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.files import FileSystem
+from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.checkpoints.clean_shutdown import write_clean_shutdown_mark
+from odradek.storage.checkpoints.meta_properties import (
+    META_PROPERTIES_FILE,
+    MetaProperties,
+    check_meta_properties,
+    write_meta_properties,
+)
+from odradek.storage.checkpoints.partition_metadata import write_topic_id
+from odradek.storage.directories.directory_loading import LoadedDirectory, Loading, load_directory
+from odradek.storage.directories.disk_jobs import Removal, RemoveFolder, WriteCheckpoint
+from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.events import StorageEvent
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
+from odradek.storage.files.names import (
+    DELETE_FOLDER,
+    folder_name,
+    parse_folder_name,
+    suffixed_folder_name,
+)
+from odradek.storage.log.log import Log
+from odradek.storage.log.log_opening import open_log
+from odradek.storage.log_config import LogConfig
+
+
+class NoDirectoryLeft(Exception):
+    """Every directory of log.dirs has failed; the broker cannot go on."""
+
+
+class DirectoryFull(BrokerError):
+    """There is no room for a new log (KAFKA_STORAGE_ERROR); the directory stays online."""
+
+
+class DuplicateLog(Exception):
+    """A partition lies in two directories; the operator has to remove one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFailure:
+    """A directory that went offline, and what went with it."""
+
+    path: str
+    reason: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What remains to be done for partitions that were deleted."""
+
+    checkpoints: list[WriteCheckpoint]
+    """Without these partitions, to be written."""
+    missing: tuple[TopicPartition, ...]
+    """Not here, but they may lie in a directory that is offline: KAFKA_STORAGE_ERROR."""
+
+
+class LogManager:
+    """Owner of every log; nobody else opens or deletes one."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        paths: Sequence[str],
+        descriptors: Descriptors,
+        *,
+        file_delete_delay_ms: int,
+    ) -> None:
+        """Nothing is touched yet.
+
+        paths                 log.dirs: absolute, without a slash at the end
+        file_delete_delay_ms  from the deletion of a partition to the removal of its folder
+        """
+        assert paths, "log.dirs is not empty"
+        self.files = files
+        self.descriptors = descriptors
+        """The open files of all logs."""
+        self._file_delete_delay_ms = file_delete_delay_ms
+        self.directories = {path: LogDirectory(files, path) for path in paths}
+        """Online and offline ones, in the order of log.dirs."""
+        self._logs: dict[TopicPartition, Log] = {}
+        self._future_logs: dict[TopicPartition, Log] = {}
+        self.removals: list[tuple[int, Removal]] = []
+        """What may be removed from a time on (ms): folders of deleted partitions, old segments."""
+        self._failures: list[DirectoryFailure] = []
+        self._half_made: dict[TopicPartition, LogDirectory] = {}
+        """Folders of logs that could not be made, and not be removed either."""
+
+    # Start.
+
+    def open_directories(self) -> Mapping[str, MetaProperties]:
+        """Lock every directory and read its meta.properties.
+
+        returns  per directory that has one
+        raises   DirectoryInUse, MetaPropertiesError, NoDirectoryLeft: the broker must not start
+        """
+        try:
+            for directory in self.directories.values():
+                try:
+                    directory.open()
+                except OSError as error:
+                    self.take_offline(directory, error)
+        except BaseException:
+            self._release()
+            raise
+        return self._identities()
+
+    def claim(self, *, broker_id: int, cluster_id: str, date: str) -> None:
+        """Check that the directories belong to this broker, and mark the new ones as its own.
+
+        date    for the comment, as in `meta_properties`
+        raises  MetaPropertiesError before anything is written; NoDirectoryLeft
+        """
+        check_meta_properties(self._identities(), broker_id=broker_id, cluster_id=cluster_id)
+        for directory in self.online():
+            former = directory.meta
+            self._report_nameless(directory)
+            directory_id = former.directory_id if former is not None else None
+            mine = MetaProperties(broker_id, cluster_id, directory_id)
+            if former == mine:
+                continue
+            try:
+                write_meta_properties(self.files, directory.path, mine, date=date)
+            except OSError as error:
+                self.take_offline(directory, error)
+            else:
+                directory.meta = mine
+
+    def _report_nameless(self, directory: LogDirectory) -> None:
+        """A directory with logs that does not say whose they are; Kafka takes it without a word."""
+        meta = directory.meta
+        if meta is not None and (meta.broker_id is not None or meta.cluster_id is not None):
+            return
+        with contextlib.suppress(OSError):
+            if meta is None and not any(map(parse_folder_name, self.files.list(directory.path))):
+                return
+        what = "is missing" if meta is None else "names neither a broker nor a cluster"
+        path = directory.file(META_PROPERTIES_FILE)
+        self.descriptors.report(StorageEvent(path, f"{what}; written again for this broker"))
+
+    def load(
+        self,
+        config_of: Callable[[str], LogConfig],
+        *,
+        now_ms: int,
+        monotonic_ms: Callable[[], int] = lambda: 0,
+        check_interrupted: Callable[[], None] = lambda: None,
+    ) -> list[LoadedDirectory]:
+        """Open every log.
+
+        config_of          configuration of a topic, also of one that the cluster does not know
+        monotonic_ms       for the report of what an unclean stop has cost
+        check_interrupted  called before each log; what it raises ends the load
+        returns            what was found, per directory that is online afterwards
+        raises             DuplicateLog, NoDirectoryLeft; `shutdown` is to be called then as well
+        cost               0.1 ms a small log after a clean shutdown, 0.4 ms after an unclean one
+        """
+        loading = Loading(self.descriptors, config_of, now_ms, monotonic_ms, check_interrupted)
+        loaded: list[LoadedDirectory] = []
+        for directory in self.online():
+            try:
+                found = load_directory(directory, loading)
+            except OSError as error:
+                if directory.was_clean_shutdown:
+                    # Nothing was appended: what the mark says of the logs is as true as before.
+                    with contextlib.suppress(OSError):
+                        write_clean_shutdown_mark(self.files, directory.path)
+                self.take_offline(directory, error)
+                continue
+            self._adopt(directory)
+            due_ms = now_ms + self._file_delete_delay_ms
+            self.removals += (
+                (due_ms, RemoveFolder(directory.path, path)) for path in found.deleted
+            )
+            loaded.append(found)
+        return loaded
+
+    def _adopt(self, directory: LogDirectory) -> None:
+        for mine, theirs in (
+            (self._logs, directory.logs),
+            (self._future_logs, directory.future_logs),
+        ):
+            for key, log in theirs.items():
+                other = mine.setdefault(key, log)
+                if other is not log:
+                    raise DuplicateLog(
+                        f"{key[0]}-{key[1]} lies in {other.directory} and in {log.directory}; "
+                        "remove the one whose directory failed last"
+                    )
+
+    # Look-up.
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition, None when it is not here (or offline)."""
+        return self._logs.get((topic, partition))
+
+    def get_future(self, topic: str, partition: int) -> Log | None:
+        """The copy of a partition that is on its way to another directory."""
+        return self._future_logs.get((topic, partition))
+
+    def has(self, log: Log) -> bool:
+        """Whether a log is still one of those here: not deleted, its directory online."""
+        key = (log.topic, log.partition)
+        return self._logs.get(key) is log or self._future_logs.get(key) is log
+
+    def all(self) -> list[Log]:
+        """Every log, copies on their way included."""
+        return [*self._logs.values(), *self._future_logs.values()]
+
+    def of_topic(self, topic: str) -> list[Log]:
+        """The logs of a topic, copies included: where a new configuration goes to."""
+        return [log for log in self.all() if log.topic == topic]
+
+    def topic_id(self, topic: str, partition: int) -> UUID | None:
+        """What partition.metadata says, None when the partition has none or is not here."""
+        log = self._logs.get((topic, partition))
+        return None if log is None else self.directory_of(log).topic_ids.get(log.directory)
+
+    @property
+    def offline_directories(self) -> tuple[str, ...]:
+        """Paths of the directories that failed."""
+        return tuple(d.path for d in self.directories.values() if not d.is_online)
+
+    def take_failures(self) -> list[DirectoryFailure]:
+        """The directories that went offline since the last call."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    # Creation and deletion.
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        topic_id: UUID | None,
+        is_new: bool,
+        now_ms: int,
+    ) -> Log:
+        """The log of a partition; made where the fewest are when there is none.
+
+        topic_id  None as long as the cluster has no topic ids
+        is_new    the controller says that this replica never existed; otherwise it may lie in an
+                  offline directory, and an empty one must not take its place
+        raises    BrokerError: KAFKA_STORAGE_ERROR (of which DirectoryFull), INCONSISTENT_TOPIC_ID;
+                  NoDirectoryLeft
+        """
+        key = (topic, partition)
+        log = self._logs.get(key)
+        if log is not None:
+            if topic_id is not None:
+                self._assign_topic_id(log, topic_id)
+            return log
+        if not is_new and self.offline_directories:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{topic}-{partition} may lie in an offline directory: "
+                f"{', '.join(self.offline_directories)}",
+            )
+        # A line that a deleted log of the same name left in a checkpoint would make a crash skip
+        # the check of this one's batches.
+        for directory in self.online():
+            try:
+                directory.write_now(directory.checkpoints_naming(key))
+            except OSError as error:
+                self._refuse_when_full(directory, error)
+                self.take_offline(directory, error)
+        self._remove_half_made(key)
+        for directory in sorted(self.online(), key=LogDirectory.partition_count):
+            try:
+                self.files.make_directory(directory.file(folder_name(*key)))
+            except OSError as error:
+                self._refuse_when_full(directory, error)
+                self.take_offline(directory, error)
+                continue
+            log = self._create_in(directory, key, config, topic_id, now_ms)
+            if not is_new:
+                # Kafka creates it without a warning.
+                paths = ", ".join(self.directories)
+                self.descriptors.report(
+                    StorageEvent(
+                        log.directory,
+                        f"created empty: the replica is not new, and has no folder in {paths}; "
+                        f"its records are lost unless a disk was not mounted",
+                    )
+                )
+            return log
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "no directory of log.dirs is online")
+
+    def _refuse_when_full(self, directory: LogDirectory, error: OSError) -> None:
+        """A full disk is no failed one: what is there works on, and space may come back.  The same
+        holds for descriptors.
+
+        raises  DirectoryFull
+        """
+        if is_temporary(error):
+            why = "cannot be written now" if is_out_of_descriptors(error) else "is full"
+            raise DirectoryFull(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} {why}: {error}"
+            ) from error
+
+    def _create_in(
+        self,
+        directory: LogDirectory,
+        key: TopicPartition,
+        config: LogConfig,
+        topic_id: UUID | None,
+        now_ms: int,
+    ) -> Log:
+        folder = directory.file(folder_name(*key))
+        try:
+            if topic_id is not None:
+                write_topic_id(self.files, folder, topic_id)
+            log = open_log(
+                self.files,
+                folder,
+                *key,
+                config,
+                log_start_offset=0,
+                recovery_point=0,
+                was_clean_shutdown=False,
+                now_ms=now_ms,
+                descriptors=self.descriptors,
+            )
+            self.files.sync_directory(directory.path)
+        except OSError as error:
+            # The partition may be made elsewhere now, and two folders of it stop the next start.
+            self._half_made[key] = directory
+            with contextlib.suppress(BrokerError):
+                self._remove_half_made(key)
+            self._refuse_when_full(directory, error)
+            self.take_offline(directory, error)
+            raise _storage_error(directory) from error
+        if topic_id is not None:
+            directory.topic_ids[folder] = topic_id
+        directory.logs[key] = self._logs[key] = log
+        return log
+
+    def _remove_half_made(self, key: TopicPartition) -> None:
+        directory = self._half_made.get(key)
+        if directory is None:
+            return
+        folder = directory.file(folder_name(*key))
+        try:
+            if self.files.exists(folder):
+                self.files.remove_tree(folder)
+        except OSError as error:
+            if directory.is_online:
+                self._refuse_when_full(directory, error)
+                self.take_offline(directory, error)
+        del self._half_made[key]
+
+    def _assign_topic_id(self, log: Log, topic_id: UUID) -> None:
+        directory = self.directory_of(log)
+        known = directory.topic_ids.get(log.directory)
+        if known is not None and known != topic_id:
+            raise BrokerError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.directory} belongs to topic id {known}, not {topic_id}",
+            )
+        if known is None:
+            try:
+                write_topic_id(self.files, log.directory, topic_id)
+            except OSError as error:
+                self._refuse_when_full(directory, error)
+                self.take_offline(directory, error)
+                raise _storage_error(directory) from error
+            directory.topic_ids[log.directory] = topic_id
+
+    def delete(self, partitions: Iterable[TopicPartition], *, unique: str, now_ms: int) -> Deletion:
+        """Set the logs of partitions aside; their folders are removed when `Upkeep.remove` says so.
+
+        unique  32 hexadecimal digits that were not used before
+        raises  NoDirectoryLeft
+        cost    a rename for each log, one fsync for each directory
+        """
+        missing: list[TopicPartition] = []
+        touched: dict[str, LogDirectory] = {}
+        for key in partitions:
+            logs = [log for log in (self._logs.get(key), self._future_logs.get(key)) if log]
+            if not logs and self.offline_directories:
+                missing.append(key)
+            for log in logs:
+                directory = self.directory_of(log)
+                self._set_aside(directory, log, unique, now_ms)
+                touched[directory.path] = directory
+        checkpoints: list[WriteCheckpoint] = []
+        for directory in touched.values():
+            if directory.is_online:
+                try:
+                    self.files.sync_directory(directory.path)
+                except OSError as error:
+                    if not is_out_of_descriptors(error):
+                        self.take_offline(directory, error)
+                        continue
+                    directory.note_unsynced(directory.path)
+                checkpoints += directory.checkpoints()
+        return Deletion(checkpoints, tuple(missing))
+
+    def _set_aside(self, directory: LogDirectory, log: Log, unique: str, now_ms: int) -> None:
+        folder = directory.file(
+            suffixed_folder_name(log.topic, log.partition, unique, DELETE_FOLDER)
+        )
+        self._drop(directory, log)
+        directory.forget((log.topic, log.partition))
+        try:
+            self.files.rename(log.directory, folder)
+        except OSError as error:
+            self.take_offline(directory, error)
+        else:
+            due_ms = now_ms + self._file_delete_delay_ms
+            self.removals.append((due_ms, RemoveFolder(directory.path, folder)))
+        log.abandon()
+
+    def _drop(self, directory: LogDirectory, log: Log) -> None:
+        """Take a log out of every table."""
+        key = (log.topic, log.partition)
+        for logs in (self._logs, self._future_logs, directory.logs, directory.future_logs):
+            if logs.get(key) is log:
+                del logs[key]
+        directory.topic_ids.pop(log.directory, None)
+
+    # Directories.
+
+    def online(self) -> list[LogDirectory]:
+        """The directories in use, in the order of log.dirs."""
+        return [directory for directory in self.directories.values() if directory.is_online]
+
+    def directory_of(self, log: Log) -> LogDirectory:
+        """The directory that holds a log."""
+        return self.directories[log.directory.rpartition("/")[0]]
+
+    def take_offline(self, directory: LogDirectory, error: Exception) -> None:
+        """A directory has failed: its logs are gone from here until the broker starts again.
+
+        Called as well by whoever sees a log of it fail.  Nothing is tried a second time; further
+        calls for the same directory do nothing.
+
+        raises  NoDirectoryLeft
+        """
+        if not directory.is_online:
+            return
+        directory.failure = str(error) or type(error).__name__
+        lost = directory.all_logs()
+        for log in lost:
+            self._drop(directory, log)
+            log.abandon()
+        self.removals = [due for due in self.removals if due[1].directory != directory.path]
+        directory.release()
+        keys = tuple(dict.fromkeys((log.topic, log.partition) for log in lost))
+        self._failures.append(DirectoryFailure(directory.path, directory.failure, keys))
+        if not self.online():
+            raise NoDirectoryLeft(
+                f"no directory of log.dirs is left; {directory.path}: {directory.failure}"
+            )
+
+    # End.
+
+    def shutdown(self, *, now_ms: int) -> None:
+        """Flush and close every log, write the checkpoints, then the marks of a clean shutdown.
+
+        No job may be under way.  A directory where something fails gets no mark: its logs are
+        checked at the next start.  One whose logs were not all opened gets its mark back if it had
+        one (KAFKA-15375), and its checkpoints stay as they are, for they name logs that were not
+        opened.
+
+        cost  about five fsyncs per log
+        """
+        try:
+            for directory in self.online():
+                try:
+                    self._close(directory, now_ms)
+                except OSError as error:
+                    self.take_offline(directory, error)
+        except NoDirectoryLeft:
+            return
+        finally:
+            self._release()
+
+    def _close(self, directory: LogDirectory, now_ms: int) -> None:
+        for log in directory.all_logs():
+            log.close(now_ms)
+        if not directory.is_loaded:
+            if directory.was_clean_shutdown:
+                write_clean_shutdown_mark(self.files, directory.path)
+            return
+        directory.write_now(directory.checkpoint_high_watermarks())
+        directory.write_now(directory.checkpoints())
+        write_clean_shutdown_mark(self.files, directory.path)
+
+    def _release(self) -> None:
+        for directory in self.directories.values():
+            directory.release()
+
+    def _identities(self) -> dict[str, MetaProperties]:
+        return {d.path: d.meta for d in self.online() if d.meta is not None}
+
+
+def _storage_error(directory: LogDirectory) -> BrokerError:
+    return BrokerError(
+        ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.failure}"
+    )

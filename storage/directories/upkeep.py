@@ -1,0 +1,246 @@
+"""What comes up again and again while logs are in use: retention, flushes, checkpoints, removals.
+
+Each round decides what is due and returns jobs (`storage/directories/disk_jobs`).  The caller runs
+them in a thread and reports every one through `on_finished` or `on_failed`.
+
+    round                      period, a setting of the broker
+    delete_old_segments        log.retention.check.interval.ms
+    flush                      log.flush.scheduler.interval.ms, and when a segment was closed
+    checkpoint                 log.flush.offset.checkpoint.interval.ms
+    checkpoint_high_watermarks replica.high.watermark.checkpoint.interval.ms
+    remove                     when `next_removal_ms` has come
+    expire_producers           producer.id.expiration.check.interval.ms
+
+Source: Kafka's LogManager.cleanupLogs, flushDirtyLogs, checkpointLogRecoveryOffsets, deleteLogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.storage.directories.disk_jobs import (
+    DiskJob,
+    FlushLog,
+    Removal,
+    RemoveFiles,
+    RemoveFolder,
+    WriteCheckpoint,
+)
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.files.batch_scan import CorruptBatch
+from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
+from odradek.storage.indexes.index_file import IndexUnready
+from odradek.storage.log.log import Log
+from odradek.storage.log.log_flush import put_off
+from odradek.storage.log.log_truncate import RemovedFiles
+from odradek.storage.segments.index_rebuild import IndexRebuild
+
+SEGMENTS_PER_STEP: Final = 32
+
+
+@dataclass(slots=True)
+class RetentionRound:
+    """What retention did."""
+
+    deletion_count: int = 0
+    """How often segments were set aside, each time one or more of a log."""
+    damaged: tuple[str, ...] = ()
+    """Logs that were left alone, because a segment is damaged; for the operator."""
+
+
+class Upkeep:
+    """The rounds over all logs of a manager; any of them may raise `NoDirectoryLeft`."""
+
+    def __init__(self, manager: LogManager) -> None:
+        """`manager` has loaded its logs."""
+        self._manager = manager
+        self._flushing: dict[Log, FlushLog] = {}
+
+    # Retention.
+
+    def delete_old_segments(
+        self, *, now_ms: int, logs: Sequence[Log] | None = None
+    ) -> RetentionRound:
+        """`retention_steps`, all at once."""
+        done = RetentionRound()
+        for _ in self.retention_steps(done, now_ms=now_ms, logs=logs):
+            pass
+        return done
+
+    def retention_steps(
+        self,
+        done: RetentionRound,
+        *,
+        now_ms: int,
+        logs: Sequence[Log] | None = None,
+        is_free: Callable[[Log], bool] = lambda log: True,
+    ) -> Iterator[None]:
+        """Set aside the segments that retention does not keep; `remove` gives them when due.
+
+        done     what was done so far
+        logs     those to look at, all of them when None
+        is_free  asked before each step whether segments of the log may be deleted
+        cost     1 ms a step; anything may happen to the logs between two of them
+        """
+        manager = self._manager
+        for log in manager.all() if logs is None else logs:
+            while manager.has(log) and is_free(log):
+                self._check_health(log)
+                try:
+                    removed = log.delete_old_segments(now_ms=now_ms, count_max=SEGMENTS_PER_STEP)
+                except OSError as error:
+                    # What it would free was not worth the directory; the next round sees it again.
+                    if not is_temporary(error):
+                        manager.take_offline(manager.directory_of(log), error)
+                    break
+                except CorruptBatch as error:
+                    done.damaged += (f"{log.directory}: {error}",)
+                    break
+                except IndexUnready:
+                    # They are being rebuilt; the next round goes on here.
+                    break
+                self.set_aside(log, removed)
+                done.deletion_count += len(removed)
+                if not removed:
+                    break
+                yield
+            yield
+
+    def set_aside(self, log: Log, removed: Sequence[RemovedFiles]) -> None:
+        """Segments were taken out of a log; their files go when it is time."""
+        manager = self._manager
+        directory = manager.directory_of(log)
+        for files in removed:
+            job = RemoveFiles(directory.path, files.paths)
+            manager.removals.append((files.remove_at_ms, job))
+            directory.note_renamed_segments(log)
+
+    def next_removal_ms(self) -> int | None:
+        """When `remove` has something to give, None when nothing is set aside."""
+        return min((due_ms for due_ms, _ in self._manager.removals), default=None)
+
+    def remove(self, *, now_ms: int) -> list[Removal]:
+        """The files and folders whose time has come."""
+        manager = self._manager
+        due = [job for due_ms, job in manager.removals if due_ms <= now_ms]
+        if due:
+            manager.removals = [waiting for waiting in manager.removals if waiting[0] > now_ms]
+        return due
+
+    # Flushes.
+
+    def flush(self, *, now_ms: int) -> list[FlushLog]:
+        """The logs that flush.messages, flush.ms or a closed segment make due.
+
+        A log whose flush is under way is passed over; the next round sees it again.
+        """
+        jobs = (
+            self.flush_log(log, now_ms=now_ms)
+            for log in self._healthy_logs()
+            if log.is_flush_due(now_ms=now_ms)
+        )
+        return [job for job in jobs if job is not None]
+
+    def flush_log(self, log: Log, *, now_ms: int) -> FlushLog | None:
+        """The flush of one log, due or not; None when one is under way or all is on disk."""
+        if log in self._flushing or log.is_offline:
+            return None
+        flush = log.prepare_flush(now_ms=now_ms)
+        if not flush.paths and not flush.is_folder_changed:
+            log.mark_flushed(flush.end_offset)
+            return None
+        job = FlushLog(self._manager.directory_of(log).path, log, flush, log.flush_begun_at)
+        self._flushing[log] = job
+        return job
+
+    # Checkpoints.
+
+    def checkpoint(self) -> list[WriteCheckpoint]:
+        """Recovery points and log starts, as far as they changed since they were written."""
+        return [job for directory in self._manager.online() for job in directory.checkpoints()]
+
+    def checkpoint_high_watermarks(self) -> list[WriteCheckpoint]:
+        """The high watermarks, as far as they changed since they were written."""
+        return [
+            job
+            for directory in self._manager.online()
+            for job in directory.checkpoint_high_watermarks()
+        ]
+
+    # Producers.
+
+    def expire_producers(self, *, now_ms: int) -> int:
+        """Forget producers that have been idle for producer.id.expiration.ms; how many."""
+        return sum(
+            log.producer_states.expire(now_ms, log.config.producer_id_expiration_ms)
+            for log in self._manager.all()
+        )
+
+    def _healthy_logs(self) -> Iterator[Log]:
+        """The logs in use; one that a failing disk has made useless takes its directory along."""
+        for log in self._manager.all():
+            self._check_health(log)
+            if not log.is_offline:
+                yield log
+
+    def _check_health(self, log: Log) -> None:
+        """Take the directory of a failed log offline; raises NoDirectoryLeft."""
+        directory = self._manager.directory_of(log)
+        if directory.is_online and log.is_offline:
+            self._manager.take_offline(directory, OSError(f"{log.directory} has failed"))
+
+    # What became of the jobs.
+
+    def on_finished(self, job: DiskJob) -> Sequence[DiskJob]:
+        """A job is done.
+
+        returns  what has to be done next because of it
+        """
+        if isinstance(job, IndexRebuild):
+            return self._on_rebuilt(job)
+        if isinstance(job, FlushLog):
+            del self._flushing[job.log]
+            # A cut meanwhile may have been followed by appends at offsets that the flush has seen
+            # otherwise; `flush_begun_at` tells of it.
+            if not job.log.is_offline and job.log.flush_begun_at == job.begun_at:
+                job.log.mark_flushed(job.flush.end_offset)
+        elif isinstance(job, WriteCheckpoint):
+            directory = self._manager.directories[job.directory]
+            if directory.is_online:
+                return directory.on_written(job)
+        return []
+
+    def _on_rebuilt(self, job: IndexRebuild) -> Sequence[DiskJob]:
+        try:
+            if not job.finish(self._manager.files):
+                return [job]
+        except OSError as error:
+            self.on_failed(job, error)
+        return []
+
+    def on_failed(self, job: DiskJob, error: OSError) -> None:
+        """A job has failed: its directory goes offline, nothing is tried again.
+
+        Only what was not begun is put off to the next round: a checkpoint for which there was no
+        room (the former file is as it was), and all that found no descriptor to open a file with.
+        """
+        manager = self._manager
+        directory = manager.directories[job.directory]
+        if isinstance(job, FlushLog):
+            del self._flushing[job.log]
+        if isinstance(job, IndexRebuild):
+            job.give_up()
+        if isinstance(job, IndexRebuild) and is_temporary(error):
+            # The next lookup has it tried again.
+            return
+        if isinstance(job, WriteCheckpoint) and is_temporary(error):
+            if directory.is_online:
+                directory.on_not_written(job)
+        elif not is_out_of_descriptors(error):
+            manager.take_offline(directory, error)
+        elif isinstance(job, FlushLog):
+            put_off(job.log)
+        elif isinstance(job, RemoveFolder | RemoveFiles) and directory.is_online:
+            manager.removals.append((0, job))

@@ -1,0 +1,1 @@
+"""File names, open files and the batches in a file."""

@@ -1,0 +1,1 @@
+"""The log of one partition: append, read, truncate, retain, flush."""

@@ -1,0 +1,439 @@
+"""What a partition knows of its idempotent and transactional producers (KIP-98, KIP-360).
+
+Per producer id: its epoch, the last five batches (so that a resent one is recognised), the epoch of
+the coordinator that wrote its last marker and where its open transaction began.  The state follows
+from the log alone: it is replayed at start from a snapshot (`storage/producers/producer_snapshot`)
+and the batches after it.
+
+An append goes in three steps, so that a failing write leaves the state as it was: `check_append`,
+then the bytes, then `ProducerStates.apply`.
+
+Not kept here: the verification of first transactional batches (KIP-890).
+
+Source: Kafka's ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from typing import Final, NamedTuple, NoReturn
+
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import (
+    CONTROL,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SEQUENCE_MASK,
+    TRANSACTIONAL,
+    RecordBatch,
+)
+from odradek.storage.producers.transaction_marker import TransactionMarker, decode_marker
+
+BATCHES_KEPT: Final = 5
+"""As many as the Java producer may have in flight when it is idempotent."""
+
+NO_EPOCH: Final = -1
+NO_TRANSACTION: Final = -1
+
+
+class BatchMetadata(NamedTuple):
+    """One of the last batches of a producer, as it lies in the log."""
+
+    last_sequence: int
+    """-1 when the batch has no sequences (offset commits in a transaction)."""
+    last_offset: int
+    offset_delta: int
+    """last_offset - first_offset, and last_sequence - first_sequence modulo 2^31."""
+    timestamp_ms: int
+    """Greatest timestamp of the batch."""
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of the first record, modulo 2^31."""
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry(NamedTuple):
+    """The state of one producer id; never changed, only replaced.
+
+    A named tuple because one is made per append: 0.13 us against 0.67 us for a frozen dataclass.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    batches: tuple[BatchMetadata, ...]
+    """At most 5, oldest first, all of `producer_epoch`; empty after a marker of a new epoch."""
+    coordinator_epoch: int
+    """Of the coordinator that wrote the last marker; -1 before the first one."""
+    current_txn_first_offset: int
+    """First offset of the open transaction, or -1."""
+    last_timestamp_ms: int
+    """Greatest timestamp of the last batch or marker; decides when the producer is forgotten."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the newest batch, or -1."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """Of the newest batch with data, or -1; compaction must keep that batch."""
+        return self.batches[-1].last_offset if self.batches else -1
+
+
+class Duplicate(NamedTuple):
+    """A batch that is in the log already; its producer gets the first answer again."""
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker has just ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    is_aborted: bool
+    last_stable_offset: int
+    """What the transaction index notes with an aborted one: the first offset of the oldest
+    transaction still open, else the offset behind the marker."""
+
+
+_new = tuple.__new__
+
+
+def check_append(
+    entry: ProducerEntry | None, batch: RecordBatch, *, from_client: bool
+) -> Duplicate | None:
+    """Whether a data batch of a known producer may be appended.
+
+    entry        the producer's state, None when unknown: then any epoch and sequence is accepted
+    from_client  False for replicated batches, which the leader has checked
+    returns      the batch of before when this one was resent, None when it is to be appended
+    raises       BrokerError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+                 INVALID_TXN_STATE (no transaction bit while the producer's transaction is open)
+    source       KIP-98, KIP-360; Kafka: ProducerAppendInfo, ProducerStateEntry.findDuplicateBatch
+    """
+    if entry is None or not from_client:
+        return None
+    _, stored_epoch, batches, _, txn_first_offset, _ = entry
+    epoch = batch.producer_epoch
+    if epoch == stored_epoch:
+        expected = (batches[-1][0] + 1) & SEQUENCE_MASK if batches else 0
+        # A batch in sequence cannot be a resent one: the five batches kept would have to span all
+        # 2^31 sequences.  So the search among them is left to batches out of sequence.
+        if batch.base_sequence != expected:
+            duplicate = _find_duplicate(batches, batch)
+            if duplicate is not None:
+                return duplicate
+            _refuse_sequence(entry, batch, expected)
+    elif epoch < stored_epoch:
+        _refuse_epoch(entry, batch)
+    elif batch.base_sequence != 0 and stored_epoch != NO_EPOCH:
+        _refuse_sequence(entry, batch, 0)
+    if txn_first_offset >= 0 and not batch.attributes & TRANSACTIONAL:
+        raise BrokerError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {batch.producer_id} has an open transaction since offset "
+            f"{txn_first_offset}, but this batch is not transactional",
+        )
+    return None
+
+
+def check_coordinator_append(entry: ProducerEntry | None, batch: RecordBatch) -> None:
+    """Whether a coordinator may append a marker, or offsets within a transaction.
+
+    raises  BrokerError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE as above;
+            TRANSACTION_COORDINATOR_FENCED for a marker of an older coordinator than the last one
+    source  Kafka: ProducerAppendInfo.appendEndTxnMarker, AppendOrigin.COORDINATOR
+    """
+    if entry is None:
+        return
+    if batch.producer_epoch < entry.producer_epoch:
+        _refuse_epoch(entry, batch)
+    if batch.attributes & CONTROL:
+        marker = decode_marker(batch)
+        if marker is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+            raise BrokerError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"marker of coordinator epoch {marker.coordinator_epoch} for producer "
+                f"{batch.producer_id}, the last one had {entry.coordinator_epoch}",
+            )
+    elif entry.current_txn_first_offset >= 0 and not batch.attributes & TRANSACTIONAL:
+        raise BrokerError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {batch.producer_id} has an open transaction, this batch is outside of it",
+        )
+
+
+def entry_after(entry: ProducerEntry | None, batch: RecordBatch, base_offset: int) -> ProducerEntry:
+    """The producer's state once the data batch lies at `base_offset`.
+
+    The batch must carry the timestamps that are stored (LogAppendTime already set).
+    """
+    delta = batch.last_offset_delta
+    base_sequence = batch.base_sequence
+    epoch = batch.producer_epoch
+    timestamp_ms = batch.max_timestamp_ms
+    last_sequence = (base_sequence + delta) & SEQUENCE_MASK if base_sequence >= 0 else NO_SEQUENCE
+    newest = _new(BatchMetadata, (last_sequence, base_offset + delta, delta, timestamp_ms))
+    batches: tuple[BatchMetadata, ...] = (newest,)
+    if entry is None:
+        producer_id = batch.producer_id
+        coordinator_epoch = NO_EPOCH
+        txn_first_offset = NO_TRANSACTION
+    else:
+        producer_id, former_epoch, former, coordinator_epoch, txn_first_offset, _ = entry
+        if former_epoch == epoch:
+            batches = former[1 - BATCHES_KEPT :] + batches
+    if txn_first_offset < 0 and batch.attributes & TRANSACTIONAL:
+        txn_first_offset = base_offset
+    return _new(
+        ProducerEntry,
+        (producer_id, epoch, batches, coordinator_epoch, txn_first_offset, timestamp_ms),
+    )
+
+
+def entry_after_marker(
+    entry: ProducerEntry | None, batch: RecordBatch, marker: TransactionMarker
+) -> ProducerEntry:
+    """The producer's state once a marker has ended its transaction."""
+    same_epoch = entry is not None and entry.producer_epoch == batch.producer_epoch
+    return ProducerEntry(
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        batches=entry.batches if entry is not None and same_epoch else (),
+        coordinator_epoch=marker.coordinator_epoch,
+        current_txn_first_offset=NO_TRANSACTION,
+        last_timestamp_ms=batch.max_timestamp_ms,
+    )
+
+
+def _find_duplicate(batches: tuple[BatchMetadata, ...], batch: RecordBatch) -> Duplicate | None:
+    first_sequence = batch.base_sequence
+    last_sequence = (first_sequence + batch.last_offset_delta) & SEQUENCE_MASK
+    for known in batches:
+        if known.last_sequence == last_sequence and known.first_sequence == first_sequence:
+            return Duplicate(known.first_offset, known.last_offset, known.timestamp_ms)
+    return None
+
+
+def _refuse_sequence(entry: ProducerEntry, batch: RecordBatch, expected: int) -> NoReturn:
+    raise BrokerError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {batch.producer_id} epoch {batch.producer_epoch} sent sequence "
+        f"{batch.base_sequence}, expected {expected} (stored epoch {entry.producer_epoch})",
+    )
+
+
+def _refuse_epoch(entry: ProducerEntry, batch: RecordBatch) -> NoReturn:
+    raise BrokerError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {batch.producer_id} sent epoch {batch.producer_epoch}, "
+        f"the last one seen is {entry.producer_epoch}",
+    )
+
+
+class ProducerStates:
+    """All producers of one partition, and its transactions that are open or not yet replicated.
+
+    Invariants: `_ongoing` holds exactly the entries with an open transaction; both lists ascend.
+    Size: one entry per producer id that wrote within producer.id.expiration.ms (`expire`).
+    """
+
+    __slots__ = ("_ongoing", "_unreplicated", "entries", "last_map_offset")
+
+    entries: dict[int, ProducerEntry]
+    """State per producer id."""
+    last_map_offset: int
+    """Exclusive: the batches below it are in the state."""
+
+    def __init__(self, start_offset: int = 0) -> None:
+        self.entries = {}
+        self.last_map_offset = start_offset
+        self._ongoing: list[tuple[int, int]] = []  # (first offset, producer id)
+        self._unreplicated: list[tuple[int, int]] = []  # (first offset, offset of the marker)
+
+    def apply(
+        self, batch: RecordBatch, base_offset: int | None = None
+    ) -> CompletedTransaction | None:
+        """Take in a batch that is in the log, appended just now or replayed.
+
+        base_offset  where it lies, when that is not yet in `batch.base_offset`
+        returns      the transaction that it ended, if it is a marker and there was one; an aborted
+                     one has to be noted in the transaction index
+        raises       BrokerError CORRUPT_MESSAGE when the record of a marker is damaged
+        cost         0.9 us for a data batch of a known producer
+        """
+        if base_offset is None:
+            base_offset = batch.base_offset
+        self.last_map_offset = base_offset + batch.last_offset_delta + 1
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return None
+        if batch.attributes & CONTROL:
+            return self._apply_marker(batch, base_offset)
+        entry = self.entries.get(producer_id)
+        after = entry_after(entry, batch, base_offset)
+        self.entries[producer_id] = after
+        first_offset = after[4]
+        if first_offset >= 0 and (entry is None or entry[4] < 0):
+            insort(self._ongoing, (first_offset, producer_id))
+        return None
+
+    def _apply_marker(self, batch: RecordBatch, offset: int) -> CompletedTransaction | None:
+        marker = decode_marker(batch)
+        if marker is None:
+            return None
+        producer_id = batch.producer_id
+        entry = self.entries.get(producer_id)
+        self.entries[producer_id] = entry_after_marker(entry, batch, marker)
+        if entry is None or entry.current_txn_first_offset < 0:
+            return None
+        first_offset = entry.current_txn_first_offset
+        self._ongoing.remove((first_offset, producer_id))
+        insort(self._unreplicated, (first_offset, offset))
+        stable = self._ongoing[0][0] if self._ongoing else offset + 1
+        return CompletedTransaction(producer_id, first_offset, offset, marker.is_abort, stable)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of a transaction that is open, or whose marker is not replicated yet."""
+        ongoing, unreplicated = self._ongoing, self._unreplicated
+        if not unreplicated:
+            return ongoing[0][0] if ongoing else None
+        if not ongoing:
+            return unreplicated[0][0]
+        return min(ongoing[0][0], unreplicated[0][0])
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """First offset of the oldest open transaction, whatever is replicated."""
+        return self._ongoing[0][0] if self._ongoing else None
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
+        """Exclusive end of what read_committed consumers may see.
+
+        A transaction that began below the start of the log holds it at the start.
+        """
+        unstable = self.first_unstable_offset
+        if unstable is None:
+            return high_watermark
+        return min(max(unstable, log_start_offset), high_watermark)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Ended transactions whose marker lies below `high_watermark` are stable now."""
+        if self._unreplicated:
+            self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]
+
+    def has_ongoing_transaction(self, producer_id: int) -> bool:
+        """Whether the producer has an open transaction here."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.current_txn_first_offset >= 0
+
+    def oldest_transaction_timestamp_ms(self) -> int:
+        """Last write of the producer whose open transaction is the oldest, or -1."""
+        if not self._ongoing:
+            return NO_TIMESTAMP
+        return self.entries[self._ongoing[0][1]].last_timestamp_ms
+
+    def active_producers(self) -> tuple[ProducerEntry, ...]:
+        """For DescribeProducers, by producer id."""
+        return tuple(self.entries[producer_id] for producer_id in sorted(self.entries))
+
+    def truncate_head(self, log_start_offset: int) -> None:
+        """The log starts at `log_start_offset` now.
+
+        Producers stay: forgetting them with their data made Kafka refuse the next batch of idle
+        producers (KAFKA-7190).
+        """
+        self.on_high_watermark(log_start_offset)
+        self.last_map_offset = max(self.last_map_offset, log_start_offset)
+
+    def truncate_tail(self, end_offset: int) -> bool:
+        """The log ends at `end_offset` now.
+
+        returns  True when batches that are gone were in the state: it is empty then, and the caller
+                 loads the newest snapshot at or below `end_offset` and replays what follows it
+        """
+        if end_offset >= self.last_map_offset or self._is_settled_below(end_offset):
+            self.last_map_offset = end_offset
+            return False
+        self.reset(end_offset)
+        return True
+
+    def _is_settled_below(self, end_offset: int) -> bool:
+        """Whether nothing at or after an offset is part of the state; markers leave no offset."""
+        return not self._unreplicated and all(
+            entry.last_offset < end_offset
+            and entry.coordinator_epoch < 0
+            and entry.current_txn_first_offset < 0
+            for entry in self.entries.values()
+        )
+
+    def reset(self, start_offset: int) -> None:
+        """Forget everything; the log is empty and starts at `start_offset`."""
+        self.entries.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.last_map_offset = start_offset
+
+    def load(
+        self, entries: Iterable[ProducerEntry], offset: int, *, now_ms: int, expiration_ms: int
+    ) -> None:
+        """Replace the state by that of a snapshot named by `offset`, without expired producers."""
+        self.reset(offset)
+        for entry in entries:
+            if _is_expired(entry, now_ms, expiration_ms):
+                continue
+            self.entries[entry.producer_id] = entry
+        self._ongoing.extend(
+            sorted(
+                (entry.current_txn_first_offset, entry.producer_id)
+                for entry in self.entries.values()
+                if entry.current_txn_first_offset >= 0
+            )
+        )
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that wrote nothing for `expiration_ms`, save those in a transaction.
+
+        returns  how many
+        cost     one look at each entry; called every producer.id.expiration.check.interval.ms
+        """
+        expired = [
+            entry.producer_id
+            for entry in self.entries.values()
+            if _is_expired(entry, now_ms, expiration_ms)
+        ]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        return len(expired)
+
+    def check(self) -> None:
+        """Assert the invariants; for tests and the simulator."""
+        open_transactions = sorted(
+            (entry.current_txn_first_offset, entry.producer_id)
+            for entry in self.entries.values()
+            if entry.current_txn_first_offset >= 0
+        )
+        assert open_transactions == self._ongoing, "open transactions differ from the entries"
+        assert self._unreplicated == sorted(self._unreplicated), "ended transactions out of order"
+        for producer_id, entry in self.entries.items():
+            assert entry.producer_id == producer_id, "an entry lies under another producer id"
+            assert len(entry.batches) <= BATCHES_KEPT, "more batches kept than five"
+            offsets = [batch.last_offset for batch in entry.batches]
+            assert offsets == sorted(offsets), "batches of a producer out of order"
+
+
+def _is_expired(entry: ProducerEntry, now_ms: int, expiration_ms: int) -> bool:
+    return entry.current_txn_first_offset < 0 and now_ms - entry.last_timestamp_ms >= expiration_ms

@@ -1,0 +1,60 @@
+"""Brings the producer state up to date with batches that are in the log.
+
+Source: Kafka's UnifiedLog.rebuildProducerState, ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.protocol.records.batch import RecordBatch
+from odradek.storage.files.batch_scan import iterate_batches
+from odradek.storage.indexes.index_file import IndexUnready
+from odradek.storage.indexes.txn_index import AbortedTransaction
+from odradek.storage.producers.producer_state import ProducerStates
+from odradek.storage.segments.segment import Segment
+
+
+def take_in(segment: Segment, states: ProducerStates, batch: RecordBatch, base_offset: int) -> None:
+    """A batch is in the segment: producer state, and the index of aborted transactions."""
+    completed = states.apply(batch, base_offset)
+    if completed is not None and completed.is_aborted:
+        segment.note_aborted(
+            AbortedTransaction(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                completed.last_stable_offset,
+            )
+        )
+
+
+def replay(segments: Sequence[Segment], states: ProducerStates, end_offset: int) -> None:
+    """Apply the batches from where the state ends up to `end_offset`.
+
+    Transaction indexes are not touched: they hold these batches' transactions already.
+
+    raises  OSError; CorruptBatch
+    cost    reads everything in between
+    """
+    for number, segment in enumerate(segments):
+        start_offset = states.last_map_offset
+        is_last = number + 1 == len(segments)
+        if segment.base_offset >= end_offset:
+            break
+        if not is_last and segments[number + 1].base_offset <= start_offset:
+            continue
+        try:
+            first = segment.find(start_offset)
+        except IndexUnready:
+            position = 0
+        else:
+            if first is None:
+                continue
+            position = first.position
+        for _, batch in iterate_batches(segment.handle.use(), position, segment.size):
+            if batch.last_offset >= end_offset:
+                break
+            if batch.base_offset >= start_offset:
+                states.apply(batch)
+    states.last_map_offset = end_offset

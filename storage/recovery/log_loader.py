@@ -1,0 +1,388 @@
+"""Loads a log's folder: what a clean stop left is trusted, what a crash may have torn is checked.
+
+    1  leftovers     of interrupted cleanings and deletions (storage/recovery/swap_files)
+    2  segments      one per .log file; indexes without one go
+    3  checking      after an unclean stop, from the segment on that holds the recovery point
+                     (storage/recovery/torn_segments)
+    4  log start     a start above the end is not believed: the segments stay
+    5  epochs        cut to [start, end]; read from the batches when the checkpoint says nothing
+    6  producers     the newest snapshot at or below the end, and the batches after it
+
+Everything may be interrupted and is then done again at the next start.  Whatever is cut, removed or
+rebuilt is reported (storage/events).
+
+Source: Kafka's LogLoader; KAFKA-10101, KAFKA-12520.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.protocol.errors import BrokerError
+from odradek.storage.checkpoints.epoch_file import epoch_path, read_epochs, write_epochs
+from odradek.storage.checkpoints.leader_epochs import LeaderEpochs
+from odradek.storage.events import StorageEvent, summary
+from odradek.storage.files import names
+from odradek.storage.files.batch_scan import CorruptBatch, iterate_headers
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.files.disk_errors import is_full
+from odradek.storage.log_config import LogConfig
+from odradek.storage.producers.producer_state import ProducerStates
+from odradek.storage.producers.replay import replay
+from odradek.storage.producers.snapshot_files import SnapshotFiles
+from odradek.storage.recovery.swap_files import finish_swaps
+from odradek.storage.recovery.torn_segments import CheckedAmount, Checker
+from odradek.storage.segments.segment import Segment
+
+_SCAN_CHUNK_BYTES: Final = 1 << 16
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What a folder holds."""
+
+    segments: list[Segment]
+    end_offset: int
+    log_start_offset: int
+    recovery_point: int
+    leader_epochs: LeaderEpochs
+    producer_states: ProducerStates
+    snapshots: SnapshotFiles
+    are_epochs_unwritten: bool
+    """The disk is full; the next flush writes them."""
+    are_epochs_unsynced: bool
+    was_checked: bool
+    """Whether the last stop was not clean, or did not look like it."""
+
+
+def load(
+    shared: Descriptors,
+    directory: str,
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    recovery_point: int,
+    was_clean_shutdown: bool,
+    now_ms: int,
+    amount: CheckedAmount | None = None,
+) -> LoadedLog:
+    """Load the folder and mend it.
+
+    amount  grows by what was checked
+    raises  torn_segments.UnsupportedFormat; OSError
+    """
+    segments, snapshots = _list_folder(shared, directory, now_ms)
+    loading = _Loading(
+        shared,
+        directory,
+        config,
+        now_ms,
+        segments,
+        snapshots,
+        *_read_epochs(shared, directory),
+        ProducerStates(log_start_offset),
+        log_start_offset,
+        recovery_point,
+    )
+    if not was_clean_shutdown:
+        loading.remove_before_start()
+    loading.find_end(CheckedAmount() if amount is None else amount, is_trusted=was_clean_shutdown)
+    loading.settle_start()
+    return loading.finish()
+
+
+@dataclass(slots=True)
+class _Loading:
+    """One log on its way: `find_end`, `settle_start`, `finish`, in this order."""
+
+    shared: Descriptors
+    directory: str
+    config: LogConfig
+    now_ms: int
+    segments: list[Segment]
+    snapshots: SnapshotFiles
+    epochs: LeaderEpochs
+    epoch_data: bytes
+    """The checkpoint of the epochs; nothing when it is missing or torn."""
+    states: ProducerStates
+    log_start_offset: int
+    recovery_point: int
+    end_offset: int = 0
+    was_checked: bool = False
+    has_producers: bool = False
+
+    def remove_before_start(self) -> None:
+        """Remove the segments that end at or before the start of the log.
+
+        Retention had renamed them, or was about to; a power cut may have brought them back, and
+        what they hold need not be on disk although it is below the recovery point.  A start above
+        the end of the log says nothing: then they stay.
+        """
+        segments = self.segments
+        count = 0
+        while count + 1 < len(segments) and segments[count + 1].base_offset <= (
+            self.log_start_offset
+        ):
+            count += 1
+        if not count or self._apparent_end() < self.log_start_offset:
+            return
+        self._remove(
+            segments[:count], f"before the log's start {self.log_start_offset}", is_warning=False
+        )
+        del segments[:count]
+
+    def _apparent_end(self) -> int:
+        active = self.segments[-1]
+        end_offset = active.base_offset
+        try:
+            for header in iterate_headers(
+                active.handle.use(), 0, active.size, chunk_bytes=_SCAN_CHUNK_BYTES
+            ):
+                end_offset = header.last_offset + 1
+        except CorruptBatch:
+            pass
+        return end_offset
+
+    def find_end(self, amount: CheckedAmount, *, is_trusted: bool) -> None:
+        """Where the log ends; what may be torn is checked and cut."""
+        segments = self.segments
+        if not segments:
+            return
+        trusted = self._trusted_end() if is_trusted else None
+        if trusted is not None:
+            self.end_offset = trusted
+            return
+        number = len(segments) - 1 if is_trusted else _number_of(segments, self.recovery_point)
+        base_offset = segments[number].base_offset
+        self._load_producers(base_offset)
+        checker = Checker(
+            self.config,
+            self.epochs,
+            self.states,
+            self.snapshots,
+            self.recovery_point,
+            base_offset,
+            self.shared.report,
+            amount,
+        )
+        kept = number + checker.run(segments[number:])
+        self._remove(segments[kept:], "after a torn one")
+        del segments[kept:]
+        self.end_offset = checker.end_offset
+        self.was_checked = self.has_producers = True
+        if checker.last_end_offset < self.end_offset:
+            # The last batches repeat earlier offsets; its base says where the log ends.
+            self._begin_segment(self.end_offset)
+
+    def _trusted_end(self) -> int | None:
+        """The end of the log after a clean stop; None when the last segment is damaged."""
+        active = self.segments[-1]
+        try:
+            last = active.last_batch() if active.size else None
+        except CorruptBatch as error:
+            self._report(f"is checked although it was closed in order: {error}")
+            return None
+        return active.base_offset if last is None else last.last_offset + 1
+
+    def settle_start(self) -> None:
+        """Hold the start of the log against its end and its segments.
+
+        Differs from Kafka: it deletes every segment of a log that ends before its start.  A
+        checkpoint alone is no reason to lose records; the log goes on at the start that it names,
+        so that no offset is given twice.
+        """
+        start_offset = self.log_start_offset
+        if self.end_offset < start_offset and any(segment.size for segment in self.segments):
+            self._report(
+                f"its start by the checkpoint, offset {start_offset}, is above its end, offset "
+                f"{self.end_offset}: its records stay, the next one gets offset {start_offset}"
+            )
+            self._begin_segment(start_offset)
+        elif self.end_offset < start_offset or not self.segments:
+            self._remove(self.segments, "without a record", is_warning=False)
+            self.segments.clear()
+            self.snapshots.remove_all()
+            self.epochs.clear()
+            self._begin_segment(start_offset)
+            self.recovery_point = start_offset
+        else:
+            self.log_start_offset = max(start_offset, self.segments[0].base_offset)
+            return
+        self.end_offset = start_offset
+        self.log_start_offset = self.segments[0].base_offset
+        self.has_producers = False
+
+    def _begin_segment(self, base_offset: int) -> None:
+        self.segments.append(
+            Segment.create(self.shared, self.directory, base_offset, created_ms=self.now_ms)
+        )
+        self.was_checked |= len(self.segments) > 1
+
+    def finish(self) -> LoadedLog:
+        """Epochs and producers up to the end."""
+        epochs = self.epochs
+        if not self.epoch_data:
+            self._read_epochs_from_batches()
+        epochs.truncate_from_end(self.end_offset)
+        epochs.truncate_from_start(self.log_start_offset)
+        # After a clean stop a checkpoint with entries outside of the log does no harm: every load
+        # takes them away, and the next epoch writes it.
+        must_write = (self.was_checked or not self.epoch_data) and (
+            epochs.encode() != self.epoch_data and bool(self.epoch_data or epochs.entries)
+        )
+        is_written = must_write and self._write_epochs()
+        if not self.has_producers:
+            self._load_producers(self.end_offset)
+        self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
+        return LoadedLog(
+            self.segments,
+            self.end_offset,
+            self.log_start_offset,
+            self._next_recovery_point(),
+            epochs,
+            self.states,
+            self.snapshots,
+            must_write and not is_written,
+            is_written,
+            self.was_checked,
+        )
+
+    def _next_recovery_point(self) -> int:
+        """Where the next check begins; the active segment is part of it (storage/log/log_flush)."""
+        end_offset = self.end_offset
+        if not self.was_checked:
+            return end_offset
+        if end_offset > self.segments[-1].base_offset:
+            end_offset -= 1
+        return min(self.recovery_point, end_offset)
+
+    def _write_epochs(self) -> bool:
+        """False when the disk is full."""
+        try:
+            write_epochs(self.shared.files, self.directory, self.epochs)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return False
+        return True
+
+    def _read_epochs_from_batches(self) -> None:
+        self.epochs.clear()
+        for segment in self.segments:
+            file = segment.handle.use()
+            try:
+                for header in iterate_headers(file, 0, segment.size, chunk_bytes=_SCAN_CHUNK_BYTES):
+                    if header.leader_epoch > self.epochs.latest_epoch:
+                        self.epochs.assign(header.leader_epoch, header.base_offset)
+            except CorruptBatch as error:
+                self._report(f"leader epochs of a segment cannot be read: {error}")
+
+    def _load_producers(self, end_offset: int) -> None:
+        """Bring the state to `end_offset`, from a snapshot or else from all batches there are.
+
+        Differs from Kafka: it leaves out batches below the start of the log; and after a clean stop
+        without any snapshot it assumes that there was no producer, since brokers before 0.11 wrote
+        none.
+        """
+        states = self.states
+        self.snapshots.remove_above(end_offset)
+        states.reset(self.segments[0].base_offset)
+        self.snapshots.load_newest(
+            states,
+            end_offset,
+            now_ms=self.now_ms,
+            expiration_ms=self.config.producer_id_expiration_ms,
+        )
+        if states.last_map_offset < end_offset:
+            try:
+                replay(self.segments, states, end_offset)
+            except (CorruptBatch, BrokerError) as error:
+                self._report(f"the state of its producers is not complete: {error}")
+        states.last_map_offset = end_offset
+
+    def _remove(self, segments: Sequence[Segment], reason: str, *, is_warning: bool = True) -> None:
+        """Remove segments, the newest first."""
+        if not segments:
+            return
+        size = sum(segment.size for segment in segments)
+        bases = summary([segment.base_offset for segment in segments])
+        self._report(
+            f"{len(segments)} segments with {size} bytes are removed, {reason}: {bases}",
+            is_warning=is_warning,
+        )
+        files = self.shared.files
+        for segment in reversed(segments):
+            paths = segment.existing_paths()
+            segment.drop()
+            for path in reversed(paths):
+                files.remove(path)
+
+    def _report(self, text: str, *, is_warning: bool = True) -> None:
+        self.shared.report(StorageEvent(self.directory, text, is_warning))
+
+
+def _read_epochs(shared: Descriptors, directory: str) -> tuple[LeaderEpochs, bytes]:
+    epochs, data = read_epochs(shared.files, directory)
+    path = epoch_path(directory)
+    if not data and shared.files.exists(path) and shared.files.size(path):
+        shared.report(StorageEvent(path, "unreadable; leader epochs are read from the batches"))
+    return epochs, data
+
+
+def _list_folder(
+    shared: Descriptors, directory: str, now_ms: int
+) -> tuple[list[Segment], SnapshotFiles]:
+    files = shared.files
+    bases, others, snapshot_offsets = [], [], []
+    former = files.list(directory)
+    _report_leftovers(shared, directory, former)
+    for name in finish_swaps(files, directory, former):
+        parsed = names.parse_file_name(name)
+        if parsed is None:
+            continue
+        offset, suffix = parsed
+        if suffix == names.LOG:
+            bases.append(offset)
+        elif suffix == names.SNAPSHOT:
+            snapshot_offsets.append(offset)
+        elif suffix in names.SEGMENT_SUFFIXES:
+            others.append((offset, name))
+    known = dict.fromkeys(bases)
+    for offset, name in others:
+        if offset not in known:
+            path = f"{directory}/{name}"
+            shared.report(StorageEvent(path, "removed: its segment has no .log file"))
+            files.remove(path)
+    segments = []
+    for base_offset in bases:
+        path = f"{directory}/{names.file_name(base_offset, names.LOG)}"
+        segments.append(
+            Segment(shared, directory, base_offset, size=files.size(path), created_ms=now_ms)
+        )
+    return segments, SnapshotFiles(files, directory, snapshot_offsets, shared.report)
+
+
+def _report_leftovers(shared: Descriptors, directory: str, file_names: Sequence[str]) -> None:
+    counts = {
+        suffix: sum(name.endswith(suffix) for name in file_names)
+        for suffix in (names.SWAP, names.CLEANED, names.DELETED)
+    }
+    if any(counts.values()):
+        text = ", ".join(f"{count} {suffix}" for suffix, count in counts.items() if count)
+        shared.report(
+            StorageEvent(
+                directory,
+                f"leftovers of a cleaning or deletion are put into place or removed: {text}",
+                is_warning=False,
+            )
+        )
+
+
+def _number_of(segments: Sequence[Segment], offset: int) -> int:
+    """Index of the segment that may hold `offset`, the first one for earlier offsets."""
+    number = len(segments) - 1
+    while number > 0 and segments[number].base_offset > offset:
+        number -= 1
+    return number

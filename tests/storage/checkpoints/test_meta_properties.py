@@ -1,0 +1,116 @@
+"""meta.properties: Kafka's bytes, Java's properties format, and clear refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.storage.checkpoints.meta_properties import (
+    MetaProperties,
+    MetaPropertiesError,
+    check_meta_properties,
+    decode_meta_properties,
+    encode_meta_properties,
+    read_meta_properties,
+    stored_broker_id,
+    stored_cluster_id,
+    write_meta_properties,
+)
+
+DATE = "Tue Jul 01 12:00:00 UTC 2025"
+
+
+def test_bytes_are_those_that_kafka_writes() -> None:
+    assert encode_meta_properties(MetaProperties(1, "kVSgfurUQFGGpHMTBqBPiw"), date=DATE) == (
+        b"#\n#Tue Jul 01 12:00:00 UTC 2025\nbroker.id=1\nversion=0\n"
+        b"cluster.id=kVSgfurUQFGGpHMTBqBPiw\n"
+    )
+
+
+@given(
+    st.one_of(st.none(), st.integers(0, 2**31 - 1)),
+    st.one_of(st.none(), st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]))),
+)
+def test_what_is_written_is_read_again(broker_id: int | None, cluster_id: str | None) -> None:
+    properties = MetaProperties(broker_id, cluster_id)
+    assert decode_meta_properties(encode_meta_properties(properties, date=DATE)) == properties
+
+
+def test_java_may_write_the_same_in_other_ways() -> None:
+    data = (
+        b"! a comment\r\n  broker.id : 7 \r\ncluster\\.id \t= a\\u0062\\=c\\\n   d\nversion 0\nx\n"
+    )
+    assert decode_meta_properties(data) == MetaProperties(7, "ab=cd")
+
+
+def test_an_old_file_may_lack_the_cluster_id() -> None:
+    assert decode_meta_properties(b"version=0\nbroker.id=3\n") == MetaProperties(3, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"version=1\nnode.id=1\ncluster.id=x\n", "formatted for KRaft"),
+        (b"version=0\nbroker.id=one\n", "broker.id 'one' is not a number"),
+        (b"version=0\nbroker.id=\n", "is not a number"),
+    ],
+)
+def test_an_unusable_file_is_refused_with_its_path(data: bytes, words: str, tmp_path: Path) -> None:
+    files = SystemFileSystem()
+    files.replace(f"{tmp_path}/meta.properties", data)
+    with pytest.raises(MetaPropertiesError, match=f"meta.properties: .*{words}") as raised:
+        read_meta_properties(files, str(tmp_path))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_new_directory_has_no_meta_properties(tmp_path: Path) -> None:
+    files = SystemFileSystem()
+    assert read_meta_properties(files, str(tmp_path)) is None
+    write_meta_properties(files, str(tmp_path), MetaProperties(2, "c"), date=DATE)
+    assert read_meta_properties(files, str(tmp_path)) == MetaProperties(2, "c")
+
+
+def test_directories_of_one_broker_pass() -> None:
+    found = {
+        "/a": MetaProperties(1, "c"),
+        "/b": MetaProperties(1, None),
+        "/d": MetaProperties(1, "c"),
+    }
+    check_meta_properties(found, broker_id=1, cluster_id="c")
+    check_meta_properties(found, broker_id=None, cluster_id=None)
+    assert stored_broker_id(found) == 1
+    assert stored_cluster_id(found) == "c"
+    assert stored_broker_id({}) is None
+    assert stored_cluster_id({}) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            {"/a": MetaProperties(2, "c")},
+            "/a/meta.properties belongs to broker 2, this one is broker 1",
+        ),
+        ({"/a": MetaProperties(1, "x")}, "/a/meta.properties belongs to cluster 'x'"),
+        (
+            {"/a": MetaProperties(1, "c", "D"), "/b": MetaProperties(1, "c", "D")},
+            "/b/meta.properties has the same directory.id as /a",
+        ),
+    ],
+)
+def test_a_directory_of_someone_else_is_refused(
+    found: dict[str, MetaProperties], words: str
+) -> None:
+    with pytest.raises(MetaPropertiesError, match=words) as raised:
+        check_meta_properties(found, broker_id=1, cluster_id="c")
+    assert "\n" not in str(raised.value)
+
+
+def test_directories_must_agree_when_nothing_is_configured() -> None:
+    found = {"/a": MetaProperties(1, "c"), "/b": MetaProperties(2, "c")}
+    with pytest.raises(MetaPropertiesError, match=r"/b/meta\.properties belongs to broker 2"):
+        check_meta_properties(found, broker_id=None, cluster_id=None)

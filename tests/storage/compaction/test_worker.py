@@ -1,0 +1,166 @@
+"""The parts of the cleaning worker that have no process around them, and what it says."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from odradek.storage.compaction.job import (
+    ActiveProducer,
+    CleanedGroup,
+    CleaningJob,
+    CleaningResult,
+)
+from odradek.storage.compaction.wire import (
+    CleaningFailure,
+    Progress,
+    decode_answer,
+    decode_request,
+    encode_answer,
+    encode_job,
+    encode_rate,
+)
+from odradek.storage.compaction.worker import PORTION_BYTES, STARVING_S, GentleFileSystem, Hunger
+from odradek.storage.indexes.txn_index import AbortedTransaction
+
+JOB = CleaningJob(
+    directory="/data/orders-0",
+    base_offsets=(0, 10, 20),
+    log_start_offset=0,
+    first_dirty_offset=10,
+    first_uncleanable_offset=30,
+    now_ms=1_700_000_000_000,
+    delete_retention_ms=86_400_000,
+    segment_bytes=1 << 30,
+    segment_index_bytes=10 << 20,
+    index_interval_bytes=4096,
+    max_message_bytes=1 << 20,
+    compression="producer",
+    map_entries_max=1_000,
+    bytes_per_second_max=float("inf"),
+    cut_count=3,
+    later_aborts=(AbortedTransaction(7, 12, 35, 36),),
+    active_producers=(ActiveProducer(7, 1, 25),),
+)
+RESULT = CleaningResult(
+    groups=(CleanedGroup(0, (0, 10), 123), CleanedGroup(20, (20,), 0)),
+    end_offset=30,
+    read_bytes=1_000,
+    written_bytes=123,
+    read_records=30,
+    kept_records=4,
+    elapsed_ms=5,
+)
+
+
+@pytest.mark.parametrize("rate", [float("inf"), 1.7976931348623157e308, 1e6, 1.0])
+def test_a_job_arrives_as_it_was_sent(rate: float) -> None:
+    job = replace(JOB, bytes_per_second_max=rate)
+    line = encode_job(job)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode_request(line) == job
+    assert decode_request(encode_rate(rate)) == rate
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RESULT,
+        replace(RESULT, groups=()),
+        Progress(12),
+        CleaningFailure("bad", None),
+        CleaningFailure("two\nlines", errno.EIO),
+    ],
+)
+def test_an_answer_arrives_as_it_was_sent(answer: CleaningResult | CleaningFailure) -> None:
+    line = encode_answer(answer)
+    assert line.count(b"\n") == 1
+    assert decode_answer(line) == answer
+
+
+def test_files_are_read_and_written_whole_in_small_portions(tmp_path: Path) -> None:
+    data = os.urandom(3 * PORTION_BYTES + 17)
+    file = GentleFileSystem().open(str(tmp_path / "file"), create=True)
+    assert file.append((data[:5], data[5:])) == len(data)
+    assert file.read_at(0, len(data)) == data
+    assert file.read_at(9, 2 * PORTION_BYTES) == data[9 : 9 + 2 * PORTION_BYTES]
+    assert file.read_at(7, 10 * PORTION_BYTES) == data[7:], "up to the end"
+    file.close()
+
+
+def test_hunger_is_felt_when_others_run_nearly_all_the_time(tmp_path: Path) -> None:
+    counts = tmp_path / "schedstat"
+    counts.write_text("1000 1000 1\n")
+    hunger = Hunger(0.0, str(counts))
+    counts.write_text(f"{1000 + 10**8} {1000 + 10**10} 9\n")
+    assert not hunger.is_starving(STARVING_S - 1), "not yet"
+    assert hunger.is_starving(STARVING_S)
+    assert not hunger.is_starving(2 * STARVING_S), "it has not waited since"
+    counts.write_text(f"{1000 + 2 * 10**9} {1000 + 2 * 10**10} 9\n")
+    assert not hunger.is_starving(3 * STARVING_S), "a sixth is enough"
+
+
+def test_a_host_that_does_not_count_makes_nobody_hungry(tmp_path: Path) -> None:
+    assert not Hunger(0.0, str(tmp_path / "none")).is_starving(STARVING_S)
+
+
+def answer_to(job: CleaningJob, *words: str) -> object:
+    """What a process says to one job; it ends with its input."""
+    command = [
+        sys.executable,
+        "-I",
+        "-m",
+        "odradek.storage.compaction.worker",
+        str(os.getpid()),
+        *words,
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(encode_job(job))
+        process.stdin.flush()
+        said = decode_answer(process.stdout.readline())
+        process.stdin.close()
+        assert process.wait(30) == 0
+    return said
+
+
+def test_a_folder_that_is_gone_is_the_failure_of_a_job_not_of_the_worker(tmp_path: Path) -> None:
+    failure = answer_to(replace(JOB, directory=str(tmp_path / "gone")), "hurried")
+    assert isinstance(failure, CleaningFailure)
+    assert failure.error_number == errno.ENOENT
+
+
+def test_damage_is_told_without_a_number_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}.log").write_bytes(b"\0" * 100)
+    job = replace(
+        JOB,
+        directory=str(tmp_path),
+        base_offsets=(0,),
+        first_dirty_offset=0,
+        later_aborts=(),
+        active_producers=(),
+    )
+    failure = answer_to(job)
+    assert isinstance(failure, CleaningFailure)
+    assert failure.error_number is None
+    assert f"{0:020d}.log" in failure.reason
+    assert [path.name for path in tmp_path.iterdir()] == [f"{0:020d}.log"]
+
+
+def test_a_worker_of_a_parent_that_has_ended_ends_at_once() -> None:
+    command = [sys.executable, "-I", "-m", "odradek.storage.compaction.worker", "1"]
+    ended = subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (0, b"")
+
+
+def test_lines_are_json_for_whoever_has_to_look_at_them() -> None:
+    assert json.loads(encode_job(JOB))["job"]["directory"] == "/data/orders-0"

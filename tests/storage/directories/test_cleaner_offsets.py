@@ -1,0 +1,140 @@
+"""cleaner-offset-checkpoint: read, kept, corrected, and written only when there is news."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.storage.checkpoints.checkpoint_file import (
+    CLEANER_OFFSET_FILE,
+    TopicPartition,
+    read_offsets,
+)
+from odradek.storage.directories.disk_jobs import WriteCheckpoint
+from odradek.storage.directories.truncation import truncate, truncate_fully
+from odradek.storage.log.log import Log
+from odradek.storage.log_config import LogConfig
+from tests.support.log_directories import UNIQUE, Broker, append
+
+PATH = f"/a/{CLEANER_OFFSET_FILE}"
+CONFIG = LogConfig(segment_bytes=300, cleanup_compact=True)
+
+
+def started(files: MemoryFileSystem | None = None) -> tuple[MemoryFileSystem, Broker]:
+    if files is None:
+        files = MemoryFileSystem(folders=("/a", "/b"))
+    return files, Broker(files, ["/a"]).start(lambda topic: CONFIG)
+
+
+def cleaned(broker: Broker, log: Log, offset: int) -> None:
+    """A cleaning has come to its end."""
+    directory = broker.manager.directory_of(log)
+    directory.note_cleaned(log, offset)
+    broker.perform(directory.checkpoint_cleaner_offsets())
+
+
+def on_disk(files: MemoryFileSystem) -> dict[TopicPartition, int]:
+    return read_offsets(files, PATH)
+
+
+def test_a_broker_that_compacts_nothing_needs_no_file() -> None:
+    files, broker = started()
+    append(broker.create("orders", config=CONFIG), 3)
+    broker.perform(broker.upkeep.checkpoint())
+    broker.stop()
+    assert not files.exists(PATH)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_it_is_read_again_after_a_stop_and_after_a_crash(is_stopped: bool) -> None:
+    files, broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 10)
+    cleaned(broker, log, 4)
+    assert files.read(PATH) == b"0\n1\norders 0 4\n"
+    if is_stopped:
+        broker.stop()
+    else:
+        files.crash(SeededRandomness(1))
+    _, again = started(files)
+    assert again.manager.directories["/a"].cleaner_offsets == {("orders", 0): 4}
+    assert again.manager.directories["/a"].checkpoint_cleaner_offsets() == [], "it is on disk"
+
+
+def test_the_folder_is_synced_before_it_counts_as_cleaned() -> None:
+    _, broker = started()
+    log = broker.create("orders", config=CONFIG)
+    directory = broker.manager.directory_of(log)
+    directory.note_cleaned(log, 4)
+    (job,) = directory.checkpoint_cleaner_offsets()
+    assert isinstance(job, WriteCheckpoint)
+    assert job.folders == (log.directory,)
+
+
+def test_a_deleted_log_leaves_no_line_for_the_next_of_its_name() -> None:
+    files, broker = started()
+    for topic in ("orders", "payments"):
+        log = broker.create(topic, config=CONFIG)
+        append(log, 10)
+        cleaned(broker, log, 4)
+    deletion = broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0)
+    broker.perform(deletion.checkpoints)
+    assert on_disk(files) == {("payments", 0): 4}
+    log = broker.create("orders", config=CONFIG)
+    assert ("orders", 0) not in broker.manager.directory_of(log).cleaner_offsets
+
+
+def test_lines_of_logs_that_are_not_there_go() -> None:
+    files, broker = started()
+    append(broker.create("orders", config=CONFIG), 10)
+    broker.stop()
+    files.replace(PATH, b"0\n2\norders 0 4\ngone 3 9\n")
+    _, again = started(files)
+    again.perform(again.upkeep.checkpoint())
+    assert on_disk(files) == {("orders", 0): 4}
+
+
+def test_a_truncation_takes_it_back_to_the_segment_in_use() -> None:
+    files, broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 20)
+    broker.flush(log)
+    cleaned(broker, log, log.active.base_offset)
+    cut_offset = log.base_offsets[2] + 1
+    truncate(broker.manager, {("orders", 0): cut_offset}, now_ms=0)
+    assert on_disk(files) == {("orders", 0): log.base_offsets[2]}
+    truncate(broker.manager, {("orders", 0): cut_offset - 1}, now_ms=0)
+    assert on_disk(files) == {("orders", 0): log.active.base_offset}
+
+
+def test_a_truncation_behind_it_changes_nothing() -> None:
+    files, broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 20)
+    cleaned(broker, log, 4)
+    truncate(broker.manager, {("orders", 0): 15}, now_ms=0)
+    assert on_disk(files) == {("orders", 0): 4}
+
+
+def test_a_log_that_starts_anew_is_dirty_from_there() -> None:
+    files, broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 20)
+    cleaned(broker, log, 12)
+    truncate_fully(broker.manager, "orders", 0, 5, now_ms=0)
+    assert on_disk(files) == {("orders", 0): 5}
+
+
+def test_a_torn_one_is_reported_and_cleaning_starts_over() -> None:
+    files, broker = started()
+    append(broker.create("orders", config=CONFIG), 10)
+    broker.stop()
+    files.replace(PATH, b"0\n9\n")
+    again = Broker(files, ["/a", "/b"]).start()
+    assert again.manager.offline_directories == ()
+    assert again.manager.directories["/a"].cleaner_offsets == {}
+    (event,) = again.events
+    assert event.place == PATH
+    again.perform(again.upkeep.checkpoint())
+    assert files.read(PATH) == b"0\n0\n"

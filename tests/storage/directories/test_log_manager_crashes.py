@@ -1,0 +1,168 @@
+"""A power cut at every operation on the disk, from the first start to the end of a shutdown."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.storage.directories.log_manager import NoDirectoryLeft
+from odradek.storage.directories.truncation import truncate
+from odradek.storage.log_config import LogConfig
+from tests.support.log_directories import UNIQUE, Broker, append
+
+CONFIG = LogConfig(segment_bytes=400, retention_ms=1_000)
+
+
+class PowerCut(BaseException):
+    """Nothing that runs may catch it."""
+
+    errno = errno.EIO
+    strerror = "the power is cut"
+
+
+class Day:
+    """What a broker does from start to stop, and what it has promised meanwhile."""
+
+    def __init__(self, files: MemoryFileSystem) -> None:
+        self.files = files
+        self.durable: dict[tuple[str, int], int] = {}
+        self.deleted: list[tuple[str, int]] = []
+        self.is_stopped = False
+
+    def live(self) -> None:
+        broker = Broker(self.files, ["/a", "/b"]).start(lambda _: CONFIG)
+        for n in range(2):
+            append(broker.create("orders", n, config=CONFIG), 12, now_ms=1_000)
+        append(broker.create("payments", config=CONFIG), 2)
+        self.flush(broker)
+        broker.perform(broker.upkeep.checkpoint())
+        broker.manager.all()[0].advance_high_watermark(9)
+        broker.perform(broker.upkeep.checkpoint_high_watermarks())
+        for log in broker.manager.all():
+            log.advance_high_watermark(log.end_offset)
+        broker.upkeep.delete_old_segments(now_ms=5_000)
+        self.deleted.append(("payments", 0))
+        self.durable.pop(("payments", 0))
+        deletion = broker.manager.delete([("payments", 0)], unique=UNIQUE, now_ms=5_000)
+        broker.perform(deletion.checkpoints)
+        append(broker.manager.all()[0], 3, now_ms=5_000)
+        self.diverge(broker)
+        broker.perform(broker.upkeep.remove(now_ms=10**9))
+        broker.perform(broker.upkeep.checkpoint())
+        ends = {(log.topic, log.partition): log.end_offset for log in broker.manager.all()}
+        broker.stop()
+        self.durable.update(ends)
+        self.is_stopped = True
+
+    def diverge(self, broker: Broker) -> None:
+        """A new leader lets a log drop its end and go on otherwise."""
+        log = broker.create("returns", config=CONFIG)
+        append(log, 15, now_ms=5_000)
+        self.flush(broker)
+        broker.perform(broker.upkeep.checkpoint())
+        self.durable["returns", 0] = 3
+        truncate(broker.manager, {("returns", 0): 3}, now_ms=5_000)
+        append(log, 9, leader_epoch=1, now_ms=5_000)
+
+    def flush(self, broker: Broker) -> None:
+        for log in broker.manager.all():
+            broker.flush(log)
+            self.durable[log.topic, log.partition] = log.end_offset
+
+
+def after_crash(day: Day) -> None:
+    broker = Broker(day.files, ["/a", "/b"]).start(lambda _: CONFIG)
+    assert broker.manager.take_failures() == []
+    ends = {(log.topic, log.partition): log.end_offset for log in broker.manager.all()}
+    for key, end_offset in day.durable.items():
+        assert ends[key] >= end_offset, f"{key} was promised up to {end_offset}"
+    for log in broker.manager.all():
+        log.check()
+        assert log.log_start_offset <= log.end_offset
+        assert log.recovery_point <= log.end_offset
+        assert log.log_start_offset <= log.high_watermark <= log.end_offset
+    if day.is_stopped:
+        assert [found.was_clean_shutdown for found in broker.report] == [True, True]
+        assert ends == day.durable
+    broker.create("orders", 7)
+    broker.stop()
+    again = Broker(day.files, ["/a", "/b"]).start(lambda _: CONFIG)
+    assert [found.was_clean_shutdown for found in again.report] == [True, True]
+    assert len(again.manager.of_topic("orders")) > 0
+
+
+def operations_of(action: Callable[[Day], None]) -> int:
+    day = Day(MemoryFileSystem(folders=("/a", "/b")))
+    action(day)
+    return day.files.operations
+
+
+def test_a_power_cut_at_every_operation_loses_nothing_that_was_promised() -> None:
+    count = operations_of(Day.live)
+    assert count > 100
+    for n in range(1, count + 1):
+        for seed in range(2):
+            files = MemoryFileSystem(folders=("/a", "/b"))
+            day = Day(files)
+            files.fail_operation(n, cast(OSError, PowerCut()))
+            with pytest.raises(PowerCut):
+                day.live()
+            files.crash(SeededRandomness(1_000 * seed + n))
+            after_crash(day)
+
+
+def test_after_a_clean_stop_a_power_cut_takes_nothing() -> None:
+    for seed in range(20):
+        files = MemoryFileSystem(folders=("/a", "/b"))
+        day = Day(files)
+        day.live()
+        files.crash(SeededRandomness(seed))
+        after_crash(day)
+
+
+def test_a_power_cut_at_every_operation_of_a_second_start_loses_nothing() -> None:
+    for is_clean in (True, False):
+        n = 0
+        while True:
+            n += 1
+            files = MemoryFileSystem(folders=("/a", "/b"))
+            day = Day(files)
+            day.live()
+            if not is_clean:
+                files.remove("/a/.kafka_cleanshutdown")
+                files.sync_directory("/a")
+            day.is_stopped = False
+            files.fail_operation(n, cast(OSError, PowerCut()))
+            operations = files.operations
+            try:
+                Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
+            except PowerCut:
+                files.crash(SeededRandomness(n))
+                after_crash(day)
+                continue
+            assert files.operations - operations < n
+            break
+
+
+def test_an_error_at_any_operation_leaves_the_other_directory_in_use() -> None:
+    count = operations_of(Day.live)
+    for n in range(1, count + 1, 3):
+        files = MemoryFileSystem(folders=("/a", "/b"))
+        day = Day(files)
+        files.fail_operation(n, OSError(errno.EIO, "the disk is broken"))
+        try:
+            day.live()
+        except NoDirectoryLeft:
+            pytest.fail("one broken directory does not stop the broker")
+        except Exception:  # noqa: BLE001 - a call on a log that has just gone offline
+            pass
+        files.crash(SeededRandomness(n))
+        broker = Broker(files, ["/a", "/b"]).start(lambda _: CONFIG)
+        assert broker.manager.take_failures() == []
+        for log in broker.manager.all():
+            log.check()

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.files.descriptors import Descriptors, Handle
+from odradek.storage.log_config import LogConfig
+from tests.support.logs import NOW_MS, LogHouse, append, batch, read_all
+
+SIZE = batch(1).size
+
+
+def handles(count: int, open_max: int) -> tuple[Descriptors, list[Handle]]:
+    files = MemoryFileSystem()
+    shared = Descriptors(files, open_max=open_max)
+    made = []
+    for number in range(count):
+        files.open(f"/{number}", create=True).close()
+        made.append(Handle(shared, f"/{number}"))
+    return shared, made
+
+
+def test_no_more_files_are_open_than_allowed() -> None:
+    shared, made = handles(10, 3)
+    for handle in made * 2:
+        assert handle.use().path == handle.path
+        assert shared.open_count <= 3
+
+
+def test_a_file_in_use_is_passed_over_once() -> None:
+    _, (first, second, third, fourth) = handles(4, 3)
+    for handle in (first, second, third):
+        handle.use()
+    fourth.use()
+    assert first.file is None
+    second.use()
+    first.use()
+    assert second.file is not None
+    assert third.file is None
+
+
+def test_held_files_stay_open_and_are_closed_with_the_last_holder() -> None:
+    shared, (first, second, third) = handles(3, 1)
+    first.hold()
+    first.hold()
+    second.hold()
+    third.use()
+    assert shared.open_count == 3
+    first.close()
+    first.release()
+    assert first.file is not None
+    first.release()
+    assert first.file is None
+    second.release()
+    assert second.file is not None, "not closed by its owner: it waits for its turn"
+    with pytest.raises(AssertionError):
+        second.release()
+
+
+def test_five_hundred_segments_need_few_descriptors() -> None:
+    house = LogHouse(config=LogConfig(segment_bytes=3 * SIZE, index_interval_bytes=0), open_max=20)
+    log = house.open()
+    for each in range(1_500):
+        append(log, batch(NOW_MS + each))
+    assert len(log.segments) == 500
+    everything = read_all(log)
+    assert house.descriptors.open_count <= 20
+    log.close(NOW_MS)
+    log = house.open(was_clean=True)
+    assert house.descriptors.open_count <= 2
+    assert read_all(log) == everything
+    for offset in range(0, 1_500, 17):
+        found = log.offset_for_timestamp(NOW_MS + offset, up_to_offset=1_500)
+        assert found == (offset, NOW_MS + offset, 0)
+    assert house.descriptors.open_count <= 20
+    held = [log.read(offset, 1, up_to_offset=1_500) for offset in range(0, 1_500, 30)]
+    assert house.descriptors.open_count <= 20 + len(held)
+    for piece in held:
+        assert piece is not None
+        assert len(piece.read()) == SIZE
+        piece.release()
+    log.abandon()
+    assert house.descriptors.open_count == 0

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.batch import RecordBatch, set_log_append_time
+from odradek.storage.files import names
+from odradek.storage.log.log import Appended, Log
+from odradek.storage.log_config import LogConfig
+from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, marker, read_all
+
+
+def offsets(results: list[Appended]) -> list[tuple[int, int]]:
+    return [(result.base_offset, result.last_offset) for result in results]
+
+
+def bases(log: Log) -> list[int]:
+    return log.base_offsets
+
+
+def error_of(result: Appended | BrokerError) -> ErrorCode:
+    assert isinstance(result, BrokerError)
+    return result.code
+
+
+def test_offsets_and_epoch_are_set_in_the_memory_of_each_batch() -> None:
+    log = LogHouse().open()
+    first, second, third = batch(1, 2, 3), batch(4), batch(5, 6)
+    assert offsets(append(log, first, second, leader_epoch=7)) == [(0, 2), (3, 3)]
+    assert offsets(append(log, third, leader_epoch=7)) == [(4, 5)]
+    stored = [RecordBatch(sent.view) for sent in (first, second, third)]
+    assert [each.base_offset for each in stored] == [0, 3, 4]
+    assert {each.leader_epoch for each in stored} == {7}
+    assert read_all(log) == b"".join(bytes(each.view) for each in stored)
+    assert log.leader_epochs.entries == ((7, 0),)
+    log.check()
+
+
+def test_several_batches_are_written_with_one_call() -> None:
+    house = LogHouse()
+    log = house.open()
+    append(log, batch(1))
+    before = house.files.operations
+    append(log, *[batch(each) for each in range(20)])
+    assert house.files.operations == before + 1
+
+
+def test_a_gather_is_split_where_a_segment_ends() -> None:
+    size = batch(1).size
+    log = LogHouse(config=LogConfig(segment_bytes=size * 3)).open()
+    results = append(log, *[batch(each) for each in range(8)])
+    assert [result.base_offset for result in results] == list(range(8))
+    assert bases(log) == [0, 3, 6]
+    assert [segment.size for segment in log.segments] == [size * 3, size * 3, size * 2]
+    log.check()
+
+
+def test_a_segment_is_closed_by_the_age_of_its_batches() -> None:
+    log = LogHouse(config=LogConfig(segment_ms=100)).open()
+    append(log, batch(1_000))
+    append(log, batch(1_100))
+    append(log, batch(500))
+    assert bases(log) == [0]
+    append(log, batch(1_101))
+    assert bases(log) == [0, 3]
+    append(log, batch(1_102), batch(1_202), batch(1_201))
+    assert bases(log) == [0, 3, 5]
+
+
+def test_a_segment_without_timestamps_is_closed_by_its_own_age() -> None:
+    log = LogHouse(config=LogConfig(segment_ms=100)).open(now_ms=5_000)
+    append(log, batch(-1), now_ms=5_100)
+    append(log, batch(-1), now_ms=5_100)
+    assert bases(log) == [0]
+    append(log, batch(-1), now_ms=5_101)
+    assert bases(log) == [0, 2]
+
+
+def test_a_segment_is_closed_when_an_index_is_full() -> None:
+    config = LogConfig(segment_index_bytes=48, index_interval_bytes=0)
+    log = LogHouse(config=config).open()
+    for each in range(12):
+        append(log, batch(each))
+    # 48 bytes hold three entries of the time index beside the one made at the end.
+    assert bases(log) == [0, 4, 8]
+    single = list(log.base_offsets)
+    gathered = LogHouse(config=config).open()
+    append(gathered, *[batch(each) for each in range(12)])
+    assert bases(gathered) == single
+    gathered.check()
+
+
+def test_with_no_room_in_an_index_every_batch_gets_a_segment() -> None:
+    log = LogHouse(config=LogConfig(segment_index_bytes=4)).open()
+    append(log, batch(1), batch(2), batch(3))
+    assert bases(log) == [0, 1, 2]
+
+
+def test_jitter_closes_a_segment_earlier_and_is_the_same_after_a_start() -> None:
+    house = LogHouse(config=LogConfig(segment_ms=1_000, segment_jitter_ms=900))
+    log = house.open()
+    append(log, batch(10_000))
+    jitter = log.active.jitter_ms
+    assert 0 < jitter < 900
+    log.close(NOW_MS)
+    log = house.open(was_clean=True)
+    append(log, batch(11_000 - jitter))
+    assert bases(log) == [0]
+    append(log, batch(11_001 - jitter))
+    assert bases(log) == [0, 2]
+
+
+def test_new_settings_take_effect_while_the_log_is_in_use() -> None:
+    log = LogHouse().open()
+    append(log, batch(1))
+    log.config = LogConfig(segment_bytes=batch(1).size * 2)
+    append(log, batch(2))
+    append(log, batch(3))
+    assert bases(log) == [0, 2]
+
+
+def test_a_batch_larger_than_a_segment_is_refused_and_the_others_go_on() -> None:
+    log = LogHouse(config=LogConfig(segment_bytes=200)).open()
+    results = log.append(
+        [batch(1), batch(2, value=b"x" * 300), batch(3)], leader_epoch=0, now_ms=NOW_MS
+    )
+    assert error_of(results[1]) is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.end_offset == 2
+    log.check()
+
+
+def sequenced(sequence: int, count: int = 1, epoch: int = 0) -> RecordBatch:
+    return batch(*[NOW_MS] * count, producer_id=5, producer_epoch=epoch, base_sequence=sequence)
+
+
+def test_a_resent_batch_gets_its_first_answer_and_is_not_written_again() -> None:
+    log = LogHouse().open()
+    append(log, sequenced(0, 3))
+    append(log, sequenced(3))
+    size = log.size_bytes()
+    (again,) = append(log, sequenced(0, 3))
+    assert (again.base_offset, again.last_offset, again.is_duplicate) == (0, 2, True)
+    assert log.size_bytes() == size
+
+
+def test_a_gather_knows_the_batches_that_wait_in_it() -> None:
+    log = LogHouse().open()
+    results = log.append(
+        [sequenced(0), sequenced(1), sequenced(0), sequenced(5), sequenced(2)],
+        leader_epoch=0,
+        now_ms=NOW_MS,
+    )
+    kinds = [
+        result.code.name if isinstance(result, BrokerError) else result.is_duplicate
+        for result in results
+    ]
+    assert kinds == [False, False, True, "OUT_OF_ORDER_SEQUENCE_NUMBER", False]
+    assert log.end_offset == 3
+    assert log.producer_states.entries[5].last_sequence == 2
+
+
+def test_a_transaction_and_its_marker_may_come_in_one_gather() -> None:
+    log = LogHouse().open()
+    data = batch(1, producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    results = append(
+        log, batch(1), data, marker(producer_id=5, is_commit=False), batch(2), sequenced(1)
+    )
+    assert [result.base_offset for result in results] == [0, 1, 2, 3, 4]
+    assert log.aborted_transactions(0, 5) == [(5, 1)]
+    assert log.first_unstable_offset == 1
+    log.producer_states.on_high_watermark(5)
+    assert log.first_unstable_offset is None
+
+
+def test_the_answer_tells_the_append_time_where_the_topic_wants_it() -> None:
+    log = LogHouse().open()
+    sent = batch(1)
+    set_log_append_time(sent.view, 777)
+    (result,) = append(log, RecordBatch(sent.view))
+    assert result.log_append_time_ms == 777
+    assert append(log, batch(1))[0].log_append_time_ms == -1
+
+
+def test_a_batch_of_a_coordinator_needs_no_sequence() -> None:
+    log = LogHouse().open()
+    append(log, batch(1, producer_id=5, producer_epoch=3, is_transactional=True))
+    append(log, batch(2, producer_id=5, producer_epoch=3, is_transactional=True))
+    fenced = batch(3, producer_id=5, producer_epoch=2, is_transactional=True)
+    (result,) = log.append([fenced], leader_epoch=0, now_ms=NOW_MS)
+    assert error_of(result) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def replicated(*starts: int, epoch: int = 2, value: bytes = b"value") -> bytes:
+    return b"".join(
+        bytes(batch(NOW_MS, base_offset=start, leader_epoch=epoch, value=value).view)
+        for start in starts
+    )
+
+
+def test_a_follower_keeps_offsets_gaps_and_epochs() -> None:
+    log = LogHouse(config=LogConfig(segment_bytes=200)).open()
+    data = replicated(0, 1, 2) + replicated(7, 9, epoch=4)
+    assert log.append_as_follower(memoryview(data), now_ms=NOW_MS) == 10
+    assert read_all(log) == data
+    assert log.leader_epochs.entries == ((2, 0), (4, 7))
+    assert bases(log) == [0, 2, 9]
+    log.check()
+
+
+def test_a_read_within_a_gap_begins_at_the_batch_behind_it() -> None:
+    log = LogHouse().open()
+    log.append_as_follower(memoryview(replicated(0, 7)), now_ms=NOW_MS)
+    piece = log.read(3, 1, up_to_offset=8)
+    assert piece is not None
+    assert piece.read() == replicated(7)
+    piece.release()
+
+
+def test_a_follower_leaves_out_what_is_cut_off_at_the_end() -> None:
+    log = LogHouse().open()
+    data = replicated(0, 1, 2)
+    assert log.append_as_follower(memoryview(data)[:-1], now_ms=NOW_MS) == 2
+    assert log.append_as_follower(memoryview(data)[:5], now_ms=NOW_MS) == 2
+    assert log.append_as_follower(memoryview(replicated(2)), now_ms=NOW_MS) == 3
+
+
+def test_a_follower_refuses_damage_and_offsets_that_it_has() -> None:
+    log = LogHouse().open()
+    damaged = bytearray(replicated(0, 1))
+    damaged[-1] ^= 1
+    with pytest.raises(BrokerError) as refusal:
+        log.append_as_follower(memoryview(damaged), now_ms=NOW_MS)
+    assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
+    log.append_as_follower(memoryview(replicated(0, 1)), now_ms=NOW_MS)
+    with pytest.raises(BrokerError) as refusal:
+        log.append_as_follower(memoryview(replicated(1)), now_ms=NOW_MS)
+    assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.end_offset == 2
+    log.check()
+
+
+def test_a_gap_of_more_than_31_bits_begins_a_segment() -> None:
+    far = 2**31
+    house = LogHouse(config=LogConfig(index_interval_bytes=0, cleanup_compact=True))
+    log = house.open()
+    data = replicated(0, 1, far - 1, far, far + 5, 2 * far + 9)
+    log.append_as_follower(memoryview(data), now_ms=NOW_MS)
+    assert bases(log) == [0, far, 2 * far + 9]
+    log.check()
+    assert read_all(log) == data
+    log.close(NOW_MS)
+    for was_clean in (True, False):
+        log = house.open(was_clean=was_clean)
+        log.check()
+        assert read_all(log) == data
+        log.abandon()
+
+
+def test_rolling_an_empty_segment_changes_nothing() -> None:
+    log = LogHouse().open()
+    log.roll(now_ms=NOW_MS)
+    assert bases(log) == [0]
+    append(log, batch(1))
+    log.roll(now_ms=NOW_MS)
+    log.roll(now_ms=NOW_MS)
+    assert bases(log) == [0, 1]
+
+
+def test_closing_a_segment_leaves_apaches_files() -> None:
+    house = LogHouse(config=LogConfig(index_interval_bytes=100))
+    log = house.open()
+    for timestamp_ms in (5_000, 4_000, 9_000, 8_000):
+        append(log, batch(timestamp_ms))
+    log.roll(now_ms=NOW_MS)
+    size = batch(1).size
+    zero = FOLDER + "/" + names.file_name(0, "")
+    pairs = [(2, 2 * size)]
+    assert house.files.read(zero + ".index") == b"".join(
+        offset.to_bytes(4, "big") + position.to_bytes(4, "big") for offset, position in pairs
+    )
+    times = [(9_000, 2)]
+    assert house.files.read(zero + ".timeindex") == b"".join(
+        timestamp.to_bytes(8, "big") + offset.to_bytes(4, "big") for timestamp, offset in times
+    )
+    assert house.files.list(FOLDER) == [
+        *(names.file_name(0, suffix) for suffix in (".index", ".log", ".timeindex")),
+        *(names.file_name(4, suffix) for suffix in (".index", ".log", ".snapshot", ".timeindex")),
+        "leader-epoch-checkpoint",
+    ]
+    assert house.files.read(FOLDER + "/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
+
+
+def test_index_entries_of_the_segment_in_use_reach_their_file_in_portions() -> None:
+    house = LogHouse(config=LogConfig(index_interval_bytes=0))
+    log = house.open()
+    for each in range(1_100):
+        append(log, batch(each))
+    written = house.files.size(f"{FOLDER}/{names.file_name(0, names.OFFSET_INDEX)}")
+    assert 1_099 * 8 - written < 8_192
+    assert written >= 4_096
+    log.check()
+
+
+def test_the_start_of_a_new_leader_epoch_is_noted_even_without_a_batch() -> None:
+    house = LogHouse()
+    log = house.open()
+    append(log, batch(1))
+    log.assign_epoch(3, log.end_offset)
+    assert house.files.read(FOLDER + "/leader-epoch-checkpoint") == b"0\n2\n0 0\n3 1\n"
+    assert log.leader_epochs.end_offset_for(0, log.end_offset) == (0, 1)
+
+
+def test_settings_are_values() -> None:
+    assert replace(LogConfig(), segment_bytes=14).segment_bytes == 14
+    assert LogConfig().offset_index_entries_max == 1_310_720
+    assert LogConfig().time_index_entries_max == 873_812

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.storage.files import names
+from odradek.storage.files.file_slice import FileSlice
+from odradek.storage.log.log import Log
+from odradek.storage.log_config import LogConfig
+from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, marker, read_all
+
+SIZE = batch(1).size
+
+
+def taken(piece: FileSlice | None) -> bytes:
+    if piece is None:
+        return b""
+    data = piece.read()
+    assert len(data) == len(piece)
+    piece.release()
+    return data
+
+
+def filled(count: int = 200, segment_bytes: int = 20 * SIZE, **settings: int) -> Log:
+    log = LogHouse(
+        config=LogConfig(segment_bytes=segment_bytes, **settings)  # type: ignore[arg-type]
+    ).open()
+    for each in range(count):
+        append(log, batch(NOW_MS + each))
+    return log
+
+
+def test_every_offset_is_found_in_closed_segments_and_at_the_end() -> None:
+    log = filled(index_interval_bytes=3 * SIZE)
+    everything = read_all(log)
+    for offset in range(200):
+        data = taken(log.read(offset, 1, up_to_offset=200))
+        assert data == everything[offset * SIZE : (offset + 1) * SIZE]
+    log.close(NOW_MS)
+
+
+def test_large_segments_are_read_through_their_index() -> None:
+    log = filled(400, segment_bytes=1 << 20, index_interval_bytes=7 * SIZE)
+    everything = read_all(log)
+    for offset in range(0, 400, 7):
+        piece = log.read(offset, 5 * SIZE, up_to_offset=400)
+        assert taken(piece) == everything[offset * SIZE : (offset + 5) * SIZE]
+
+
+def test_a_batch_is_cut_at_the_limit_but_the_first_is_given_whole() -> None:
+    log = filled(10, segment_bytes=1 << 20)
+    everything = read_all(log)
+    assert (
+        taken(log.read(2, 3 * SIZE + 10, up_to_offset=10)) == everything[2 * SIZE : 5 * SIZE + 10]
+    )
+    assert taken(log.read(2, 5, up_to_offset=10)) == everything[2 * SIZE : 3 * SIZE]
+    assert taken(log.read(2, 0, up_to_offset=10)) == everything[2 * SIZE : 3 * SIZE]
+    assert log.read(2, SIZE - 1, up_to_offset=10, at_least_one=False) is None
+    assert len(taken(log.read(2, SIZE, up_to_offset=10, at_least_one=False))) == SIZE
+
+
+@pytest.mark.parametrize("count", [10, 300])
+def test_nothing_is_given_at_or_behind_the_limiting_offset(count: int) -> None:
+    log = filled(count, segment_bytes=40 * SIZE)
+    everything = read_all(log)
+    for up_to in (1, count // 2, count - 1):
+        assert read_all(log, 0, up_to) == everything[: up_to * SIZE]
+        assert log.read(up_to, 1_000, up_to_offset=up_to) is None
+    assert log.read(count, 1_000, up_to_offset=count) is None
+    assert log.read(count - 1, 1_000, up_to_offset=0) is None
+
+
+def test_an_offset_inside_a_batch_gives_the_batch() -> None:
+    log = LogHouse().open()
+    append(log, batch(1, 2, 3), batch(4, 5))
+    piece = log.read(1, 1, up_to_offset=5)
+    data = taken(piece)
+    assert data == taken(log.read(0, 1, up_to_offset=5))
+    assert taken(log.read(4, 1, up_to_offset=5)) == taken(log.read(3, 1, up_to_offset=5))
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 11, 10**15])
+def test_offsets_outside_of_the_log_are_refused(offset: int) -> None:
+    log = filled(10)
+    log.advance_log_start(5)
+    with pytest.raises(BrokerError) as refusal:
+        log.read(offset, 100, up_to_offset=10)
+    assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_bytes_between_counts_over_segments_and_up_to_its_limit() -> None:
+    log = filled(100)
+    assert log.bytes_between(0, 100, 10**9) == 100 * SIZE
+    assert log.bytes_between(13, 57, 10**9) == 44 * SIZE
+    assert log.bytes_between(99, 100, 10**9) == SIZE
+    assert log.bytes_between(100, 100, 10**9) == 0
+    assert log.bytes_between(5, 3, 10**9) == 0
+    assert log.bytes_between(0, 100, 50) == 50
+
+
+def test_a_slice_outlives_the_deletion_and_the_closing_of_its_segment() -> None:
+    house = LogHouse(config=LogConfig(segment_bytes=2 * SIZE, retention_bytes=0))
+    log = house.open()
+    for each in range(5):
+        append(log, batch(each))
+    expected = read_all(log)[: 2 * SIZE]
+    piece = log.read(0, 10**6, up_to_offset=5)
+    assert piece is not None
+    log.advance_high_watermark(5)
+    for removed in log.delete_old_segments(now_ms=NOW_MS):
+        for path in removed.paths:
+            house.files.remove(path)
+    log.close(NOW_MS)
+    assert piece.read() == expected
+    assert house.descriptors.open_count == 1
+    piece.release()
+    piece.release()
+    assert house.descriptors.open_count == 0
+
+
+def brute_force(
+    records: list[tuple[int, int]], wanted_ms: int, start: int, end: int
+) -> tuple[int, int] | None:
+    for offset, timestamp_ms in records:
+        if timestamp_ms >= wanted_ms and start <= offset:
+            return (offset, timestamp_ms) if offset < end else None
+    return None
+
+
+def shuffled_log(count: int, per_batch: int, codec: int, seed: int) -> tuple[Log, list[int]]:
+    chance = random.Random(seed)
+    timestamps = list(range(1_000, 1_000 + 3 * count, 3))
+    # Blocks are shuffled, so that the time index has something to say.
+    for start in range(0, count, 5_000):
+        block = timestamps[start : start + 5_000]
+        chance.shuffle(block)
+        timestamps[start : start + 5_000] = block
+    log = LogHouse(config=LogConfig(segment_bytes=200_000, segment_ms=10**12)).open()
+    for start in range(0, count, per_batch):
+        append(log, batch(*timestamps[start : start + per_batch], value=b"v", codec=codec))
+    return log, timestamps
+
+
+def test_a_time_search_equals_brute_force_on_100_000_shuffled_records() -> None:
+    log, timestamps = shuffled_log(100_000, 100, 0, 1)
+    assert log.end_offset == 100_000
+    assert len(log.segments) > 3
+    highest: list[int] = []
+    for timestamp_ms in timestamps:
+        highest.append(max(timestamp_ms, highest[-1] if highest else -1))
+    chance = random.Random(2)
+    wanted = [0, 999, 1_000, 1_001, timestamps[0], max(timestamps), max(timestamps) + 1]
+    wanted += [chance.choice(timestamps) + chance.choice((-1, 0, 1)) for _ in range(150)]
+    for wanted_ms in wanted:
+        offset = next((at for at, top in enumerate(highest) if top >= wanted_ms), None)
+        expected = None if offset is None else (offset, timestamps[offset], 0)
+        assert log.offset_for_timestamp(wanted_ms, up_to_offset=100_000) == expected
+    top = timestamps.index(max(timestamps))
+    assert log.max_timestamp() == (top, timestamps[top], 0)
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_a_time_search_obeys_start_end_and_truncation_in_every_codec(codec: int) -> None:
+    log, timestamps = shuffled_log(2_000, 25, codec, codec)
+    records = list(enumerate(timestamps))
+    chance = random.Random(9)
+    for start, end in [(0, 2_000), (333, 1_777), (1_010, 1_500)]:
+        if end < 1_777:
+            log.truncate_to(end)
+            records = records[:end]
+        log.advance_log_start(start)
+        for _ in range(40):
+            wanted_ms = chance.choice(timestamps)
+            found = log.offset_for_timestamp(wanted_ms, up_to_offset=end)
+            assert (found[:2] if found else None) == brute_force(records, wanted_ms, start, end)
+        rest = [(timestamp, -offset) for offset, timestamp in records if offset >= start]
+        greatest, offset = max(rest)
+        assert log.max_timestamp() == (-offset, greatest, 0)
+        assert log.max_timestamp(up_to_offset=-offset) is None
+
+
+def test_records_without_time_are_never_found_by_time() -> None:
+    log = LogHouse().open()
+    append(log, batch(-1), batch(-1))
+    assert log.offset_for_timestamp(0, up_to_offset=2) is None
+    assert log.max_timestamp() is None
+    append(log, batch(5))
+    assert log.offset_for_timestamp(0, up_to_offset=3) == (2, 5, 0)
+
+
+def test_the_append_time_counts_for_every_record_of_a_batch() -> None:
+    log = LogHouse().open()
+    data = build_batch(
+        [Record(None, b"v", timestamp_ms=each) for each in (1, 2, 3)], log_append_time_ms=500
+    )
+    log.append_as_follower(memoryview(data), now_ms=NOW_MS)
+    assert log.offset_for_timestamp(400, up_to_offset=3) == (0, 500, -1)
+    assert log.max_timestamp() == (0, 500, -1)
+
+
+def test_aborted_transactions_are_found_over_segments() -> None:
+    log = LogHouse(config=LogConfig(segment_bytes=400)).open()
+    expected = []
+    for producer_id in range(1, 9):
+        (data,) = append(
+            log,
+            batch(
+                1, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+            ),
+        )
+        append(log, batch(1), marker(producer_id=producer_id, is_commit=producer_id % 2 == 0))
+        if producer_id % 2:
+            expected.append((producer_id, data.base_offset))
+    assert len(log.segments) > 3
+    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert log.aborted_transactions(0, 1) == expected[:1]
+    assert log.aborted_transactions(3, 6) == []
+    log.close(NOW_MS)
+
+
+def test_a_lying_index_of_a_closed_segment_is_made_anew() -> None:
+    house = LogHouse(config=LogConfig(segment_bytes=200 * SIZE, index_interval_bytes=3 * SIZE))
+    log = house.open()
+    for each in range(250):
+        append(log, batch(NOW_MS + each))
+    everything = read_all(log)
+    log.close(NOW_MS)
+    path = f"{FOLDER}/{names.file_name(0, names.OFFSET_INDEX)}"
+    good = house.files.read(path)
+    shifted = b"".join(
+        good[at : at + 4] + (int.from_bytes(good[at + 4 : at + 8], "big") + 5).to_bytes(4, "big")
+        for at in range(0, len(good), 8)
+    )
+    later = good[:-8] + good[-8:-4] + (199 * SIZE).to_bytes(4, "big")
+    for content in (shifted, later, b"", good[:9], b"\xff" * 800, None):
+        if content is None:
+            house.files.remove(path)
+        else:
+            house.files.replace(path, content)
+        log = house.open(was_clean=True)
+        for offset in range(190, 199):
+            data = taken(log.read(offset, 1, up_to_offset=250))
+            assert data == everything[offset * SIZE : (offset + 1) * SIZE]
+        assert log.offset_for_timestamp(NOW_MS + 195, up_to_offset=250) is not None
+        log.abandon()
+    house.open(was_clean=True).check()
+    assert house.files.read(path), "it was rebuilt and kept"

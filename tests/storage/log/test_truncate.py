@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.storage.files import names
+from odradek.storage.log.log import Log
+from odradek.storage.log_config import LogConfig
+from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, flush, read_all
+
+SIZE = batch(1).size
+
+
+def filled(house: LogHouse, count: int, per_segment: int = 4) -> Log:
+    house.config = LogConfig(
+        segment_bytes=per_segment * SIZE, index_interval_bytes=SIZE, retention_ms=-1
+    )
+    log = house.open()
+    for each in range(count):
+        append(log, batch(1_000 + each), leader_epoch=each // 5)
+    return log
+
+
+def deleted(log: Log, *, now_ms: int = NOW_MS, high_watermark: int | None = None) -> list[str]:
+    end = log.end_offset if high_watermark is None else high_watermark
+    log.advance_high_watermark(end)
+    removed = log.delete_old_segments(now_ms=now_ms)
+    return [path.rpartition("/")[2] for files in removed for path in files.paths]
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_truncation_to_any_offset_leaves_a_prefix_also_after_a_start(was_clean: bool) -> None:
+    whole = filled(LogHouse(), 21)
+    everything = read_all(whole)
+    for offset in range(21):
+        house = LogHouse()
+        log = filled(house, 21)
+        assert log.truncate_to(offset)
+        log.check()
+        assert log.end_offset == offset
+        assert read_all(log) == everything[: offset * SIZE]
+        assert log.leader_epochs.entries == tuple(
+            entry for entry in whole.leader_epochs.entries if entry.start_offset < offset
+        )
+        append(log, batch(9_999), leader_epoch=9)
+        log.check()
+        assert log.max_timestamp() == (offset, 9_999, 9)
+        if was_clean:
+            log.close(NOW_MS)
+        else:
+            log.abandon()
+        again = house.open(was_clean=was_clean)
+        again.check()
+        assert again.end_offset == offset + 1
+        assert read_all(again)[: offset * SIZE] == everything[: offset * SIZE]
+        assert again.leader_epochs.entries[-1] == (9, offset)
+
+
+def test_truncation_into_a_batch_drops_the_batch() -> None:
+    log = LogHouse().open()
+    append(log, batch(1, 2, 3), batch(4, 5, 6))
+    assert log.truncate_to(4)
+    assert log.end_offset == 3
+    log.check()
+
+
+def test_truncation_at_or_behind_the_end_only_drops_epochs_without_batches() -> None:
+    log = LogHouse().open()
+    append(log, batch(1))
+    log.assign_epoch(4, 1)
+    assert not log.truncate_to(1)
+    assert log.leader_epochs.entries == ((0, 0),)
+    assert not log.truncate_to(5)
+
+
+def test_truncation_below_the_first_segment_begins_anew_there() -> None:
+    log = filled(LogHouse(), 21)
+    log.advance_log_start(13)
+    deleted(log)
+    assert log.first_base_offset == 12
+    assert log.truncate_to(3)
+    assert (log.log_start_offset, log.end_offset, log.size_bytes()) == (3, 3, 0)
+    assert log.leader_epochs.entries == ()
+    append(log, batch(1), leader_epoch=8)
+    log.check()
+
+
+def test_the_recovery_point_goes_back_with_a_truncation() -> None:
+    log = filled(LogHouse(), 21)
+    flush(log)
+    log.truncate_to(10)
+    assert log.recovery_point < 10
+    append(log, batch(1), leader_epoch=9)
+    prepared = log.prepare_flush()
+    log.truncate_to(6)
+    append(log, *[batch(1) for _ in range(8)], leader_epoch=10)
+    prepared.run()
+    log.mark_flushed(prepared.end_offset)
+    assert log.recovery_point <= 6, "what was appended after the truncation is not on disk"
+
+
+def test_starting_fully_anew_forgets_all_and_may_begin_before_the_readable_part() -> None:
+    house = LogHouse()
+    log = filled(house, 21)
+    log.truncate_fully_and_start_at(95, log_start_offset=100)
+    assert (log.log_start_offset, log.end_offset) == (100, 95)
+    data = batch(*range(10), base_offset=95, leader_epoch=7).view
+    log.append_as_follower(data, now_ms=NOW_MS)
+    log.check()
+    assert read_all(log, 100) == bytes(data)
+    with pytest.raises(BrokerError):
+        log.read(99, 10, up_to_offset=105)
+    log.abandon()
+    again = house.open(log_start_offset=100)
+    assert (again.log_start_offset, again.end_offset) == (100, 105)
+
+
+def test_a_follower_that_diverged_gets_the_leaders_producer_state_back() -> None:
+    log = LogHouse(config=LogConfig(segment_bytes=3 * SIZE)).open()
+    for sequence in range(10):
+        append(log, batch(1, producer_id=5, producer_epoch=0, base_sequence=sequence))
+    log.truncate_to(7)
+    assert log.producer_states.entries[5].last_sequence == 6
+    log.truncate_to(0)
+    assert log.producer_states.entries == {}
+
+
+def test_deleting_records_moves_the_start_and_then_whole_segments_go() -> None:
+    log = filled(LogHouse(), 21)
+    log.config = LogConfig(cleanup_delete=False, cleanup_compact=True)
+    log.advance_log_start(7)
+    log.advance_log_start(5)
+    assert log.log_start_offset == 7
+    assert log.leader_epochs.entries[0] == (1, 7)
+    assert deleted(log) == [
+        names.file_name(0, suffix) + ".deleted" for suffix in (".log", ".index", ".timeindex")
+    ]
+    assert log.first_base_offset == 4
+    log.check()
+    with pytest.raises(BrokerError) as refusal:
+        log.read(6, 10, up_to_offset=21)
+    assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_age_deletes_at_the_right_millisecond() -> None:
+    log = filled(LogHouse(), 10)
+    log.config = LogConfig(retention_ms=500)
+    # Segments hold 1000..1003, 1004..1007 and 1008..1009.
+    assert deleted(log, now_ms=1_503) == []
+    assert len(deleted(log, now_ms=1_504)) == 3
+    assert log.log_start_offset == 4
+    assert deleted(log, now_ms=1_507) == []
+    assert len(deleted(log, now_ms=1_508)) == 4
+    assert (log.log_start_offset, log.base_offsets) == (8, [8])
+    assert deleted(log, now_ms=1_509) == []
+    assert len(deleted(log, now_ms=1_510)) == 4
+    assert (log.log_start_offset, log.end_offset, log.base_offsets) == (10, 10, [10])
+    assert deleted(log, now_ms=10**13) == []
+    append(log, batch(1), leader_epoch=5)
+    log.check()
+
+
+def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
+    house = LogHouse()
+    house.config = LogConfig(segment_bytes=SIZE, retention_ms=500)
+    log = house.open()
+    append(log, batch(-1), batch(-1))
+    house.files.set_modified_ms(f"{FOLDER}/{names.file_name(0, names.LOG)}", 7_000)
+    house.files.set_modified_ms(f"{FOLDER}/{names.file_name(1, names.LOG)}", 8_000)
+    assert deleted(log, now_ms=7_500) == []
+    assert len(deleted(log, now_ms=7_501)) == 3
+
+
+def test_size_deletes_the_oldest_as_long_as_enough_is_left() -> None:
+    log = filled(LogHouse(), 10)
+    log.config = LogConfig(retention_bytes=6 * SIZE + 1)
+    assert deleted(log, now_ms=0, high_watermark=9) == []
+    log.config = LogConfig(retention_bytes=6 * SIZE)
+    assert len(deleted(log, now_ms=0, high_watermark=9)) == 3
+    log.config = LogConfig(retention_bytes=0)
+    assert len(deleted(log, now_ms=0, high_watermark=9)) == 4
+    assert log.base_offsets == [8]
+    assert len(deleted(log, now_ms=0)) == 4
+    assert log.base_offsets == [10]
+
+
+def test_files_set_aside_are_due_after_their_delay() -> None:
+    log = filled(LogHouse(), 10)
+    log.config = LogConfig(retention_ms=0, file_delete_delay_ms=60_000)
+    log.advance_high_watermark(4)
+    (files,) = log.delete_old_segments(now_ms=2_000)
+    assert files.remove_at_ms == 62_000
+    assert len(files.paths) == 3
+
+
+def test_the_start_removes_what_was_set_aside_and_not_yet_removed() -> None:
+    house = LogHouse()
+    log = filled(house, 10)
+    log.config = LogConfig(retention_ms=0)
+    deleted(log, high_watermark=8)
+    assert any(name.endswith(".deleted") for name in house.files.list(FOLDER))
+    log.abandon()
+    log = house.open()
+    assert not any(name.endswith(".deleted") for name in house.files.list(FOLDER))
+    assert log.log_start_offset == 8
+    log.check()
+
+
+def test_a_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
+    house = LogHouse()
+    log = filled(house, 10)
+    log.config = LogConfig(retention_ms=0)
+    before = house.files.operations
+    deleted(log, high_watermark=8)
+    steps = house.files.operations - before
+    assert steps >= 7
+    for number in range(1, steps + 1):
+        house = LogHouse()
+        log = filled(house, 10)
+        log.config = LogConfig(retention_ms=0)
+        log.advance_high_watermark(8)
+        house.files.fail_operation(number, OSError(errno.EIO, "failure"))
+        try:
+            log.delete_old_segments(now_ms=NOW_MS)
+        except OSError:
+            log.delete_old_segments(now_ms=NOW_MS)
+        assert log.base_offsets == [8], number
+        log.check()
+        assert len(read_all(log)) == 2 * SIZE
+        log.abandon()
+        again = house.open(log_start_offset=8)
+        again.check()
+        assert again.end_offset == 10
+
+
+def test_snapshots_go_with_their_segments() -> None:
+    log = filled(LogHouse(), 21)
+    assert log.snapshots.offsets == [4, 8, 12, 16, 20]
+    log.truncate_to(13)
+    assert log.snapshots.offsets == [4, 8, 12]
+    log.advance_log_start(9)
+    deleted(log)
+    assert log.snapshots.offsets == [8, 12]

@@ -1,0 +1,112 @@
+"""What an interrupted cleaning left: (Kafka's swap protocol, step by step)."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.storage.files import names
+from odradek.storage.log_config import LogConfig
+from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, read_all
+
+SIZE = batch(1).size
+CONFIG = LogConfig(
+    segment_bytes=4 * SIZE, index_interval_bytes=SIZE, cleanup_delete=False, cleanup_compact=True
+)
+
+
+def house_with_segments() -> LogHouse:
+    """Segments 0, 4, 8 and, in use, 12."""
+    house = LogHouse(config=CONFIG)
+    log = house.open()
+    for each in range(14):
+        append(log, batch(each))
+    log.close(NOW_MS)
+    return house
+
+
+def put(house: LogHouse, name: str, data: bytes) -> None:
+    file = house.files.open(f"{FOLDER}/{name}", create=True)
+    file.append((data,))
+    file.close()
+
+
+def cleaned(*offsets: int) -> bytes:
+    return b"".join(
+        bytes(batch(offset, base_offset=offset, leader_epoch=0).view) for offset in offsets
+    )
+
+
+def log_name(base_offset: int, ending: str = "") -> str:
+    return names.file_name(base_offset, names.LOG) + ending
+
+
+def test_unfinished_cleanings_and_deletions_are_cleared_away() -> None:
+    house = house_with_segments()
+    put(house, log_name(0, names.CLEANED), cleaned(1, 5))
+    put(house, names.file_name(0, names.OFFSET_INDEX) + names.CLEANED, b"")
+    put(house, log_name(99, names.DELETED), b"rubbish")
+    log = house.open(was_clean=True)
+    assert log.base_offsets == [0, 4, 8, 12]
+    assert not [name for name in house.files.list(FOLDER) if name.count(".") > 1]
+
+
+@pytest.mark.parametrize("gone", [(), (0,), (0, 4)])
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_finished_cleaning_replaces_what_it_was_made_of(
+    gone: tuple[int, ...], was_clean: bool
+) -> None:
+    house = house_with_segments()
+    put(house, log_name(0, names.SWAP), cleaned(1, 5, 7))
+    put(house, names.file_name(0, names.TIME_INDEX) + names.SWAP, b"")
+    for base_offset in gone:
+        path = f"{FOLDER}/{log_name(base_offset)}"
+        house.files.rename(path, path + names.DELETED)
+    log = house.open(was_clean=was_clean)
+    assert log.base_offsets == [0, 8, 12]
+    assert log.segments[0].size == 3 * SIZE
+    assert read_all(log)[: 3 * SIZE] == cleaned(1, 5, 7)
+    assert log.end_offset == 14
+    log.check()
+
+
+def test_a_swap_that_was_renamed_but_for_an_index_is_finished() -> None:
+    house = house_with_segments()
+    put(house, names.file_name(4, names.TIME_INDEX) + names.SWAP, b"\0" * 7 + b"\5" + b"\0\0\0\1")
+    put(house, names.file_name(77, names.OFFSET_INDEX) + names.SWAP, b"")
+    log = house.open(was_clean=True)
+    log.segments[1].load_indexes()
+    assert log.segments[1].indexes.times.newest == (5, 5)
+    assert not [name for name in house.files.list(FOLDER) if name.endswith(names.SWAP)]
+
+
+def test_a_swap_of_an_unfinished_split_is_dropped() -> None:
+    house = house_with_segments()
+    put(house, log_name(4, names.CLEANED), cleaned(4))
+    put(house, log_name(8, names.SWAP), cleaned(8))
+    log = house.open(was_clean=True)
+    assert log.base_offsets == [0, 4, 8, 12]
+    assert log.segments[2].size == 4 * SIZE
+
+
+def test_a_crash_at_any_step_is_finished_by_the_next_start() -> None:
+    number = 0
+    while True:
+        number += 1
+        house = house_with_segments()
+        put(house, log_name(0, names.SWAP), cleaned(1, 5, 7))
+        put(house, names.file_name(0, names.OFFSET_INDEX) + names.SWAP, b"")
+        put(house, log_name(50, names.CLEANED), b"half")
+        house.files.fail_operation(number, OSError(5, "refused"))
+        try:
+            house.open()
+            was_refused = False
+        except OSError:
+            was_refused = True
+        house.files._failures.clear()
+        log = house.open()
+        log.check()
+        assert log.base_offsets == [0, 8, 12], number
+        assert read_all(log)[: 3 * SIZE] == cleaned(1, 5, 7)
+        if not was_refused:
+            break
+    assert number > 8
