@@ -18,7 +18,7 @@ from bench import wire
 from bench.micro_log import log_cases
 from bench.micro_turn import turn_cases
 from odradek.protocol.compiler import decoder, encoder, parts_encoder
-from odradek.protocol.connection import BufferPool, FrameReader
+from odradek.protocol.frames import BufferPool, FrameReader
 from odradek.protocol.headers import decode_request_header, encode_request_header
 from odradek.protocol.messages.fetch import (
     FetchableTopicResponse,

@@ -1,8 +1,8 @@
-"""The purgatory: requests that wait for something to move, or for their time to be up.
+"""The purgatory: requests that wait until a watched key is notified, or their time is up.
 
-One dict of waiting operations per watched key, deadlines on the node's timing wheel.  An operation
-is answered exactly once; answering takes it off every key and off the wheel.  One that fails keeps
-no other from being asked.
+One dict of parked requests per watched key, deadlines on the node's timing wheel.  A parked request
+gets exactly one response, which takes it off every key and off the wheel.  An exception in one of
+them does not keep the others from being attempted.
 Source: Kafka's DelayedOperationPurgatory.
 """
 
@@ -25,192 +25,188 @@ logger = logging.getLogger("odradek.server")
 
 @dataclass(slots=True)
 class Delayed:
-    """The answer waits until a watched key is notified, or its time is up.
+    """The response waits until a watched key is notified, or its time is up.
 
-    `attempt` is asked once at parking and after each notification; None means: wait on.
-    `expire` gives the answer when the time is up.  Either may return steps that make the response.
-    Neither may keep a view into the request's memory, which is reused as soon as the handler has
-    returned.
+    attempt   called at parking and after each notification; returns the response, or None: not yet
+    expire    returns the response when the time is up
+    is_tried  the handler has made the attempt at parking itself
+
+    Both may return steps that make the response.  Neither may keep a view into the request's
+    memory, which is reused as soon as the handler has returned.
     """
 
     watch: tuple[Hashable, ...]
     timeout_ms: int
     attempt: Callable[[], Any | None]
     expire: Callable[[], Any]
+    is_tried: bool = False
 
 
 class Wheel(Protocol):
-    """Where deadlines go: the timing wheel or what drives it."""
+    """Where deadlines go: the timing wheel, or its driver."""
 
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
-        """A timer."""
+        """A timer that calls back once."""
 
 
-class Operation:
-    """A parked request."""
+class ParkedRequest:
+    """A request in the purgatory; `respond` is None once it has its response."""
 
-    __slots__ = ("_purgatory", "answer", "delayed", "on_lost", "timer")
+    __slots__ = ("_purgatory", "delayed", "on_lost", "respond", "timer")
 
     def __init__(
         self,
         purgatory: Purgatory,
         delayed: Delayed,
-        answer: Callable[[Any], None],
+        respond: Callable[[Any], None],
         on_lost: Callable[[], None],
     ) -> None:
         self._purgatory = purgatory
         self.delayed = delayed
-        self.answer: Callable[[Any], None] | None = answer
+        self.respond: Callable[[Any], None] | None = respond
         self.on_lost = on_lost
         self.timer: Timer | None = None
 
     def cancel(self) -> None:
-        """Wait no more, without a response."""
-        self._purgatory.forget(self)
+        """Wait no more, without a response (the connection is closed)."""
+        if self.respond is not None:
+            self._purgatory.remove(self)
 
 
 class Purgatory:
-    """Parked operations by watched key."""
+    """Parked requests by watched key."""
 
     def __init__(self, wheel: Wheel, metrics: BrokerMetrics) -> None:
         self._wheel = wheel
         self._metrics = metrics
-        self._waiting: dict[Hashable, dict[Operation, None]] = {}
+        self._watchers: dict[Hashable, dict[ParkedRequest, None]] = {}
         self._notified: dict[Hashable, None] = {}
-        self._asking: deque[Operation] = deque()
-        """Operations of keys that were notified, not asked yet."""
+        self._due: deque[ParkedRequest] = deque()
+        """Parked requests of keys that were notified, not attempted yet."""
         self.on_more: Callable[[], None] = lambda: None
-        """Called when more are to be asked than fit into a slice; it has `run_notified` called."""
+        """Called when more are due than fit into a slice; has `run_notified` called again."""
 
     def park(
         self,
         delayed: Delayed,
         monotonic_ms: int,
-        answer: Callable[[Any], None],
+        respond: Callable[[Any], None],
         on_lost: Callable[[], None] = lambda: None,
-    ) -> Operation | None:
-        """Wait, unless the attempt succeeds now; returns None when it was answered at once.
+    ) -> ParkedRequest | None:
+        """Wait, unless the attempt succeeds now; returns None when `respond` was called at once.
 
         monotonic_ms  the wheel's time
-        answer        called once with the response
-        on_lost       called when there will be none: asking for it has failed, or `answer` has
+        respond       called once with the response
+        on_lost       called instead when `expire` has failed, or after `respond` has failed
         """
-        response = delayed.attempt()
+        response = None if delayed.is_tried else delayed.attempt()
         if response is None and delayed.timeout_ms <= 0:
             response = delayed.expire()
         if response is not None:
-            answer(response)
+            respond(response)
             return None
-        operation = Operation(self, delayed, answer, on_lost)
+        parked = ParkedRequest(self, delayed, respond, on_lost)
         for key in delayed.watch:
-            self._waiting.setdefault(key, {})[operation] = None
-        operation.timer = self._wheel.add(
-            monotonic_ms + delayed.timeout_ms, lambda: self._expire(operation)
+            self._watchers.setdefault(key, {})[parked] = None
+        parked.timer = self._wheel.add(
+            monotonic_ms + delayed.timeout_ms, lambda: self._expire(parked)
         )
         self._metrics.delayed_requests += 1
-        return operation
+        return parked
 
     def is_watched(self, key: Hashable) -> bool:
-        """Whether anything waits for `key`."""
-        return key in self._waiting
+        return key in self._watchers
 
     def notify(self, key: Hashable) -> None:
-        """Something about `key` moved; its operations are asked at the next `run_notified`."""
-        if key in self._waiting:
+        """Have the requests that watch `key` attempted at the next `run_notified`."""
+        if key in self._watchers:
             self._notified[key] = None
 
     def run_notified(self) -> None:
-        """Ask the operations of all notified keys, each once.
+        """Attempt the requests of all notified keys, each once.
 
-        Answers may notify further keys; those are asked in the same call, which ends after a slice
-        of time all the same.
+        A response may notify further keys; their requests are attempted in the same call.  It ends
+        after a slice of time all the same, and `on_more` asks for the next call.
         """
-        asking = self._asking
-        if not asking and not self._notified:
+        due = self._due
+        if not due and not self._notified:
             return
         end_ns = 0
-        while asking or self._notified:
-            if not asking:
+        while due or self._notified:
+            if not due:
                 self._gather()
                 continue
-            operation = asking.popleft()
-            if operation.answer is None:
+            parked = due.popleft()
+            if parked.respond is None:
                 continue
-            self._ask(operation, operation.delayed.attempt)
+            self._try(parked, parked.delayed.attempt)
             now_ns = monotonic_ns()
             if not end_ns:
                 end_ns = now_ns + SLICE_NS
             elif now_ns >= end_ns:
                 break
-        if asking or self._notified:
+        if due or self._notified:
             self.on_more()
 
     def _gather(self) -> None:
-        """The operations of the notified keys, without repetition."""
+        """Make the requests of the notified keys due, each once."""
         keys, self._notified = self._notified, {}
         if len(keys) == 1:
             (key,) = keys
-            self._asking.extend(self._waiting.get(key, ()))
+            self._due.extend(self._watchers.get(key, ()))
             return
-        operations: dict[Operation, None] = {}
+        requests: dict[ParkedRequest, None] = {}
         for key in keys:
-            operations.update(self._waiting.get(key, {}))
-        self._asking.extend(operations)
+            requests.update(self._watchers.get(key, {}))
+        self._due.extend(requests)
 
     def run_slice(self, deadline_ns: int) -> bool:
-        """Go on with what the last slice has left; `on_more` asks for the next."""
+        """Attempt what the last slice has left; `on_more` asks for the next one."""
         self.run_notified()
         return False
 
     def abandon(self, error: Exception) -> None:
-        """A slice has failed: the next notification goes on."""
+        """A slice has failed: the next notification continues."""
 
-    def _ask(self, operation: Operation, ask: Callable[[], Any | None]) -> None:
+    def _try(self, parked: ParkedRequest, make: Callable[[], Any | None]) -> None:
         try:
-            response = ask()
+            response = make()
             if response is not None:
-                self._finish(operation, response)
+                respond = parked.respond
+                assert respond is not None, "a parked request gets one response"
+                self.remove(parked)
+                respond(response)
         except Exception:
-            logger.exception("an operation that waited failed")
-            self._lose(operation)
+            logger.exception("a request in the purgatory failed")
+            self._lose(parked)
 
-    def _lose(self, operation: Operation) -> None:
-        """Answer a failed operation as one whose time is up, if that can be done."""
-        answer = operation.answer
-        if answer is not None:
-            self._remove(operation)
+    def _lose(self, parked: ParkedRequest) -> None:
+        """Respond to a failed request as to one whose time is up, if that is possible."""
+        respond = parked.respond
+        if respond is not None:
+            self.remove(parked)
             try:
-                answer(operation.delayed.expire())
+                respond(parked.delayed.expire())
                 return
             except Exception:
-                logger.exception("a failed operation has no answer")
-        operation.on_lost()
+                logger.exception("a request in the purgatory gets no response")
+        parked.on_lost()
 
-    def forget(self, operation: Operation) -> None:
-        """Drop an operation without an answer (its connection is gone)."""
-        if operation.answer is not None:
-            self._remove(operation)
+    def _expire(self, parked: ParkedRequest) -> None:
+        if parked.respond is not None:
+            self._try(parked, parked.delayed.expire)
 
-    def _expire(self, operation: Operation) -> None:
-        if operation.answer is not None:
-            self._ask(operation, operation.delayed.expire)
-
-    def _finish(self, operation: Operation, response: Any) -> None:
-        answer = operation.answer
-        assert answer is not None, "an operation is answered once"
-        self._remove(operation)
-        answer(response)
-
-    def _remove(self, operation: Operation) -> None:
-        operation.answer = None
+    def remove(self, parked: ParkedRequest) -> None:
+        """Take a request off its keys and off the wheel."""
+        parked.respond = None
         self._metrics.delayed_requests -= 1
-        if operation.timer is not None:
-            operation.timer.cancel()
-            # The timer names the operation: as a cycle they would keep the request.
-            operation.timer = None
-        for key in operation.delayed.watch:
-            operations = self._waiting.get(key)
-            if operations is not None:
-                operations.pop(operation, None)
-                if not operations:
-                    del self._waiting[key]
+        if parked.timer is not None:
+            parked.timer.cancel()
+            # The timer refers to the request: as a cycle they would keep it.
+            parked.timer = None
+        for key in parked.delayed.watch:
+            requests = self._watchers.get(key)
+            if requests is not None:
+                requests.pop(parked, None)
+                if not requests:
+                    del self._watchers[key]

@@ -112,7 +112,7 @@ def _serve(
     if ready is not None:
         return Reply(ready)
     watch = tuple(partition for _, _, partition, _ in found if partition is not None)
-    return Delayed(watch, request.max_wait_ms, attempt, expire)
+    return Delayed(watch, request.max_wait_ms, attempt, expire, is_tried=True)
 
 
 def _run_in_steps(

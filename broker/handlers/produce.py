@@ -34,8 +34,8 @@ from odradek.broker.replication.batch_validation import accept_batch
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.staged_appends import StagedAppend
 from odradek.broker.topics import INTERNAL_TOPICS
-from odradek.protocol.connection import SMALL_FRAME_BYTES
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.frames import SMALL_FRAME_BYTES
 from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,

@@ -13,7 +13,7 @@ from functools import wraps
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.server.listener import SocketServer
+from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
 from odradek.runtime.files import FileSystem
 from odradek.runtime.tasks import Supervisor
@@ -269,7 +269,7 @@ class Background:
         self._services.controller.tick()
         self.on_tick()
         self._server.windows.drop_idle()
-        self._server.make_room()
+        self._server.evict_idle()
         self._report_failures()
 
     def _report_failures(self) -> None:

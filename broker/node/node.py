@@ -36,7 +36,8 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.staged_appends import Appends
 from odradek.broker.replication.time_lookups import TimeLookups
-from odradek.broker.server.listener import Listener, SocketServer, bind
+from odradek.broker.server.bound_listener import BoundListener, bind
+from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.alter import DEFAULT_ENTITY
 from odradek.broker.settings.broker_settings import BrokerSettings, with_dynamic
@@ -144,7 +145,7 @@ class Node:
         self._broker_id = settings.broker_id
         if self._broker_id < 0:
             self._broker_id = FIRST_GENERATED_ID if stored_id is None else stored_id
-        self.listeners: list[Listener] = []
+        self.listeners: list[BoundListener] = []
         try:
             self._build(settings, logs)
         except BaseException:

@@ -1,7 +1,7 @@
-"""Memory that requests at work and responses under way may take, over all connections.
+"""A bound on the memory of unfinished requests and unsent responses, over all connections.
 
-Received bytes of frames that are not whole are counted elsewhere (`BufferPool`).  When the bound is
-reached, the connection that holds most is closed: a client that takes no more than its share keeps
+The received bytes of incomplete frames are counted elsewhere (`BufferPool`).  When the bound is
+reached, the connection that takes most is closed: a client that takes no more than its share keeps
 its connection, whatever others do.
 """
 
@@ -18,55 +18,55 @@ RESPONSE_SHARE: Final = 4
 logger = logging.getLogger("odradek.server")
 
 
-class Holder(Protocol):
-    """A connection."""
+class BudgetedConnection(Protocol):
+    """A connection, as far as the budget uses it."""
 
     client_host: str
 
     def close(self) -> None:
-        """End it, which gives back what it holds."""
+        """End it, which releases its memory."""
 
 
 class Budget:
-    """Bytes by connection: of its requests, and of the responses that it has not taken yet."""
+    """Bytes by connection: of its requests, and of the responses that its client has not taken."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.response_bytes_max = bytes_max // RESPONSE_SHARE
         self.held_bytes = 0
-        self._requests: dict[Holder, int] = {}
-        self._responses: dict[Holder, int] = {}
+        self._requests: dict[BudgetedConnection, int] = {}
+        self._responses: dict[BudgetedConnection, int] = {}
 
-    def charge(self, holder: Holder, size: int) -> None:
-        """A request takes more; may close any connection, this one too."""
+    def charge(self, connection: BudgetedConnection, size: int) -> None:
+        """A request takes `size` bytes more; may close any connection, this one too."""
         if not size:
             return
-        self._requests[holder] = self._requests.get(holder, 0) + size
+        self._requests[connection] = self._requests.get(connection, 0) + size
         self.held_bytes += size
         self._enforce()
 
-    def release(self, holder: Holder, size: int) -> None:
-        """A request is done; nothing happens when its connection is gone."""
-        left = self._requests.pop(holder, 0)
+    def release(self, connection: BudgetedConnection, size: int) -> None:
+        """A request is done; does nothing when its connection is forgotten."""
+        left = self._requests.pop(connection, 0)
         taken = min(left, size)
         self.held_bytes -= taken
         if left > taken:
-            self._requests[holder] = left - taken
+            self._requests[connection] = left - taken
 
-    def set_responses(self, holder: Holder, size: int) -> None:
-        """What the client has not taken yet; may close any connection, this one too."""
-        self.held_bytes += size - self._responses.pop(holder, 0)
+    def set_responses(self, connection: BudgetedConnection, size: int) -> None:
+        """Replace the size of the unsent responses; may close any connection, this one too."""
+        self.held_bytes += size - self._responses.pop(connection, 0)
         if size:
-            self._responses[holder] = size
+            self._responses[connection] = size
             self._enforce()
 
-    def forget(self, holder: Holder) -> None:
-        """The connection is gone."""
-        self.held_bytes -= self._requests.pop(holder, 0) + self._responses.pop(holder, 0)
+    def forget(self, connection: BudgetedConnection) -> None:
+        """Release all that a closed connection has taken."""
+        self.held_bytes -= self._requests.pop(connection, 0) + self._responses.pop(connection, 0)
 
-    def of(self, holder: Holder) -> int:
-        """What a connection holds."""
-        return self._requests.get(holder, 0) + self._responses.get(holder, 0)
+    def of(self, connection: BudgetedConnection) -> int:
+        """The bytes of a connection."""
+        return self._requests.get(connection, 0) + self._responses.get(connection, 0)
 
     def _enforce(self) -> None:
         while self.held_bytes > self.bytes_max:

@@ -21,7 +21,6 @@ class LoadedApi:
     """Handler module and codecs by version."""
 
     __slots__ = (
-        "answered",
         "api",
         "decoders",
         "encoders",
@@ -37,7 +36,6 @@ class LoadedApi:
     def __init__(self, api: Api) -> None:
         self.api = api
         self.name = ApiKey(api.key).name
-        self.answered = 0
         self.request, self.response = messages_of(api.key)
         self.handler: Handler = import_module(f"odradek.broker.handlers.{api.module}")
         handler: Any = self.handler

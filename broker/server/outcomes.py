@@ -1,6 +1,6 @@
 """From a handler's outcome to the connection's response.
 
-What fails unexpectedly, in a handler, in encoding or at the end of a turn, is answered with
+An unexpected exception, in a handler, in encoding or at the end of a turn, is responded to with
 UNKNOWN_SERVER_ERROR or closes the connection of its request, and no other.
 """
 
@@ -25,16 +25,16 @@ from odradek.broker.handlers.handler import (
 )
 from odradek.broker.purgatory import Delayed
 from odradek.broker.server.budget import Budget
-from odradek.broker.server.loaded_api import LoadedApi, encode_response, framed
+from odradek.broker.server.call import Call
+from odradek.broker.server.connection import Connection
+from odradek.broker.server.loaded_api import framed
 from odradek.broker.server.rounds import Rounds, SlicedSteps
-from odradek.broker.server.session import Session
 from odradek.broker.services import Services
 from odradek.controller.coordination.errors import StorageFailed
 from odradek.protocol.compiler import step_encoder
-from odradek.protocol.connection import Slot
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.gathered import Gathered
-from odradek.protocol.headers import RequestHeader
+from odradek.protocol.response_queue import ResponseSlot
 from odradek.runtime.pending import Pending
 
 logger = logging.getLogger("odradek.server")
@@ -47,8 +47,8 @@ class ResponseTooLarge(Exception):
 class AwaitedResponse:
     """A request whose response is made when a result is done.
 
-    It is made in the next round, not within the call that completes the result: what it costs, and
-    what fails in it, does not reach the one that completes the result.
+    It is made in the next round, not within the call that completes the result: its cost and its
+    errors do not reach that caller.
     """
 
     __slots__ = ("work",)
@@ -57,7 +57,7 @@ class AwaitedResponse:
         self.work: SlicedSteps | None = None
 
     def on_done(self, pending: Pending[Any]) -> None:
-        """The result is there."""
+        """Make the response, unless it is cancelled."""
         if self.work is not None:
             self.work.start_later()
 
@@ -71,220 +71,177 @@ class Outcomes:
     """Responds for the handlers of one node."""
 
     def __init__(self, services: Services, rounds: Rounds, budget: Budget) -> None:
-        self._services = services
+        self._appends = services.appends
+        self._clock = services.clock
+        self._metrics = services.metrics
+        self._purgatory = services.purgatory
         self._rounds = rounds
         self._budget = budget
-        self.staged: list[tuple[Session, RequestHeader, LoadedApi, Any, Staged]] = []
+        self.staged: list[tuple[Call, Staged]] = []
         """Produce requests whose batches are written at the end of the turn."""
 
     # Requests in slices.
 
-    def begin(self, session: Session, steps: Steps[None]) -> None:
-        """Let the session's next requests wait for these steps, and run the first slice."""
+    def begin(self, connection: Connection, steps: Steps[None]) -> None:
+        """Run the first slice of these steps; the connection's next requests wait for the last."""
 
         def failed(error: Exception) -> None:
-            self._services.metrics.request_errors += 1
-            logger.error("a request of %s failed", session.client_host, exc_info=error)
-            session.close()
+            self._metrics.request_errors += 1
+            logger.error("a request of %s failed", connection.client_host, exc_info=error)
+            connection.close()
 
-        work = SlicedSteps(self._rounds, steps, failed, session.on_work_done)
-        session.under_way = work
+        work = SlicedSteps(self._rounds, steps, failed, connection.on_work_done)
+        connection.under_way = work
         work.start()
 
-    def in_steps(
-        self,
-        session: Session,
-        header: RequestHeader,
-        loaded: LoadedApi,
-        request: Any,
-        steps: Steps[Outcome],
-        charge: int = 0,
-    ) -> Steps[None]:
-        """Run a handler's steps and respond; release the charge when the response is there."""
+    def in_steps(self, call: Call, steps: Steps[Outcome], charge: int = 0) -> Steps[None]:
+        """Run a handler's steps and respond.
+
+        charge  bytes of the budget that the request holds; released when the response is made
+        """
         try:
             try:
                 outcome = yield from steps
                 if isinstance(outcome, Delayed | WhenDone):
-                    ready = self._wait(session, header, loaded, request, outcome, charge)
+                    ready = self._wait(call, outcome, charge)
                     if ready is None:
                         charge = 0
                         return
                     outcome = yield from replied(ready)
             except BrokerError as error:
-                if not loaded.wants_response(request):
-                    self.refuse(session, header, loaded, request, error)
+                if not call.wants_response:
+                    self.refuse(call, error)
                     return
-                failed = loaded.handler.failed
-                outcome = Reply(
-                    (yield InThread(partial(failed, request, error.code, error.message)))
-                )
+                outcome = Reply((yield InThread(partial(call.failed, error.code, error.message))))
             except Exception:  # noqa: BLE001 - the error wall
-                self.broken(session, header, loaded, request)
+                self.broken(call)
                 return
             if isinstance(outcome, Reply):
-                parts = yield from self._encode_in_steps(header, loaded, request, outcome.response)
-                loaded.answered += 1
-                session.answer(parts)
+                parts = yield from self._encode_in_steps(call, outcome.response)
+                call.connection.respond(parts)
             elif isinstance(outcome, Staged):
-                self.staged.append((session, header, loaded, request, outcome))
+                self.staged.append((call, outcome))
             else:
-                self.settle(session, header, loaded, request, outcome)
+                self.settle(call, outcome)
         finally:
-            self._budget.release(session, charge)
+            self._budget.release(call.connection, charge)
 
-    def _encode_in_steps(
-        self, header: RequestHeader, loaded: LoadedApi, request: Any, response: Any
-    ) -> Steps[list[Any]]:
+    def _encode_in_steps(self, call: Call, response: Any) -> Steps[list[Any]]:
         """The frame of a response; of an error when it would be too large."""
         bytes_max = self._budget.response_bytes_max
+        encode = step_encoder(call.loaded.response, call.header.version)
         gathered = Gathered()
         try:
-            for _ in step_encoder(loaded.response, header.version)(response, gathered):
+            for _ in encode(response, gathered):
                 if gathered.held_bytes > bytes_max:
                     raise ResponseTooLarge
                 yield None
         except ResponseTooLarge:
-            loaded.release(response)
+            call.loaded.release(response)
             message = f"the response would take more than {bytes_max} bytes"
-            logger.warning("%s v%d: %s", loaded.name, header.version, message)
-            failed = loaded.handler.failed
-            refusal = yield InThread(partial(failed, request, ErrorCode.INVALID_REQUEST, message))
+            logger.warning("%s v%d: %s", call.loaded.name, call.header.version, message)
+            refusal = yield InThread(partial(call.failed, ErrorCode.INVALID_REQUEST, message))
             gathered = Gathered()
-            yield from step_encoder(loaded.response, header.version)(refusal, gathered)
+            yield from encode(refusal, gathered)
         except BaseException:
-            loaded.release(response)
+            call.loaded.release(response)
             raise
-        return framed(header, loaded, gathered.finish(), gathered.size_bytes)
+        return framed(call.header, call.loaded, gathered.finish(), gathered.size_bytes)
 
     # Outcomes.
 
-    def refuse(
-        self,
-        session: Session,
-        header: RequestHeader,
-        loaded: LoadedApi,
-        request: Any,
-        error: BrokerError,
-    ) -> None:
-        """Respond with an error; Produce with acks=0 learns of it by a closed connection."""
-        if loaded.wants_response(request):
-            response = loaded.handler.failed(request, error.code, error.message)
-            self.respond(session, header, loaded, response)
+    def refuse(self, call: Call, error: BrokerError) -> None:
+        """Respond with an error; Produce with acks=0 has its connection closed instead."""
+        if call.wants_response:
+            call.respond(call.failed(error.code, error.message))
         else:
-            session.close()
+            call.connection.close()
 
-    def broken(
-        self, session: Session, header: RequestHeader, loaded: LoadedApi, request: Any
-    ) -> None:
-        """Log the exception that is being handled; respond if that can be done, and close."""
-        self._services.metrics.request_errors += 1
+    def broken(self, call: Call) -> None:
+        """Log the exception that is being handled, respond if that is possible, and close."""
+        self._metrics.request_errors += 1
+        header, connection = call.header, call.connection
         logger.exception(
             "%s v%d, correlation id %d, from %s failed",
-            loaded.name,
+            call.loaded.name,
             header.version,
             header.correlation_id,
-            session.client_host,
+            connection.client_host,
         )
         try:
-            if not session.is_closed and loaded.wants_response(request):
-                response = loaded.handler.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-                session.answer(encode_response(header, loaded, response))
-                session.flush()
+            if not connection.is_closed and call.wants_response:
+                parts = call.encoded(call.failed(ErrorCode.UNKNOWN_SERVER_ERROR, None))
+                connection.respond(parts)
+                connection.flush()
         finally:
-            session.close()
+            connection.close()
 
     def write_staged(self, now_ms: int) -> None:
         """Write the staged appends, one call per partition, and settle their requests.
 
-        What fails in one request closes its connection, and the others go on.
+        An exception closes the connection of its request, and the others go on.
         """
         staged, self.staged = self.staged, []
         try:
-            self._services.appends.write(now_ms)
+            self._appends.write(now_ms)
         except Exception:
             # A request whose batches have no result fails by that below.
             logger.exception("the appends of a turn failed")
-        for session, header, loaded, request, outcome in staged:
-            if session.is_closed:
+        for call, outcome in staged:
+            if call.connection.is_closed:
                 continue
             try:
-                self.settle(session, header, loaded, request, outcome.finish())
-            except Exception:  # noqa: BLE001 - its neighbours in the turn go on
-                self._break(session, header, loaded, request)
+                self.settle(call, outcome.finish())
+            except Exception:  # noqa: BLE001 - the other requests of the turn go on
+                self._break(call)
 
-    def _break(
-        self, session: Session, header: RequestHeader, loaded: LoadedApi, request: Any
-    ) -> None:
+    def _break(self, call: Call) -> None:
         """As `broken`, for callers whose other requests must go on."""
         try:
-            self.broken(session, header, loaded, request)
+            self.broken(call)
         except Exception:  # the connection is closed
-            logger.exception("%s could not be refused", loaded.name)
+            logger.exception("%s could not be refused", call.loaded.name)
 
-    def settle(
-        self,
-        session: Session,
-        header: RequestHeader,
-        loaded: LoadedApi,
-        request: Any,
-        outcome: Outcome,
-    ) -> None:
+    def settle(self, call: Call, outcome: Outcome) -> None:
         """Respond as the outcome says, now or later."""
         if isinstance(outcome, Encoded):
+            loaded, header = call.loaded, call.header
             head = loaded.heads[header.version]
             body = outcome.body
-            loaded.answered += 1
-            session.answer([head.pack(head.size - 4 + len(body), header.correlation_id) + body])
+            frame = head.pack(head.size - 4 + len(body), header.correlation_id) + body
+            call.connection.respond([frame])
         elif isinstance(outcome, Reply):
             try:
-                self.respond(session, header, loaded, outcome.response)
+                call.respond(outcome.response)
             except Exception:  # noqa: BLE001 - what cannot be encoded is an error of its request
-                self.broken(session, header, loaded, request)
+                self.broken(call)
         elif isinstance(outcome, Delayed | WhenDone):
-            ready = self._wait(session, header, loaded, request, outcome)
+            ready = self._wait(call, outcome)
             if type(ready) is GeneratorType:
-                steps = replied(ready)
-                self.begin(session, self.in_steps(session, header, loaded, request, steps))
+                self.begin(call.connection, self.in_steps(call, replied(ready)))
             elif ready is not None:
-                self.settle(session, header, loaded, request, Reply(ready))
+                self.settle(call, Reply(ready))
         elif isinstance(outcome, Close):
-            logger.info("closing the connection of %s: %s", session.client_host, outcome.reason)
-            session.close()
+            logger.info(
+                "closing the connection of %s: %s", call.connection.client_host, outcome.reason
+            )
+            call.connection.close()
         else:
             assert isinstance(outcome, NoReply), "a staged outcome is settled at the turn's end"
 
-    def respond(
-        self, session: Session, header: RequestHeader, loaded: LoadedApi, response: Any
-    ) -> None:
-        """Encode and hand over a response; raises what encoding raises."""
-        parts = self._encoded(header, loaded, response)
-        loaded.answered += 1
-        session.answer(parts)
+    # Requests that wait.
 
-    def _encoded(self, header: RequestHeader, loaded: LoadedApi, response: Any) -> list[Any]:
-        try:
-            return encode_response(header, loaded, response)
-        except BaseException:
-            loaded.release(response)
-            raise
+    def _wait(self, call: Call, outcome: Delayed | WhenDone[Any], charge: int = 0) -> Any | None:
+        """Reserve a place for the response and fill it later; the charge is released then.
 
-    def _wait(
-        self,
-        session: Session,
-        header: RequestHeader,
-        loaded: LoadedApi,
-        request: Any,
-        outcome: Delayed | WhenDone[Any],
-        charge: int = 0,
-    ) -> Any | None:
-        """Wait, and release the charge at the end; or return what is there at once: the response,
-        or steps that make it."""
+        Returns None, or what is there at once: the response, or steps that make it.
+        """
         if isinstance(outcome, Delayed):
-            return self._park(session, header, loaded, request, outcome, charge)
+            return self._park(call, outcome, charge)
         pending, respond = outcome.pending, outcome.respond
 
         def make() -> Any:
-            return self._guarded(loaded, request, lambda: respond(pending.result()))
+            return self._guarded(call, lambda: respond(pending.result()))
 
         if pending.is_done:
             return make()
@@ -295,85 +252,67 @@ class Outcomes:
                 response = yield from response
             return response
 
-        metrics = self._services.metrics
+        connection, metrics = call.connection, self._metrics
         awaited = AwaitedResponse()
-        slot = session.reserve()
+        slot = connection.reserve()
 
         def on_end() -> None:
             awaited.work = None  # as a cycle they would keep the request
-            session.waiting.pop(awaited, None)
+            connection.waiting.pop(awaited, None)
             metrics.delayed_requests -= 1
-            self._budget.release(session, charge)
+            self._budget.release(connection, charge)
 
-        awaited.work = self._filling(session, header, loaded, request, slot, steps(), on_end)
-        session.waiting[awaited] = None
+        awaited.work = self._filling(call, slot, steps(), on_end)
+        connection.waiting[awaited] = None
         metrics.delayed_requests += 1
         pending.on_done(awaited.on_done)
         return None
 
-    def _park(
-        self,
-        session: Session,
-        header: RequestHeader,
-        loaded: LoadedApi,
-        request: Any,
-        delayed: Delayed,
-        charge: int = 0,
-    ) -> Any | None:
-        """Wait, and release the charge at the end; or return what is there at once: the response,
-        or steps that make it."""
+    def _park(self, call: Call, delayed: Delayed, charge: int) -> Any | None:
+        """`_wait` in the purgatory."""
         ready: Any | None = None
-        slot: Slot | None = None
-        waiting = session.waiting
+        slot: ResponseSlot | None = None
+        connection = call.connection
 
         def respond(response: Any) -> None:
             nonlocal ready
             if slot is None:
                 ready = response
                 return
-            self._budget.release(session, charge)
-            if operation is not None:
-                waiting.pop(operation, None)
-            if session.is_closed:
+            self._budget.release(connection, charge)
+            if parked is not None:
+                connection.waiting.pop(parked, None)
+            if connection.is_closed:
                 if type(response) is not GeneratorType:
-                    loaded.release(response)
+                    call.loaded.release(response)
                 return
             if type(response) is GeneratorType:
-                self._filling(
-                    session, header, loaded, request, slot, response, lambda: None
-                ).start()
+                self._filling(call, slot, response, lambda: None).start()
                 return
             try:
-                session.fill(slot, self._encoded(header, loaded, response))
-            except Exception:  # noqa: BLE001 - neighbours in the purgatory go on
-                self._break(session, header, loaded, request)
+                connection.fill(slot, call.encoded(response))
+            except Exception:  # noqa: BLE001 - the others in the purgatory go on
+                self._break(call)
 
-        operation = None
-        services = self._services
+        parked = None
         guarded = Delayed(
             delayed.watch,
             delayed.timeout_ms,
-            lambda: self._guarded(loaded, request, delayed.attempt),
-            lambda: self._guarded(loaded, request, delayed.expire),
+            lambda: self._guarded(call, delayed.attempt),
+            lambda: self._guarded(call, delayed.expire),
+            delayed.is_tried,
         )
-        operation = services.purgatory.park(
-            guarded, services.clock.monotonic_ms(), respond, session.close
+        parked = self._purgatory.park(
+            guarded, self._clock.monotonic_ms(), respond, connection.close
         )
-        if operation is None:
+        if parked is None:
             return ready
-        slot = session.reserve()
-        waiting[operation] = None
+        slot = connection.reserve()
+        connection.waiting[parked] = None
         return None
 
     def _filling(
-        self,
-        session: Session,
-        header: RequestHeader,
-        loaded: LoadedApi,
-        request: Any,
-        slot: Slot,
-        making: Steps[Any],
-        on_end: Callable[[], None],
+        self, call: Call, slot: ResponseSlot, making: Steps[Any], on_end: Callable[[], None]
     ) -> SlicedSteps:
         """Work, not started, that makes and encodes the response of a request that has waited."""
 
@@ -381,35 +320,33 @@ class Outcomes:
             try:
                 response = yield from making
             except Exception as error:  # noqa: BLE001 - as in `_guarded`
-                response = self._failed(loaded, request, error)
-            parts = yield from self._encode_in_steps(header, loaded, request, response)
-            session.fill(slot, parts)
+                response = self._failed(call, error)
+            parts = yield from self._encode_in_steps(call, response)
+            call.connection.fill(slot, parts)
 
         def failed(error: Exception) -> None:
-            logger.error("a waiting %s failed", loaded.name, exc_info=error)
-            session.close()
+            logger.error("a waiting %s failed", call.loaded.name, exc_info=error)
+            call.connection.close()
 
         return SlicedSteps(self._rounds, steps(), failed, on_end)
 
-    def _guarded(
-        self, loaded: LoadedApi, request: Any, ask: Callable[[], Any | None]
-    ) -> Any | None:
-        """The error wall of waiting requests: what fails is answered, its neighbours wait on."""
+    def _guarded(self, call: Call, attempt: Callable[[], Any | None]) -> Any | None:
+        """The error wall of waiting requests: an exception becomes an error response."""
         try:
-            return ask()
-        except Exception as error:  # noqa: BLE001 - answered
-            return self._failed(loaded, request, error)
+            return attempt()
+        except Exception as error:  # noqa: BLE001 - the client gets it
+            return self._failed(call, error)
 
-    def _failed(self, loaded: LoadedApi, request: Any, error: Exception) -> Any:
+    def _failed(self, call: Call, error: Exception) -> Any:
         """The response to a request that has waited, and failed then."""
         if isinstance(error, BrokerError):
-            return loaded.handler.failed(request, error.code, error.message)
+            return call.failed(error.code, error.message)
         if isinstance(error, StorageFailed):
-            logger.warning("%s is refused: %s", loaded.name, error)
-            return loaded.handler.failed(request, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        self._services.metrics.request_errors += 1
-        logger.error("a waiting %s failed", loaded.name, exc_info=error)
-        return loaded.handler.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            logger.warning("%s is refused: %s", call.loaded.name, error)
+            return call.failed(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        self._metrics.request_errors += 1
+        logger.error("a waiting %s failed", call.loaded.name, exc_info=error)
+        return call.failed(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 def replied(ready: Any) -> Steps[Outcome]:

@@ -130,7 +130,7 @@ STEPS = [
     "odradek.broker.replication.leadership.Leadership._become",
     "odradek.broker.node.background.Background.start",
     "odradek.broker.node.background.Background._checkpoint",
-    "odradek.broker.server.listener.SocketServer.listen",
+    "odradek.broker.server.socket_server.SocketServer.listen",
 ]
 
 

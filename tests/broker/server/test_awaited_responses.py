@@ -15,12 +15,13 @@ import pytest
 
 from odradek.broker.handlers.handler import Outcome, Reply, Steps, WhenDone
 from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.server.call import Call
+from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import LoadedApi
 from odradek.broker.server.outcomes import Outcomes
-from odradek.broker.server.session import Session
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.connection import SCRATCH_BYTES, BufferPool, FrameReader
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.frames import SCRATCH_BYTES, BufferPool, FrameReader
 from odradek.protocol.headers import RequestHeader
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.runtime.pending import Pending
@@ -29,7 +30,7 @@ from tests.support.node_here import NodeHere, decoded, node_here
 VERSION: Final = 4
 
 
-class Connection:
+class Client:
     """A connection whose requests are Heartbeat v4, with outcomes that the test chooses."""
 
     def __init__(self, here: NodeHere) -> None:
@@ -40,8 +41,13 @@ class Connection:
         reader = FrameReader(
             memoryview(bytearray(SCRATCH_BYTES)), BufferPool(free_bytes_max=0), 1 << 20
         )
-        self.session = Session(
-            here.server, connected, reader, listener_name="", client_host="here", windows=None
+        self.connection = Connection(
+            here.server.context,
+            connected,
+            reader,
+            listener_name="",
+            client_host="here",
+            windows=None,
         )
         self.budget = here.server.budget
         self.metrics = here.node.services.metrics
@@ -53,24 +59,20 @@ class Connection:
         self.requests = 0
 
     def settle(self, outcome: Outcome) -> None:
-        header, request = self._next()
-        self._outcomes.settle(self.session, header, self._loaded, request, outcome)
-        self.session.flush()
+        self._outcomes.settle(self._call(), outcome)
+        self.connection.flush()
 
     def settle_in_steps(self, outcome: Outcome, charge: int) -> None:
-        header, request = self._next()
-
         def steps() -> Steps[Outcome]:
             yield None
             return outcome
 
-        self.budget.charge(self.session, charge)
+        self.budget.charge(self.connection, charge)
         self._outcomes.begin(
-            self.session,
-            self._outcomes.in_steps(self.session, header, self._loaded, request, steps(), charge),
+            self.connection, self._outcomes.in_steps(self._call(), steps(), charge)
         )
 
-    def _next(self) -> tuple[RequestHeader, HeartbeatRequest]:
+    def _call(self) -> Call:
         self.requests += 1
         header = RequestHeader(
             api_key=ApiKey.HEARTBEAT,
@@ -78,7 +80,8 @@ class Connection:
             correlation_id=self.requests,
             client_id="client",
         )
-        return header, HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        return Call(self.connection, header, self._loaded, request)
 
     def responses(self, count: int) -> list[tuple[int, int]]:
         """(correlation id, throttle time) of the responses received, `count` at least."""
@@ -116,43 +119,43 @@ def here(tmp_path: Path) -> Iterator[NodeHere]:
 
 
 @pytest.fixture
-def connection(here: NodeHere) -> Iterator[Connection]:
-    made = Connection(here)
+def client(here: NodeHere) -> Iterator[Client]:
+    made = Client(here)
     yield made
-    made.session.close()
+    made.connection.close()
     made.client.close()
     assert made.metrics.delayed_requests == 0
     assert made.budget.held_bytes == 0
 
 
-def test_result_done_before_settling_is_responded_at_once(connection: Connection) -> None:
-    connection.settle(WhenDone(Pending.of(7), response))
-    connection.settle(WhenDone(Pending.of(8), response_in_steps))
-    assert connection.responses(2) == [(1, 7), (2, 8)]
-    assert not connection.session.waiting
+def test_result_done_before_settling_is_responded_at_once(client: Client) -> None:
+    client.settle(WhenDone(Pending.of(7), response))
+    client.settle(WhenDone(Pending.of(8), response_in_steps))
+    assert client.responses(2) == [(1, 7), (2, 8)]
+    assert not client.connection.waiting
 
 
 @pytest.mark.parametrize("respond", [response, response_in_steps])
 def test_result_done_later_is_responded_in_the_order_of_requests(
-    connection: Connection, respond: Callable[[int], Any]
+    client: Client, respond: Callable[[int], Any]
 ) -> None:
     first: Pending[int] = Pending()
     second: Pending[int] = Pending()
-    connection.settle(WhenDone(first, respond))
-    connection.settle(WhenDone(second, respond))
-    connection.settle(Reply(response(3)))
-    assert connection.metrics.delayed_requests == 2
-    assert not connection.session.is_idle()
+    client.settle(WhenDone(first, respond))
+    client.settle(WhenDone(second, respond))
+    client.settle(Reply(response(3)))
+    assert client.metrics.delayed_requests == 2
+    assert not client.connection.is_idle()
     second.resolve(2)
-    connection.here.turn()
-    assert connection.responses(0) == []
+    client.here.turn()
+    assert client.responses(0) == []
     first.resolve(1)
-    assert connection.responses(3) == [(1, 1), (2, 2), (3, 3)]
-    assert connection.session.is_idle()
+    assert client.responses(3) == [(1, 1), (2, 2), (3, 3)]
+    assert client.connection.is_idle()
 
 
 def test_response_is_not_made_within_the_call_that_completes_the_result(
-    connection: Connection,
+    client: Client,
 ) -> None:
     made: list[int] = []
 
@@ -161,10 +164,10 @@ def test_response_is_not_made_within_the_call_that_completes_the_result(
         return response(number)
 
     pending: Pending[int] = Pending()
-    connection.settle(WhenDone(pending, respond))
+    client.settle(WhenDone(pending, respond))
     pending.resolve(5)
     assert made == []
-    assert connection.responses(1) == [(1, 5)]
+    assert client.responses(1) == [(1, 5)]
     assert made == [5]
 
 
@@ -183,7 +186,7 @@ def break_down(number: int) -> Steps[HeartbeatResponse]:
 )
 @pytest.mark.parametrize("is_done", [False, True])
 def test_respond_that_fails_returns_its_error(
-    connection: Connection,
+    client: Client,
     caplog: pytest.LogCaptureFixture,
     respond: Callable[[int], Any],
     code: ErrorCode,
@@ -193,28 +196,28 @@ def test_respond_that_fails_returns_its_error(
     pending: Pending[int] = Pending()
     if is_done:
         pending.resolve(1)
-    connection.settle(WhenDone(pending, respond))
+    client.settle(WhenDone(pending, respond))
     if not is_done:
         pending.resolve(1)
-    assert connection.responses(1) == [(1, code)]
+    assert client.responses(1) == [(1, code)]
 
 
-def test_result_that_failed_returns_its_error(connection: Connection) -> None:
+def test_result_that_failed_returns_its_error(client: Client) -> None:
     pending: Pending[int] = Pending()
-    connection.settle(WhenDone(pending, response))
+    client.settle(WhenDone(pending, response))
     pending.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    assert connection.responses(1) == [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert client.responses(1) == [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
 
-def test_charge_of_a_large_request_is_held_until_its_response(connection: Connection) -> None:
+def test_charge_of_a_large_request_is_held_until_its_response(client: Client) -> None:
     pending: Pending[int] = Pending()
-    connection.settle_in_steps(WhenDone(pending, response), 1_000)
-    connection.here.until(lambda: connection.session.waiting, "the request does not wait")
-    assert connection.budget.held_bytes == 1_000
-    assert connection.session.under_way is None, "the next requests are taken"
+    client.settle_in_steps(WhenDone(pending, response), 1_000)
+    client.here.until(lambda: client.connection.waiting, "the request does not wait")
+    assert client.budget.held_bytes == 1_000
+    assert client.connection.under_way is None, "the next requests are taken"
     pending.resolve(1)
-    assert connection.responses(1) == [(1, 1)]
-    assert connection.budget.held_bytes == 0
+    assert client.responses(1) == [(1, 1)]
+    assert client.budget.held_bytes == 0
 
 
 class Held:
@@ -231,7 +234,7 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("end", ["closed", "closed, then done", "done, then closed", "responded"])
-def test_request_is_not_kept_once_it_has_ended(connection: Connection, end: str) -> None:
+def test_request_is_not_kept_once_it_has_ended(client: Client, end: str) -> None:
     held = Held()
     seen = weakref.ref(held)
     pending: Pending[int] = Pending()
@@ -239,29 +242,29 @@ def test_request_is_not_kept_once_it_has_ended(connection: Connection, end: str)
     def respond(number: int, held: Held = held) -> HeartbeatResponse:
         return response(number)
 
-    connection.settle_in_steps(WhenDone(pending, respond), 1_000)
-    connection.here.until(lambda: connection.session.waiting, "the request does not wait")
+    client.settle_in_steps(WhenDone(pending, respond), 1_000)
+    client.here.until(lambda: client.connection.waiting, "the request does not wait")
     del held, respond
     if end.startswith("closed"):
-        connection.session.close()
+        client.connection.close()
         assert seen() is None
         if end.endswith("done"):
             pending.resolve(1)
-            connection.here.turn()
+            client.here.turn()
     else:
         pending.resolve(1)
         if end == "responded":
-            assert connection.responses(1) == [(1, 1)]
+            assert client.responses(1) == [(1, 1)]
         else:
-            connection.session.close()
+            client.connection.close()
     assert seen() is None
-    assert not connection.session.waiting
-    assert connection.metrics.delayed_requests == 0
-    assert connection.budget.held_bytes == 0
-    assert connection.here.failures == []
+    assert not client.connection.waiting
+    assert client.metrics.delayed_requests == 0
+    assert client.budget.held_bytes == 0
+    assert client.here.failures == []
 
 
-def test_many_results_done_at_once_are_responded_in_slices(connection: Connection) -> None:
+def test_many_results_done_at_once_are_responded_in_slices(client: Client) -> None:
     pending: Pending[int] = Pending()
 
     def slow(number: int) -> Steps[HeartbeatResponse]:
@@ -271,8 +274,8 @@ def test_many_results_done_at_once_are_responded_in_slices(connection: Connectio
         return response(number)
 
     for _ in range(50):
-        connection.settle(WhenDone(pending, slow))
-    connection.here.longest_ns = 0
+        client.settle(WhenDone(pending, slow))
+    client.here.longest_ns = 0
     pending.resolve(1)
-    assert len(connection.responses(50)) == 50
-    assert connection.here.longest_ns < 10_000_000, connection.here.longest
+    assert len(client.responses(50)) == 50
+    assert client.here.longest_ns < 10_000_000, client.here.longest

@@ -143,13 +143,13 @@ def test_who_leaves_most_responses_untaken_loses_its_connection_and_nobody_else(
         caller.send_bytes(request * 40)
     modest.send_bytes(framed(DescribeGroupsRequest(groups=names[:10]), 5, 1))
     budget = here.server.budget
-    here.until(lambda: here.server.session_count() < len(greedy) + 1, "nobody is closed")
+    here.until(lambda: here.server.connection_count() < len(greedy) + 1, "nobody is closed")
     assert budget.held_bytes <= budget.bytes_max
     here.until(lambda: bool(modest.frames()), "the modest one waits")
     assert here.call(modest, ApiVersionsRequest(), 0).error_code == 0
     for caller in greedy:
         caller.close()
-    here.until(lambda: here.server.session_count() == 1, "a connection stays")
+    here.until(lambda: here.server.connection_count() == 1, "a connection stays")
     assert budget.held_bytes == 0
 
 
@@ -206,7 +206,7 @@ def test_a_connection_that_ends_while_its_batch_is_checked_leaves_nothing(here: 
         other.send_bytes(framed(produce_request("recompressed", heavy(20_000)), 9, 1))
         here.turn()
         other.close()
-    here.until(lambda: here.server.session_count() == 1, "a connection stays")
+    here.until(lambda: here.server.connection_count() == 1, "a connection stays")
     here.until(lambda: here.server.held_frame_bytes() == 0, "its memory stays")
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topic = FetchTopic(topic="recompressed", partitions=[partition])

@@ -96,7 +96,7 @@ def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
     assert canary.worst_ns < CANARY_NS_MAX
     attacker.close()
     canary.close()
-    here.until(lambda: here.server.session_count() == 1, "a connection stays")
+    here.until(lambda: here.server.connection_count() == 1, "a connection stays")
     return found
 
 

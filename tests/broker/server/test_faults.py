@@ -60,7 +60,7 @@ GIVES_BACK: Final = {
     "_forgotten",
     "_lose",
     "_pause",
-    "_remove",
+    "remove",
     "cancel",
     "clear",
     "close",
@@ -71,7 +71,7 @@ GIVES_BACK: Final = {
     "settle",
 }
 """They are called to give back; what is not done there is done nowhere."""
-WALLS: Final = {"_ask"}
+WALLS: Final = {"_try"}
 """All that they do is to catch what others raise."""
 SPARED: Final = CALLED_BY_THE_LOOP | GIVES_BACK | WALLS
 FAULTS: Final = 200
@@ -210,7 +210,7 @@ def play(here: NodeHere, scene: list[tuple[Any, int]], fault: Fault | None) -> t
 
 def is_quiet(here: NodeHere) -> bool:
     """Whether nothing is left of an attacker; the neighbour and the maker of topics stay."""
-    return here.server.session_count() == 2 and not here.node.services.metrics.delayed_requests
+    return here.server.connection_count() == 2 and not here.node.services.metrics.delayed_requests
 
 
 @pytest.mark.parametrize("name", SCENES)

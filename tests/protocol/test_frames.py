@@ -1,4 +1,4 @@
-"""Frames out of a byte stream, answers back into order."""
+"""A byte stream is split into frames."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.protocol.connection import (
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.frames import (
     SCRATCH_BYTES,
     SMALL_FRAME_BYTES,
-    AnswerQueue,
     BufferPool,
     FrameReader,
 )
-from odradek.protocol.decode_error import DecodeError
 
 FRAME_BYTES_MAX = 1 << 20
 
@@ -24,7 +23,7 @@ def build_reader() -> tuple[FrameReader, BufferPool]:
 
 
 def feed(reader: FrameReader, data: bytes) -> tuple[list[bytes], int]:
-    """Give the reader as much of `data` as it has room for; the frames and the count taken."""
+    """Give the reader as much of `data` as it takes; the frames and the count taken."""
     target = reader.target()
     count = min(len(target), len(data))
     target[:count] = data[:count]
@@ -44,7 +43,7 @@ def framed(body: bytes) -> bytes:
     ),
     cuts=st.lists(st.one_of(st.integers(500, 400_000), st.just(3)), min_size=2, max_size=40),
 )
-def test_frames_come_out_as_they_went_in_however_they_are_cut(
+def test_stream_cut_anywhere_returns_the_frames_that_were_sent(
     sizes: list[int], cuts: list[int]
 ) -> None:
     reader, pool = build_reader()
@@ -64,41 +63,27 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
-def test_a_size_out_of_bounds_is_refused_before_memory_is_taken(size: int) -> None:
+def test_frame_size_out_of_bounds_raises_before_memory_is_taken(size: int) -> None:
     reader, pool = build_reader()
     with pytest.raises(DecodeError):
         feed(reader, size.to_bytes(4, "big", signed=True))
     assert pool.held_bytes == 0
 
 
-def test_what_counts_is_what_arrived_and_not_what_was_promised() -> None:
+def test_unfinished_frame_counts_with_its_received_bytes_only() -> None:
     first, pool = build_reader()
     second = FrameReader(memoryview(bytearray(SCRATCH_BYTES)), pool, FRAME_BYTES_MAX)
     body = b"x" * 1_000_000
     feed(first, framed(body)[:1_004])
     feed(second, framed(body)[:2_004])
-    assert first.holds_memory()
+    assert first.has_large_frame()
     assert pool.held_bytes == 3_000
     first.close()
     assert pool.held_bytes == 2_000
 
 
-def test_small_frames_leave_the_pool_alone() -> None:
+def test_small_frames_take_no_pooled_memory() -> None:
     reader, pool = build_reader()
     frames, _ = feed(reader, framed(b"a") + framed(b"b" * SMALL_FRAME_BYTES))
     assert [len(frame) for frame in frames] == [1, SMALL_FRAME_BYTES]
     assert pool.held_bytes == 0
-
-
-@given(st.permutations(range(6)))
-def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
-    queue = AnswerQueue()
-    slots = [queue.reserve() for _ in order]
-    left: list[bytes] = []
-    for index in order:
-        left += queue.fill(slots[index], [bytes(index), b"."])
-        assert len(b"".join(left)) + queue.held_bytes == sum(
-            len(slot.parts[0]) + 1 for slot in slots if slot.parts is not None
-        )
-    assert left == [part for index in sorted(order) for part in (bytes(index), b".")]
-    assert len(queue) == queue.held_bytes == 0

@@ -1,4 +1,4 @@
-"""A client connection without its socket: bytes to frames, answers back into order.
+"""The bytes of a connection, split into frames.
 
 A frame is an int32 size and that many bytes.  Small frames are handled where they were received,
 in a scratch buffer that all connections of a node share; an incomplete small frame is carried over;
@@ -8,28 +8,26 @@ No complete frame is ever copied.
 
 from __future__ import annotations
 
-from collections import deque
 from mmap import mmap
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from odradek.protocol.decode_error import DecodeError
 
 SCRATCH_BYTES: Final = 256 * 1024
 SMALL_FRAME_BYTES: Final = 64 * 1024
 FIRST_LOOK_BYTES: Final = 4096
-"""How much is received at first where large frames are expected: enough for the size, little to
-copy."""
+"""How much is received at first where large frames are expected: enough for the size of the frame,
+and little to copy."""
 
 _SIZE: Final = Struct(">i")
-
 
 _HTTP_METHODS: Final = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PRI "))
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
 def _wrong_size(size: int, head: bytes) -> str:
-    """What a frame with an impossible size is, for the log: often another protocol."""
+    """Why a frame's size is impossible, for the log: often it is another protocol."""
     if head in _HTTP_METHODS:
         return "this is HTTP; the listener speaks Kafka's protocol"
     if head.startswith(_TLS_HANDSHAKE):
@@ -40,10 +38,10 @@ def _wrong_size(size: int, head: bytes) -> str:
 class BufferPool:
     """Memory for large frames, reused because fresh pages cost three times the copy itself.
 
-    Pages are taken from the host when they are first written, so what counts is what has arrived,
-    not what was promised.
+    Pages are taken from the host when they are first written: bytes that have arrived count, not
+    the size that the frame announces.
 
-    free_bytes_max  how much is kept for later
+    free_bytes_max  how much is kept for later frames
     """
 
     def __init__(self, *, free_bytes_max: int) -> None:
@@ -63,9 +61,9 @@ class BufferPool:
         return mmap(-1, size)
 
     def release(self, buffer: mmap, filled: int) -> None:
-        """Give back; views into it must not be read any more.
+        """Take a buffer back; views into it must not be read any more.
 
-        filled  how much of it was counted as held
+        filled  how many of its bytes were counted as held
         """
         size = len(buffer)
         self.held_bytes -= filled
@@ -75,7 +73,7 @@ class BufferPool:
 
 
 class FrameReader:
-    """Splits what arrives into frames.
+    """Splits the received bytes into frames.
 
     Call `target`, receive into it, then `received` with the count; the frames it returns are views
     that are valid until `target` is called again.
@@ -102,12 +100,12 @@ class FrameReader:
         self._large_filled = 0
         self._large_size = 0
 
-    def holds_memory(self) -> bool:
-        """Whether a large frame is on its way."""
+    def has_large_frame(self) -> bool:
+        """Whether a frame above `SMALL_FRAME_BYTES` has begun to arrive."""
         return self._large is not None
 
     def target(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """The memory to receive into; never empty."""
         large = self._large
         if large is not None:
             if self._large_filled == self._large_size:
@@ -174,56 +172,8 @@ class FrameReader:
             self._large = None
 
     def close(self) -> None:
-        """Give pooled memory back."""
+        """Return the memory to the pool."""
         if self._large is not None:
             self._pool.release(self._large, self._large_filled)
             self._large = None
         self._carry = b""
-
-
-class Slot:
-    """The place of one answer among those of its connection."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self) -> None:
-        self.parts: list[Any] | None = None
-
-
-class AnswerQueue:
-    """Answers leave in the order of their requests, whatever order they become known in."""
-
-    __slots__ = ("_slots", "held_bytes")
-
-    def __init__(self) -> None:
-        self._slots: deque[Slot] = deque()
-        self.held_bytes = 0
-        """Of answers that are known and wait for earlier ones."""
-
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def reserve(self) -> Slot:
-        """The next place in line."""
-        slot = Slot()
-        self._slots.append(slot)
-        return slot
-
-    def fill(self, slot: Slot, parts: list[Any]) -> list[Any]:
-        """Put an answer in its place; returns the parts that may leave now, in order."""
-        slot.parts = parts
-        self.held_bytes += sum(map(len, parts))
-        slots = self._slots
-        leaving: list[Any] = []
-        while slots and (left := slots[0].parts) is not None:
-            self.held_bytes -= sum(map(len, left))
-            leaving.extend(left)
-            slots.popleft()
-        return leaving
-
-    def clear(self) -> list[Any]:
-        """Drop everything (the connection is gone); returns the parts that were held back."""
-        held = [part for slot in self._slots for part in slot.parts or ()]
-        self._slots.clear()
-        self.held_bytes = 0
-        return held

@@ -1,9 +1,9 @@
 """One client connection on a raw non-blocking socket.
 
 Readable: receive, split into frames, dispatch each in order, write the turn's staged appends, send.
-Frames beyond the time of one slice are held back and go on in rounds with those of others.
-Reading stops while a request is done in slices, frames are held back, too many responses are
-outstanding or too many bytes wait to be sent.
+Frames beyond the time of one slice are held back and go on in rounds with those of other
+connections.  Reading stops while a request is done in slices, frames are held back, too many
+responses are outstanding or too many bytes wait to be sent.
 
 An exception anywhere closes this connection and gives back what it held.
 """
@@ -16,21 +16,21 @@ import socket
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from odradek.broker.server.budget import Budget
+from odradek.broker.server.rounds import Rounds, SlicedSteps
 from odradek.broker.server.transmit import Progress, Transmitter
 from odradek.broker.server.windows import Windows
-from odradek.protocol.connection import AnswerQueue, FrameReader, Slot
 from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.frames import FrameReader
+from odradek.protocol.response_queue import ResponseQueue, ResponseSlot
 from odradek.runtime.loop_watch import LoopWatch
 
-if TYPE_CHECKING:
-    from odradek.broker.server.budget import Budget
-    from odradek.broker.server.rounds import Rounds, SlicedSteps
-
 OUTSTANDING_MAX: Final = 100
-"""Requests of one connection that may wait for their answers before reading stops."""
+"""Requests of one connection that may wait for their responses before reading stops."""
 QUEUED_BYTES_MAX: Final = 4 << 20
 """Bytes of one connection that may wait for the socket before reading stops."""
 
@@ -41,52 +41,47 @@ class Waiting(Protocol):
     """A request that waits for its response."""
 
     def cancel(self) -> None:
-        """Wait no more, without a response; what is held is given back."""
+        """Wait no more, without a response, and give back what is held."""
 
 
-class Server(Protocol):
-    """What a session needs of its server."""
+@dataclass(slots=True)
+class ServerContext:
+    """What the connections of one server share.
+
+    dispatch        handles one request
+    end_of_turn     writes what the turn staged, and responds to it
+    wake            attempts the parked requests whose keys were notified
+    in_thread       runs its first argument off the loop, then its second on the loop
+    on_large_frame  a large frame of the connection has grown; may close another connection
+    on_closed       the connection is closed
+    now_ms          monotonic milliseconds
+    """
 
     loop: AbstractEventLoop
     loop_watch: LoopWatch
     rounds: Rounds
     budget: Budget
-
-    def dispatch(self, session: Session, frame: memoryview) -> None:
-        """Handle one request."""
-
-    def end_of_turn(self) -> None:
-        """Write what the turn staged and answer it."""
-
-    def wake(self) -> None:
-        """Ask the waiting requests whose keys were notified."""
-
-    def in_thread(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run `work` off the loop, then `done` on it."""
-
-    def holds_memory(self, session: Session) -> None:
-        """A large frame of the session has grown; some other session may have to go for it."""
-
-    def closed(self, session: Session) -> None:
-        """The session is over."""
-
-    def now_ms(self) -> int:
-        """Monotonic milliseconds."""
+    dispatch: Callable[[Connection, memoryview], None]
+    end_of_turn: Callable[[], None]
+    wake: Callable[[], None]
+    in_thread: Callable[[Callable[[], None], Callable[[], None]], None]
+    on_large_frame: Callable[[Connection], None]
+    on_closed: Callable[[Connection], None]
+    now_ms: Callable[[], int]
 
 
-class Session:
-    """A connection: its socket, frame reader, answer queue and out-queue."""
+class Connection:
+    """A socket, its frame reader, and its responses until they are sent."""
 
     __slots__ = (
         "_blocked",
         "_held",
         "_held_bytes",
         "_in_turn",
-        "_owes",
+        "_is_charged",
         "_reading",
         "_server",
         "_socket",
-        "answers",
         "client_host",
         "descriptor",
         "has_received",
@@ -94,6 +89,7 @@ class Session:
         "last_active_ms",
         "listener_name",
         "reader",
+        "responses",
         "transmitter",
         "under_way",
         "waiting",
@@ -101,7 +97,7 @@ class Session:
 
     def __init__(
         self,
-        server: Server,
+        server: ServerContext,
         connected: socket.socket,
         reader: FrameReader,
         *,
@@ -113,8 +109,8 @@ class Session:
         self._socket = connected
         self.descriptor = connected.fileno()
         self.reader = reader
-        self.answers: AnswerQueue | None = None
-        """Made when a first answer has to wait; most connections never need it."""
+        self.responses: ResponseQueue | None = None
+        """Made when a response has to wait for the first time; most connections never need it."""
         self.waiting: dict[Waiting, None] = {}
         """Requests in the purgatory, and those whose result is not done."""
         self.transmitter = Transmitter(connected, windows)
@@ -122,14 +118,14 @@ class Session:
         self.client_host = client_host
         self.last_active_ms = server.now_ms()
         self.has_received = False
-        """Whether anything was sent on it."""
+        """Whether the client has sent anything."""
         self.is_closed = False
         self._blocked = False
         self._held: deque[memoryview] = deque()
-        """Requests that were received and wait for a slice, or for room for their responses."""
+        """Requests that were received and wait for a slice, or until responses are sent."""
         self._held_bytes = 0
-        self._owes = False
-        """Whether the budget knows of responses that wait for the client."""
+        self._is_charged = False
+        """Whether the budget counts responses that the client has not taken."""
         self.under_way: SlicedSteps | None = None
         """The request that is done in slices, if any; the next ones wait for it."""
         self._in_turn = False
@@ -159,8 +155,8 @@ class Session:
                 logger.warning("closing %s: %s", self.client_host, error)
                 self.close()
                 return
-            if self.reader.holds_memory():
-                server.holds_memory(self)
+            if self.reader.has_large_frame():
+                server.on_large_frame(self)
             if not frames:
                 return
             self._in_turn = True
@@ -183,7 +179,7 @@ class Session:
             if number and (
                 self.under_way is not None
                 or self._is_full()
-                # What takes long works in slices of its own: now and then is often enough.
+                # A long request works in slices of its own: every fourth frame is often enough.
                 or (not number & 3 and monotonic_ns() >= deadline_ns)
             ):
                 self._hold(frames[number:])
@@ -193,8 +189,10 @@ class Session:
                 break
 
     def _hold(self, frames: list[memoryview]) -> None:
-        """Copy frames out of the receive buffer, once: responses to what came in one read may take
-        long and be a thousand times as large."""
+        """Copy frames out of the receive buffer, all in one allocation.
+
+        The responses to the requests of one read may take long and be a thousand times as large.
+        """
         content = memoryview(bytearray().join(frames))
         end = 0
         for frame in frames:
@@ -204,7 +202,7 @@ class Session:
         self._server.budget.charge(self, end)
 
     def run_slice(self, deadline_ns: int) -> bool:
-        """Go on with the frames that were held back."""
+        """Dispatch frames that were held back."""
         held = self._held
         if not held or self.under_way is not None or self.is_closed:
             return False
@@ -222,10 +220,10 @@ class Session:
             self._server.budget.release(self, self._held_bytes)
             self._held_bytes = 0
         self._end_turn()
-        return False  # `_consider_reading` has asked for the next one
+        return False  # `_consider_reading` has added the connection to the rounds again
 
     def abandon(self, error: Exception) -> None:
-        """A slice has failed."""
+        """Close after a slice that has failed."""
         self._break(f"a slice ({error!r})")
 
     def on_work_done(self) -> None:
@@ -236,15 +234,15 @@ class Session:
             self._end_turn()
 
     def _end_turn(self) -> None:
-        """Write what was staged, send, and wake requests that waited for it."""
+        """Write what was staged, send, and attempt the requests that waited for it."""
         server = self._server
         try:
             server.end_of_turn()
-        except Exception:  # noqa: BLE001 - memory is given back all the same
+        except Exception:  # noqa: BLE001 - the memory is given back below
             self._break("the end of a turn")
         self._in_turn = False
         if self.under_way is None:
-            # Else its memory is still being read.
+            # Else the request in slices still reads the memory.
             self.reader.settle()
             if self.is_closed:
                 self.reader.close()
@@ -260,43 +258,43 @@ class Session:
         self.close()
 
     def _is_full(self) -> bool:
-        """Whether so much waits to be answered or sent that no more requests are taken."""
-        answers = self.answers
-        if answers is None:
+        """Whether so many responses are outstanding or unsent that no more requests are taken."""
+        responses = self.responses
+        if responses is None:
             return self.transmitter.queued_bytes > QUEUED_BYTES_MAX
         return (
-            self.transmitter.queued_bytes + answers.held_bytes > QUEUED_BYTES_MAX
-            or len(answers) >= OUTSTANDING_MAX
+            self.transmitter.queued_bytes + responses.held_bytes > QUEUED_BYTES_MAX
+            or len(responses) >= OUTSTANDING_MAX
         )
 
     def is_idle(self) -> bool:
-        """Whether nothing is under way on it."""
+        """Whether every request has its response, and the client has taken all of them."""
         return not (
-            self.waiting or self.under_way or self._held or self.transmitter.queue or self.answers
+            self.waiting or self.under_way or self._held or self.transmitter.queue or self.responses
         )
 
-    def reserve(self) -> Slot:
-        """A place for an answer that comes later."""
-        if self.answers is None:
-            self.answers = AnswerQueue()
-        return self.answers.reserve()
+    def reserve(self) -> ResponseSlot:
+        """A place for a response that is made later."""
+        if self.responses is None:
+            self.responses = ResponseQueue()
+        return self.responses.reserve()
 
-    def answer(self, parts: list[Any]) -> None:
-        """The answer to the request being dispatched, known at once."""
+    def respond(self, parts: list[Any]) -> None:
+        """Send the response to the request that is being dispatched, after those before it."""
         if self.is_closed:
             release(parts)
-        elif self.answers:
-            self.fill(self.answers.reserve(), parts)
+        elif self.responses:
+            self.fill(self.responses.reserve(), parts)
         else:
             self.transmitter.add(parts)
 
-    def fill(self, slot: Slot, parts: list[Any]) -> None:
-        """The answer to an earlier request."""
+    def fill(self, slot: ResponseSlot, parts: list[Any]) -> None:
+        """Send the response to an earlier request, after those before it."""
         if self.is_closed:
             release(parts)
             return
-        assert self.answers is not None, "a slot was reserved"
-        leaving = self.answers.fill(slot, parts)
+        assert self.responses is not None, "a slot was reserved"
+        leaving = self.responses.fill(slot, parts)
         if leaving:
             self.transmitter.add(leaving)
             if not self._in_turn:
@@ -311,7 +309,7 @@ class Session:
                 self._transmit()
             if not self.is_closed:
                 self._consider_reading()
-        except Exception:  # noqa: BLE001 - nothing of one connection reaches its neighbours
+        except Exception:  # noqa: BLE001 - nothing of one connection reaches the others
             self._break("sending")
 
     def _transmit(self) -> None:
@@ -352,9 +350,9 @@ class Session:
         self.flush()
 
     def _consider_reading(self) -> None:
-        """Read on, or wait for what is under way, held back, or not taken yet."""
-        answers = self.answers
-        if self._blocked or self._owes or (answers is not None and answers.held_bytes):
+        """Read on, unless a request is in slices, frames are held back, or too much is unsent."""
+        responses = self.responses
+        if self._blocked or self._is_charged or (responses is not None and responses.held_bytes):
             self._report_responses()
             if self.is_closed:
                 return
@@ -368,11 +366,11 @@ class Session:
             self._server.loop.add_reader(self.descriptor, self._on_readable)
 
     def _report_responses(self) -> None:
-        """Charge what the client has not taken."""
+        """Charge the budget with the responses that the client has not taken."""
         held = self.transmitter.held_bytes()
-        if self.answers is not None:
-            held += self.answers.held_bytes
-        self._owes = held > 0
+        if self.responses is not None:
+            held += self.responses.held_bytes
+        self._is_charged = held > 0
         self._server.budget.set_responses(self, held)
 
     def _pause(self) -> None:
@@ -381,9 +379,10 @@ class Session:
             self._server.loop.remove_reader(self.descriptor)
 
     def close(self) -> None:
-        """End the connection; responses that still wait are dropped.
+        """End the connection; responses that are not sent are dropped.
 
-        Every step is taken, whatever fails in another: what is held here is missed elsewhere.
+        Every step is taken, even if another one fails: memory that is held here is missing to other
+        connections.
         """
         if self.is_closed:
             return
@@ -394,10 +393,10 @@ class Session:
             self._cancel_work,
             lambda: None if self._in_turn or self.under_way else self.reader.close(),
             self.transmitter.close,
-            lambda: release([] if self.answers is None else self.answers.clear()),
+            lambda: release([] if self.responses is None else self.responses.clear()),
             self._held.clear,
             self._socket.close,
-            lambda: self._server.closed(self),
+            lambda: self._server.on_closed(self),
         ):
             try:
                 step()
@@ -410,14 +409,14 @@ class Session:
 
 
 def release(parts: list[Any]) -> None:
-    """Let go of the slices among parts that will not be sent."""
+    """Release the slices among parts that will not be sent."""
     for part in parts:
         if type(part) is not bytes:
             part.release()
 
 
 def peer_host(connected: socket.socket) -> str:
-    """The address of the other side, or an empty string when it is gone already."""
+    """The address of the client, or an empty string when it has left already."""
     try:
         address = connected.getpeername()
     except OSError:

@@ -1,0 +1,54 @@
+"""One request on its way through the server, from its decoded body to its response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.broker.server.connection import Connection
+from odradek.broker.server.loaded_api import LoadedApi, encode_response
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import RequestHeader
+
+
+class Call:
+    """A request and where its response goes.
+
+    Source: Kafka's RequestChannel.Request.
+    """
+
+    __slots__ = ("connection", "header", "loaded", "request")
+
+    def __init__(
+        self, connection: Connection, header: RequestHeader, loaded: LoadedApi, request: Any
+    ) -> None:
+        self.connection = connection
+        self.header = header
+        self.loaded = loaded
+        self.request = request
+
+    @property
+    def wants_response(self) -> bool:
+        return self.loaded.wants_response(self.request)
+
+    def failed(self, code: ErrorCode, message: str | None) -> Any:
+        """The response that carries an error; cost: one element for each that the request names."""
+        return self.loaded.handler.failed(self.request, code, message)
+
+    def encoded(self, response: Any) -> list[Any]:
+        """The parts of the response's frame.
+
+        raises  what encoding raises, after the slices of the response are released
+        """
+        try:
+            return encode_response(self.header, self.loaded, response)
+        except BaseException:
+            self.loaded.release(response)
+            raise
+
+    def respond(self, response: Any) -> None:
+        """Encode the response, and send it when those to earlier requests are sent.
+
+        raises  what encoding raises
+        """
+        parts = self.encoded(response)
+        self.connection.respond(parts)
