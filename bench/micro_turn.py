@@ -14,7 +14,7 @@ from typing import Any, Final
 from bench import wire
 from bench.places import WORK
 from odradek.broker.node.node import Node
-from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.load import make_settings
 from odradek.protocol.compiler import encoder
 from odradek.protocol.headers import encode_request_header
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -1,31 +1,25 @@
-"""What this broker knows of the cluster's topics, as handlers ask for it.
-
-The picture is the broker's own, made of the UpdateMetadata requests that the controller sent.
-"""
+"""Lookups of topics, partitions and brokers in this broker's image of the cluster."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import unpack
 from typing import Final
 from uuid import UUID
 
-from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.image import Image, TopicImage
-from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.pending import Pending
+from odradek.controller.metadata_cache import MetadataCache
+from odradek.protocol.errors import ErrorCode
 
-INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, "__transaction_state")
 TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_LEADER: Final = -1
-UNDER_WAY_MAX: Final = 1_000
-"""Topics that are being created on first use at a time; for more, clients ask again."""
 HASHES_KEPT: Final = 4_096
 KEPT_LENGTH_MAX: Final = 128
-"""Characters; what is kept takes 2 MiB at most."""
+"""Characters; the kept hashes take 2 MiB at most."""
 
 
 def is_valid_topic_name(name: str) -> bool:
@@ -36,7 +30,7 @@ def is_valid_topic_name(name: str) -> bool:
 def java_string_hash(text: str) -> int:
     """java.lang.String.hashCode: an int32 over UTF-16 units; decides a group's coordinator.
 
-    cost  0.1 us for a short one that was asked for lately, else 60 ns a character
+    cost  0.1 us for one of the last 4,096 short texts, else 60 ns a character
     """
     return _kept_hash(text) if len(text) <= KEPT_LENGTH_MAX else _hash(text)
 
@@ -55,7 +49,7 @@ _kept_hash = lru_cache(maxsize=HASHES_KEPT)(_hash)
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition as Metadata tells it."""
+    """A partition in the terms of a Metadata response."""
 
     index: int
     leader: int
@@ -63,12 +57,12 @@ class PartitionView:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
-    """On brokers that are away or on failed log directories, as the controller says."""
+    """Ids of brokers that are not registered, or whose log directory has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic as Metadata tells it; partitions by index."""
+    """A topic in the terms of a Metadata response; partitions by index."""
 
     name: str
     topic_id: UUID
@@ -76,44 +70,38 @@ class TopicView:
     partitions: tuple[PartitionView, ...]
 
 
-CreateOnFirstUse = Callable[[str, str], Pending[TopicResult]]
-"""(topic, the client for the log): writes the topic, with the broker's defaults."""
-
-
 class Topics:
-    """Lookups in the newest image, and the creation of topics on first use."""
+    """Lookups in the newest image."""
 
-    def __init__(self, picture: Callable[[], Image], create: CreateOnFirstUse) -> None:
-        self._picture = picture
-        self._create = create
-        self._under_way: dict[str, Pending[TopicResult]] = {}
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
 
-    def picture(self) -> Image:
-        """The newest picture itself, for those that ask for much of it."""
-        return self._picture()
+    def image(self) -> Image:
+        """The newest image itself, for responses that take much of it."""
+        return self._metadata.image
 
     @property
     def cluster_id(self) -> str:
         """The cluster's id, 22 characters."""
-        return self._picture().cluster_id or ""
+        return self._metadata.image.cluster_id or ""
 
     @property
     def controller_id(self) -> int:
         """The broker that is the controller, or -1."""
-        return self._picture().controller_id
+        return self._metadata.image.controller_id
 
     def names(self) -> list[str]:
         """All topics, sorted."""
-        return sorted(self._picture().topics)
+        return sorted(self._metadata.image.topics)
 
     def name_of(self, topic_id: UUID) -> str | None:
         """The topic with this id."""
-        return self._picture().topic_names.get(topic_id)
+        return self._metadata.image.topic_names.get(topic_id)
 
     def brokers(self, listener_name: str) -> list[tuple[int, str, int, str | None]]:
         """(id, host, port, rack) of the live brokers that have an address on the listener."""
         found = []
-        for broker in self._picture().brokers.values():
+        for broker in self._metadata.image.brokers.values():
             endpoint = broker.endpoint(listener_name)
             if endpoint is not None:
                 found.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
@@ -121,37 +109,18 @@ class Topics:
 
     def view(self, name: str) -> TopicView | None:
         """A topic, or None."""
-        topic = self._picture().topics.get(name)
+        topic = self._metadata.image.topics.get(name)
         return None if topic is None else _view(topic)
 
     def absence(self, name: str, index: int) -> ErrorCode:
-        """Why this broker does not hold a partition.
+        """The error for a partition that this broker has no replica of.
 
-        NOT_LEADER_OR_FOLLOWER when the cluster has it (elsewhere, or not here yet), else
+        NOT_LEADER_OR_FOLLOWER when the cluster has the partition (elsewhere, or not here yet), else
         UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if self._picture().partition(name, index) is None:
+        if self._metadata.image.partition(name, index) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    def auto_create(self, name: str, requester: str) -> Pending[TopicResult]:
-        """Begin to create a topic on first use, or join a creation that is under way.
-
-        Done when the topic is stored; its view comes with the controller's next UpdateMetadata.
-        Source: Kafka's AutoTopicCreationManager (inflightTopics).
-        """
-        known = self._under_way.get(name)
-        if known is not None:
-            return known
-        if len(self._under_way) >= UNDER_WAY_MAX:
-            return Pending.failed(BrokerError(ErrorCode.LEADER_NOT_AVAILABLE))
-
-        def forget(_: Pending[TopicResult]) -> None:
-            del self._under_way[name]
-
-        creation = self._under_way[name] = self._create(name, requester)
-        creation.on_done(forget)
-        return creation
 
 
 def _view(topic: TopicImage) -> TopicView:

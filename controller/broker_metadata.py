@@ -23,6 +23,7 @@ from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.session import Session
 from odradek.controller.image import LEADER_DURING_DELETE, Image
+from odradek.controller.metadata_cache import MetadataCache
 from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS, read_topic_configs
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.pending import Pending
@@ -60,8 +61,8 @@ class Listener(Protocol):
 class Inbox:
     """A broker's picture, and the requests that change it."""
 
-    def __init__(self, door: BrokerDoor, listener: Listener) -> None:
-        self.image = Image()
+    def __init__(self, door: BrokerDoor, listener: Listener, metadata: MetadataCache) -> None:
+        self._metadata = metadata
         self.broker_epoch = -1
         self._door = door
         self._listener = listener
@@ -69,6 +70,15 @@ class Inbox:
         self._known_configs: dict[str, None] = {}
         self._retry: Pending[None] | None = None
         self._described_epoch = -1
+
+    @property
+    def image(self) -> Image:
+        """The newest image."""
+        return self._metadata.image
+
+    @image.setter
+    def image(self, image: Image) -> None:
+        self._metadata.image = image
 
     async def note_configs(self, session: Session) -> None:
         """All configs were read: those of existing topics need not be read again."""

@@ -44,6 +44,7 @@ from odradek.controller.membership.registration import (
     new_cluster_id,
     register,
 )
+from odradek.controller.metadata_cache import MetadataCache
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.config_znodes import encode_log_directory_event
 from odradek.controller.znodes.dynamic_configs import ConfigChanges, write_config
@@ -80,9 +81,11 @@ class Controller:
         listener: Listener,
         clock: Clock,
         rng: Randomness,
+        metadata: MetadataCache | None = None,
         check_new_topic: Callable[[str], None] = lambda name: None,
     ) -> None:
         """connect          opens the coordination session; its events go to the callback given
+        metadata         receives each new image; a cache of its own when None
         check_new_topic  raises BrokerError when this broker cannot hold a new topic of that name
         """
         self.broker_id = -1
@@ -95,7 +98,7 @@ class Controller:
         self._clock = clock
         self._rng = rng
         self._procedures = SerialExecutor()
-        self._inbox = Inbox(door, listener)
+        self._inbox = Inbox(door, listener, metadata or MetadataCache())
         self._active: ActiveController | None = None
         self._is_behind = False
         self._has_directory_event = False

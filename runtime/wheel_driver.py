@@ -33,8 +33,7 @@ class WheelDriver:
         self._handle: asyncio.TimerHandle | None = None
         self._wake_ms = 0
         self._is_turning = False
-        self.after_turn: Callable[[], None] = lambda: None
-        """Called after timers have fired, to run what they set off."""
+        self._after_turn: list[Callable[[], None]] = []
 
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
         """A timer on the wheel; makes sure that the loop wakes in time for it."""
@@ -46,6 +45,10 @@ class WheelDriver:
         if not self._wakes_before(deadline_ms):
             self._schedule(deadline_ms)
         return timer
+
+    def after_each_turn(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever timers have fired, after the last one."""
+        self._after_turn.append(callback)
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
         """Call again and again, the next time `interval_ms` after the last one returned."""
@@ -72,7 +75,7 @@ class WheelDriver:
         now_ms = self._clock.monotonic_ms()
         if self._watch is not None:
             self._watch.late(max(0, now_ms - self._wake_ms))
-        for callback in (*self._wheel.advance(now_ms), self._after_turn):
+        for callback in (*self._wheel.advance(now_ms), *self._after_turn):
             began_ns = monotonic_ns()
             try:
                 callback()
@@ -84,9 +87,6 @@ class WheelDriver:
         opening_ms = self._wheel.next_opening_ms()
         if opening_ms is not None and not self._wakes_before(opening_ms):
             self._schedule(opening_ms)
-
-    def _after_turn(self) -> None:
-        self.after_turn()
 
     def _wakes_before(self, deadline_ms: int) -> bool:
         return self._handle is not None and self._wake_ms <= deadline_ms

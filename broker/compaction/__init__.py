@@ -1,1 +1,1 @@
-"""The edge of log compaction: when to clean, the worker process, what becomes of its work."""
+"""Log compaction: which log to clean when, the worker process, and what follows from its result."""

@@ -1,4 +1,4 @@
-"""Logs whose cleaning has failed for a reason that may pass: tried again, ever more rarely.
+"""The pause before a log whose cleaning has failed is cleaned again: twice as long each time.
 
 Pure; time arrives as `now_ms`.
 """
@@ -20,16 +20,17 @@ class _Wait:
     wait_ms: int
 
 
-class SetBack(Generic[Key]):
-    """What waits, and until when; as many entries as logs have failed and not succeeded since."""
+class Backoff(Generic[Key]):
+    """One entry for each log that has failed and has not succeeded since."""
 
     def __init__(self) -> None:
         self._waits: dict[Key, _Wait] = {}
 
     def note_failure(self, key: Key, now_ms: int, *, first_wait_ms: int) -> int:
-        """Wait twice as long as after the failure before; how long, in ms.
+        """Double the pause, up to ten minutes, and begin it now.
 
-        first_wait_ms  after the first failure
+        first_wait_ms  the pause after the first failure
+        returns        the pause in ms
         """
         former = self._waits.get(key)
         wait_ms = first_wait_ms if former is None else min(2 * former.wait_ms, LONGEST_WAIT_MS)
@@ -37,15 +38,15 @@ class SetBack(Generic[Key]):
         return wait_ms
 
     def note_success(self, key: Key) -> None:
-        """The next failure counts as the first one."""
+        """Count the next failure as the first one."""
         self._waits.pop(key, None)
 
     def must_wait(self, key: Key, now_ms: int) -> bool:
-        """Whether its time has not come yet."""
+        """Whether the pause is not over."""
         wait = self._waits.get(key)
         return wait is not None and now_ms < wait.until_ms
 
     def keep_only(self, keys: set[Key]) -> None:
-        """Forget those that are gone."""
+        """Drop the entries of all other keys."""
         for key in [key for key in self._waits if key not in keys]:
             del self._waits[key]

@@ -1,7 +1,7 @@
-"""What the choice of the next log rests on, read from a log; and the job that comes of the choice.
+"""The facts of a log by which the next log to clean is chosen, and the job for the chosen log.
 
-Sizes and bases are in memory.  Times of closed segments are read from disk, and only where a topic
-sets min.compaction.lag.ms or max.compaction.lag.ms; each is read once.
+Sizes and base offsets are in memory.  Times of closed segments are read from disk, each once, and
+only for topics that set min.compaction.lag.ms or max.compaction.lag.ms.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ HEADER_BYTES: Final = 128
 
 
 class SegmentClock:
-    """Times of closed segments, remembered as long as they are asked for."""
+    """The times of closed segments; each log keeps those of its last `times`."""
 
     def __init__(self) -> None:
         self._known: dict[Log, dict[tuple[int, int], SegmentTimes]] = {}
 
     def times(self, log: Log, first_number: int) -> tuple[SegmentTimes, ...]:
-        """Of the closed segments from `first_number` on, as far as the log's settings need them.
+        """The times of the closed segments from number `first_number` on.
 
         raises  OSError; CorruptBatch
         """
@@ -50,7 +50,8 @@ class SegmentClock:
         return tuple(current.values())
 
     def read_ahead(self, log: Log, first_number: int) -> Iterator[None]:
-        """Read what `times` does not know yet, a segment a step; the log may change in between.
+        """Read the times that `times` would have to read, one segment a step; the log may change
+        between steps.
 
         raises  OSError; CorruptBatch
         """
@@ -62,7 +63,7 @@ class SegmentClock:
                 yield
 
     def keep_only(self, logs: set[Log]) -> None:
-        """Forget the logs that are gone."""
+        """Forget all other logs."""
         for log in [log for log in self._known if log not in logs]:
             del self._known[log]
 
@@ -76,7 +77,10 @@ def _times_of(segment: Segment) -> SegmentTimes:
 
 
 def has_dirty_segment(log: Log, checkpoint_offset: int | None) -> bool:
-    """Whether there can be anything to clean: an answer in a microsecond for most logs."""
+    """Whether there can be anything to clean.
+
+    cost  1 us
+    """
     dirty_offset = first_dirty_offset(checkpoint_offset, log.log_start_offset, log.end_offset)
     return log.base_offsets[-1] > dirty_offset
 
@@ -94,7 +98,7 @@ def _first_dirty_number(log: Log, checkpoint_offset: int | None) -> int:
 def read_times_ahead(
     log: Log, checkpoint_offset: int | None, clock: SegmentClock
 ) -> Iterator[None]:
-    """What `facts_of` would read from disk, in steps of 0.1 ms.
+    """Read what `facts_of` would read from disk, in steps of 0.1 ms.
 
     raises  OSError; CorruptBatch
     """
@@ -105,7 +109,7 @@ def read_times_ahead(
 def facts_of(
     log: Log, checkpoint_offset: int | None, last_stable_offset: int, clock: SegmentClock
 ) -> LogFacts:
-    """All facts of one log.
+    """The facts of one log, for `candidates.judge`.
 
     raises  OSError; CorruptBatch
     """
@@ -128,7 +132,7 @@ def facts_of(
 
 
 def job_of(log: Log, candidate: Candidate, settings: BrokerSettings, now_ms: int) -> CleaningJob:
-    """What the worker is told.
+    """The job that is sent to the worker.
 
     raises  OSError; CorruptBatch
     """
@@ -156,10 +160,10 @@ def job_of(log: Log, candidate: Candidate, settings: BrokerSettings, now_ms: int
 
 
 def map_entries_max(settings: BrokerSettings) -> int:
-    """How many keys one cleaning may look at.
+    """How many different keys one cleaning may read.
 
     Differs from Kafka: an entry takes `ENTRY_BYTES` of the buffer, not 24, and the one worker has
-    the whole buffer, however many threads are set.
+    the whole buffer, whatever log.cleaner.threads is.
     """
     usable_bytes = (
         settings.log_cleaner_dedupe_buffer_size * settings.log_cleaner_io_buffer_load_factor

@@ -1,10 +1,10 @@
 """The process that cleans: started when there is something to clean, ended when there is not.
 
-`storage/compaction/worker` is its other side.  It may die or hang at any time: whoever gave it the
-job is told, the process is gone then, and the next job starts another one.
+`storage/compaction/worker` is its other side.  It may die or hang at any time: `clean` then raises
+`WorkerDied` after the process has ended, and the next job starts another one.
 
-It is started and waited for in a thread: a fork takes the loop 3 to 20 ms, an exec behind a vfork
-0.3 ms.
+A thread starts the process and waits for its end: a fork takes 3 to 20 ms of the loop, a vfork with
+an exec 0.3 ms.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from odradek.storage.compaction.wire import (
 )
 
 SILENCE_S: Final = 300.0
-"""A worker that says nothing for so long hangs: it speaks once a second unless the disk holds it
-up, for which a large fsync on a slow one may take minutes."""
+"""A worker that sends nothing for so long hangs: it reports once a second unless the disk holds it
+up, and a large fsync on a slow disk may take minutes."""
 END_S: Final = 1.0
 """From SIGKILL to the end of the process; longer only while the kernel waits for the disk."""
 
 _ISOLATED: Final = ("-I",) if sys.flags.isolated else ()
 COMMAND: Final = (sys.executable, *_ISOLATED, "-m", "odradek.storage.compaction.worker")
-"""As the broker itself was started: it finds the code where the broker has found it."""
+"""The options that the broker itself was started with: the worker finds the same code."""
 
 
 class WorkerDied(Exception):
-    """The process ended, or hung and was killed, before it had an answer."""
+    """The process ended, or hung and was killed, before it sent a result."""
 
 
 class _Running:
@@ -49,7 +49,7 @@ class _Running:
 
     def __init__(self, process: Popen[bytes]) -> None:
         self.process = process
-        self.answers = asyncio.StreamReader(LINE_BYTES_MAX)
+        self.lines = asyncio.StreamReader(LINE_BYTES_MAX)
         self._transports: list[asyncio.BaseTransport] = []
         self._requests: asyncio.WriteTransport | None = None
 
@@ -57,20 +57,20 @@ class _Running:
         """Put the pipes on the loop."""
         loop = asyncio.get_running_loop()
         reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(self.answers), self.process.stdout
+            lambda: asyncio.StreamReaderProtocol(self.lines), self.process.stdout
         )
         self._transports.append(reading)
         writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self.process.stdin)
         self._transports.append(writing)
         self._requests = writing
 
-    def say(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         """Write a line; nothing waits for it to arrive."""
         if self._requests is not None and not self._requests.is_closing():
             self._requests.write(line)
 
     def kill(self) -> None:
-        """SIGKILL, unless it has ended."""
+        """Send SIGKILL, unless the process has ended."""
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
 
@@ -87,9 +87,9 @@ class _Running:
 class WorkerProcess:
     """At most one process, at most one job.
 
-    executor  has threads that live as long as the broker: the process ends with the one it was
-              started by
-    command   what to start; the broker's process id is added
+    executor  has threads that last as long as the broker: the process ends with the thread that
+              started it
+    command   the program and its arguments; the broker's process id is appended
     """
 
     def __init__(self, executor: Executor, command: Sequence[str] = COMMAND) -> None:
@@ -97,8 +97,8 @@ class WorkerProcess:
         self._command = command
         self._running: _Running | None = None
         self.silence_s = SILENCE_S
-        self.is_hurried = False
-        """Whether the next one that is started takes a share of busy processors."""
+        self.is_boosted = False
+        """Whether the next process runs at a priority that gets time on busy processors."""
         self.start_count = 0
 
     @property
@@ -111,32 +111,32 @@ class WorkerProcess:
     ) -> CleaningResult | CleaningFailure | None:
         """Have a log cleaned.
 
-        is_wanted  asked once a second: False ends the job
+        is_wanted  called once a second: False ends the job
         returns    None when the job was ended
         raises     WorkerDied; OSError when no process can be started
         """
-        is_answered = False
+        has_result = False
         try:
             worker = await self._started()
             loop = asyncio.get_running_loop()
-            worker.say(await loop.run_in_executor(self._executor, encode_job, job))
+            worker.send(await loop.run_in_executor(self._executor, encode_job, job))
             while True:
                 async with asyncio.timeout(self.silence_s):
-                    line = await worker.answers.readline()
+                    line = await worker.lines.readline()
                 if not line.endswith(b"\n"):
                     raise WorkerDied("the worker has died")
-                answer = decode_answer(line)
-                if not isinstance(answer, Progress):
-                    is_answered = True
-                    return answer
+                report = decode_answer(line)
+                if not isinstance(report, Progress):
+                    has_result = True
+                    return report
                 if not is_wanted():
                     return None
         except TimeoutError:
             raise WorkerDied(f"the worker was silent for {self.silence_s:g} s") from None
         except (ValueError, KeyError, TypeError) as error:
-            raise WorkerDied(f"the worker said what nobody understands: {error!r}") from error
+            raise WorkerDied(f"the worker sent an invalid line: {error!r}") from error
         finally:
-            if not is_answered:
+            if not has_result:
                 await self.kill()
 
     async def _started(self) -> _Running:
@@ -147,7 +147,7 @@ class WorkerProcess:
         try:
             process = await asyncio.shield(spawning)
         except asyncio.CancelledError:
-            # It is about to be there; `kill` must know of it.
+            # The process is about to exist; `kill` must find it.
             self._running = _Running(await spawning)
             raise
         self._running = running = _Running(process)
@@ -157,17 +157,17 @@ class WorkerProcess:
 
     def _spawn(self) -> Popen[bytes]:
         command = [*self._command, str(os.getpid())]
-        if self.is_hurried:
+        if self.is_boosted:
             command.append(HURRIED)
         return Popen(command, stdin=PIPE, stdout=PIPE)
 
     def set_rate(self, bytes_per_second_max: float) -> None:
-        """Another bound for the job under way."""
+        """Change the bound of the job under way."""
         if self._running is not None:
-            self._running.say(encode_rate(bytes_per_second_max))
+            self._running.send(encode_rate(bytes_per_second_max))
 
     async def kill(self) -> None:
-        """End the process at once, if there is one, and wait until it writes nothing any more."""
+        """Kill the process, if there is one, and wait until it has ended."""
         running, self._running = self._running, None
         if running is None:
             return

@@ -9,19 +9,17 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from odradek.broker.group.context import Doors
 from odradek.broker.group.slices import run_in_slices
-from odradek.broker.topics import Topics, java_string_hash
+from odradek.broker.topics import OFFSETS_TOPIC, Topics, java_string_hash
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.randomness import Randomness
 
 if TYPE_CHECKING:
     from odradek.broker.group.shard import Shard
     from odradek.broker.replication.partition import Partition
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 def abs_java(number: int) -> int:
@@ -69,7 +67,7 @@ class GroupCoordinator:
         from odradek.broker.group.shard import Shard
 
         if self._doors.directory is None:
-            self._doors.directory = TopicDirectory(self._topics.picture)
+            self._doors.directory = TopicDirectory(self._topics.image)
         self.resign(partition.index)
         self.shards[partition.index] = Shard(partition, self._doors)
 

@@ -42,7 +42,7 @@ def run(context: Context, request: CreatePartitionsRequest) -> Steps[Delayed]:
     waiting: list[TopicResult] | None = None
 
     def is_led(result: TopicResult) -> bool:
-        topic = context.services.topics.picture().topics.get(result.topic)
+        topic = context.services.topics.image().topics.get(result.topic)
         return (
             result.error is not ErrorCode.NONE
             or request.validate_only
@@ -104,7 +104,7 @@ def failed(
 
 
 def _increase(context: Context, topic: CreatePartitionsTopic) -> int:
-    known = context.services.topics.picture().topics.get(topic.name)
+    known = context.services.topics.image().topics.get(topic.name)
     return max(0, topic.count - (0 if known is None else len(known.partitions)))
 
 

@@ -125,4 +125,4 @@ def _code(version: int, code: ErrorCode) -> ErrorCode:
 
 
 def _is_there(context: Context, topic: str) -> bool:
-    return topic in context.services.topics.picture().topics
+    return topic in context.services.topics.image().topics

@@ -21,10 +21,10 @@ from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.replication.fetch_session import (
     FINAL_EPOCH,
     Client,
+    FetchPartition,
     FetchPlan,
     PartitionKey,
-    Told,
-    Wanted,
+    SentOffsets,
 )
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partition_reader import PartitionRead, Reading, read_partition
@@ -58,7 +58,7 @@ def run(context: Context, request: FetchRequest) -> Reply | Delayed | Steps[Repl
 def run_large(context: Context, request: FetchRequest) -> Steps[Reply | Delayed]:
     """The same for a request above 16 KiB."""
     uses_ids = context.version >= TOPIC_IDS_FROM
-    wanted: dict[PartitionKey, Wanted] = {}
+    wanted: dict[PartitionKey, FetchPartition] = {}
     for topic in request.topics:
         for start in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
             some = topic.partitions[start : start + PARTITIONS_PER_STEP]
@@ -70,7 +70,7 @@ def run_large(context: Context, request: FetchRequest) -> Steps[Reply | Delayed]
 
 
 def _serve(
-    context: Context, request: FetchRequest, wanted: dict[PartitionKey, Wanted]
+    context: Context, request: FetchRequest, wanted: dict[PartitionKey, FetchPartition]
 ) -> Reply | Delayed | Steps[Reply | Delayed]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -81,7 +81,7 @@ def _serve(
         session_id=request.session_id,
         session_epoch=request.session_epoch if context.version >= 7 else FINAL_EPOCH,
         uses_ids=uses_ids,
-        wanted=wanted,
+        requested=wanted,
         forgotten=_forgotten(request, uses_ids),
         exists=lambda key: _exists(services, key),
         client=Client(context.client_host, is_follower=is_follower),
@@ -96,9 +96,9 @@ def _serve(
         max_bytes=max_bytes,
         version=context.version,
     )
-    if len(plan.wanted) > PARTITIONS_AT_ONCE:
+    if len(plan.partitions) > PARTITIONS_AT_ONCE:
         return _run_in_steps(context, request, plan, reading, is_follower=is_follower)
-    found = _find(context, plan.wanted.items(), is_follower=is_follower)
+    found = _find(context, plan.partitions.items(), is_follower=is_follower)
 
     def attempt() -> FetchResponse | None:
         return _answer(plan, found, reading) if reading.is_enough(found) else None
@@ -124,7 +124,7 @@ def _run_in_steps(
     is_follower: bool,
 ) -> Steps[Reply | Delayed]:
     """The same for many partitions."""
-    wanted = list(plan.wanted.items())
+    wanted = list(plan.partitions.items())
     found: Found = []
     available_bytes = 0
     for start in range(0, len(wanted), PARTITIONS_PER_STEP):
@@ -169,9 +169,9 @@ def failed(request: FetchRequest, code: ErrorCode, message: str | None) -> Fetch
     )
 
 
-def _wanted(topics: list[FetchTopic], uses_ids: bool) -> dict[PartitionKey, Wanted]:
+def _wanted(topics: list[FetchTopic], uses_ids: bool) -> dict[PartitionKey, FetchPartition]:
     return {
-        (topic.topic_id if uses_ids else topic.topic, partition.partition): Wanted(
+        (topic.topic_id if uses_ids else topic.topic, partition.partition): FetchPartition(
             partition.fetch_offset,
             partition.partition_max_bytes,
             partition.current_leader_epoch,
@@ -189,7 +189,7 @@ def _forgotten(request: FetchRequest, uses_ids: bool) -> Iterator[PartitionKey]:
             yield (topic.topic_id if uses_ids else topic.topic, partition)
 
 
-Found = list[tuple[PartitionKey, Wanted, Partition | None, ErrorCode]]
+Found = list[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
 
 
 def _is_follower(request: FetchRequest) -> bool:
@@ -210,7 +210,7 @@ def _exists(services: Services, key: PartitionKey) -> bool:
 
 
 def _find(
-    context: Context, asked: Iterable[tuple[PartitionKey, Wanted]], *, is_follower: bool
+    context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]], *, is_follower: bool
 ) -> Found:
     """The partitions asked for, each with the error that keeps it from being read, if any."""
     services = context.services
@@ -276,12 +276,12 @@ class Answer:
             if read.records is not None:
                 left_bytes = max(0, left_bytes - len(read.records))
                 is_first = False
-            told = Told(read.high_watermark, read.log_start_offset)
-            if not plan.must_tell(key, told, has_news=read.is_news()):
+            told = SentOffsets(read.high_watermark, read.log_start_offset)
+            if not plan.must_respond_with(key, told, has_news=read.is_news()):
                 continue
-            plan.on_answered(
+            plan.on_response(
                 key,
-                Told(-1, -1) if read.error else told,
+                SentOffsets(-1, -1) if read.error else told,
                 has_records=read.records is not None,
             )
             _list(topics, key, read)

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.coordinator import OFFSETS_TOPIC, partition_for
+from odradek.broker.group.coordinator import partition_for
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.waiting import when_created
 from odradek.broker.refused_transactions import REFUSAL
+from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.find_coordinator import (
@@ -37,10 +38,10 @@ NO_NODE: Final = (-1, "", -1)
 def run(context: Context, request: FindCoordinatorRequest) -> Steps[Reply | Delayed]:
     """One key, or many since version 4; waits for a moment while the topic is created."""
     topics = context.services.topics
-    if request.key_type != GROUP or OFFSETS_TOPIC in topics.picture().topics:
+    if request.key_type != GROUP or OFFSETS_TOPIC in topics.image().topics:
         response = yield from _respond(context, request)
         return Reply(response)
-    creation = topics.auto_create(OFFSETS_TOPIC, context.requester)
+    creation = context.services.auto_topic_creation.create(OFFSETS_TOPIC, context.requester)
     return when_created(context, {OFFSETS_TOPIC: creation}, lambda: _respond(context, request))
 
 
@@ -114,7 +115,7 @@ def _coordinator(context: Context, key_type: int, key: str) -> tuple[int, str, i
     if key_type != GROUP:
         raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
     topics = context.services.topics
-    topic = topics.picture().topics.get(OFFSETS_TOPIC)
+    topic = topics.image().topics.get(OFFSETS_TOPIC)
     if topic is None:
         raise _no_coordinator(context.version)
     partition = topic.partitions.get(partition_for(key, len(topic.partitions)))

@@ -164,7 +164,6 @@ def _create(
 
     raises  BrokerError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
     """
-    topics = context.services.topics
     assert name is not None, "an id without a topic is refused"
     if not is_valid_topic_name(name):
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -172,7 +171,7 @@ def _create(
     if not (allowed and context.services.settings.auto_create_topics_enable):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if len(creations) < AUTO_CREATIONS_MAX:
-        creations[name] = topics.auto_create(name, context.requester)
+        creations[name] = context.services.auto_topic_creation.create(name, context.requester)
 
 
 def _created(

@@ -30,7 +30,7 @@ from odradek.broker.handlers.handler import (
     Steps,
 )
 from odradek.broker.handlers.produce_flat import encode_appended
-from odradek.broker.replication.batch_validation import accept_batch
+from odradek.broker.replication.batch_validation import validate_batch
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.staged_appends import StagedAppend
 from odradek.broker.topics import INTERNAL_TOPICS
@@ -288,7 +288,7 @@ def _accept(
     leader = partition.leading()
     if request.acks == ACKS_ALL and leader.in_sync_count() < partition.effective_min_isr:
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
-    return accept_batch(
+    return validate_batch(
         data.records,
         partition.log.config,
         version=context.version,

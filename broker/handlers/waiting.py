@@ -48,7 +48,7 @@ def when_created(
 ) -> Delayed:
     """Wait until the topics that are created on first use are there, or for a second.
 
-    creations  by topic; from `Topics.auto_create`
+    creations  by topic; from `AutoTopicCreation.create`
     respond    makes the response, or returns steps that make it, from what is there then
     """
     topics = context.services.topics

@@ -20,18 +20,18 @@ from odradek.storage.directories.log_manager import LogManager
 logger = logging.getLogger("odradek")
 
 FOLDERS_SHOWN_MAX: Final = 10
-WAYS_OUT: Final = "stop the broker and take them up with `odradek recover-metadata`, or remove them"
+REMEDY: Final = "stop the broker and take them up with `odradek recover-metadata`, or remove them"
 
 
 class OrphanedLogs:
-    """Folders that were found at the start, by topic; empty before `find`."""
+    """The folders that were found at the start, by topic; empty before `find`."""
 
     def __init__(self) -> None:
         self._folders: Mapping[str, Sequence[str]] = {}
         self._reported: dict[str, None] = {}
 
     def find(self, image: Image, logs: LogManager) -> None:
-        """Compare what was loaded with what the cluster knows.
+        """Compare the loaded logs with the topics of the cluster.
 
         cost  1 us a log
         """
@@ -49,8 +49,8 @@ class OrphanedLogs:
                 found.setdefault(log.topic, []).append(log.directory)
         self._folders = found
 
-    def complaint(self) -> str | None:
-        """What an operator should read, None when there are none."""
+    def warning(self) -> str | None:
+        """A line for the operator; None when there are no such logs."""
         folders = [folder for topic in sorted(self._folders) for folder in self._folders[topic]]
         if not folders:
             return None
@@ -58,23 +58,23 @@ class OrphanedLogs:
         shown = ", ".join(folders[:FOLDERS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
         return (
             f"{len(folders)} folders in log.dirs belong to no topic that this broker knows, and "
-            f"are not served: {shown}; {WAYS_OUT}"
+            f"are not served: {shown}; {REMEDY}"
         )
 
     def check_new_topic(self, name: str) -> None:
-        """Whether a topic of this name may be created here.
+        """Refuse to create a topic over orphaned logs.
 
-        raises  BrokerError INVALID_TOPIC_EXCEPTION, which clients do not repeat
+        raises  BrokerError INVALID_TOPIC_EXCEPTION, after which clients do not retry
         """
         folders = self._folders.get(name)
         if not folders:
             return
         more = f" and {len(folders) - 1} more folders" if len(folders) > 1 else ""
-        complaint = (
+        text = (
             f"Topic '{name}' cannot be created: {folders[0]}{more} hold records of an earlier "
-            f"topic of this name; {WAYS_OUT}"
+            f"topic of this name; {REMEDY}"
         )
         if name not in self._reported:
             self._reported[name] = None
-            logger.warning("%s", complaint)
-        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, complaint)
+            logger.warning("%s", text)
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)

@@ -1,1 +1,1 @@
-"""Partitions as a replica sees them: leadership, high watermark, fetch sessions."""
+"""Replicas of partitions: leadership, high watermark, appends, reads, fetch sessions."""

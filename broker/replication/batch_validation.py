@@ -1,4 +1,4 @@
-"""What a leader makes of the bytes that a producer sent: one batch, ready to append.
+"""Validates the bytes that a producer has sent: the result is one batch, ready to append.
 
 Source: Kafka's UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """
@@ -17,10 +17,10 @@ ZSTD_FROM: Final = 7
 AS_PRODUCED: Final = "producer"
 CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 OUTPUT_BYTES_MAX: Final = 64 << 20
-"""What one batch may grow to when a topic asks for another codec: a bomb must not fill memory."""
+"""Bound of a batch that is decompressed for another codec: a bomb must not fill memory."""
 
 
-def accept_batch(
+def validate_batch(
     records: memoryview | None,
     config: LogConfig,
     *,
@@ -29,13 +29,13 @@ def accept_batch(
     now_ms: int,
     only_light: bool,
 ) -> RecordBatch:
-    """The one batch in `records`, checked, with its append time where the topic wants that.
+    """Validate the one batch in `records`; set its append time if the topic has LogAppendTime.
 
     version     of the Produce request
     only_light  raise HeavyBatch rather than decode or recompress for longer than a millisecond
     raises      BrokerError, see `validate_produced`; TRANSACTIONAL_ID_AUTHORIZATION_FAILED and
                 INVALID_TXN_STATE for transactional batches, RECORD_LIST_TOO_LARGE
-    cost        1 us and the checksum, unless the topic is compacted or asks for another codec
+    cost        1 us and the checksum, unless the topic is compacted or has another codec
     """
     is_log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
     batch = validate_produced(

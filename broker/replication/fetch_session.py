@@ -1,11 +1,11 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a client asks for.
+"""Incremental fetch sessions (KIP-227): the broker remembers the partitions that a client fetches.
 
-Pure.  A session is created by a full fetch (epoch 0) and then fed with differences; a response
-within a session lists only partitions that have something new to say.
+Pure.  A full fetch (epoch 0) creates a session, and later requests list the differences; a response
+within a session lists only partitions that have records or changed offsets.
 
     request epoch   id      meaning
     -1              any     full fetch without a session; a given one is closed
-    0               any     full fetch that asks for a new session; a given one is closed
+    0               any     full fetch that creates a new session; a given one is closed
     n > 0           known   incremental; n must be the expected epoch
 
 Bounds: slots, bytes, and `UNKNOWN_MAX` partitions of a session that do not exist.  A fetch that
@@ -15,7 +15,7 @@ When slots or bytes are short, a session is evicted that was not used for `EVICT
 a client where the new one is a follower's; else the smallest of those created more than
 `EVICTION_MS` ago, if it is smaller than the new one.
 Differs from Kafka: one cache, not eight shards (FetchSessionCacheShard); bytes and unknown
-partitions are bounded; a session of the host that has most makes room for a host that has less.
+partitions are bounded; a session of the host with most of them is evicted for a host with fewer.
 Source: Kafka's FetchSession.scala.
 """
 
@@ -35,7 +35,7 @@ EPOCH_MAX: Final = 2**31 - 1
 NO_SESSION: Final = 0
 
 BYTES_MAX: Final = 64 << 20
-"""What all sessions may take together."""
+"""Bound of all sessions together."""
 ENTRY_BYTES: Final = 600
 """A partition in a session, its name aside; a bit more than was measured."""
 SESSION_BYTES: Final = 1_000
@@ -48,8 +48,8 @@ TopicKey = str | UUID
 PartitionKey = tuple[TopicKey, int]
 
 
-class Wanted(NamedTuple):
-    """What is asked of one partition."""
+class FetchPartition(NamedTuple):
+    """One partition of a Fetch request."""
 
     fetch_offset: int
     partition_max_bytes: int
@@ -58,25 +58,27 @@ class Wanted(NamedTuple):
     log_start_offset: int
 
 
-class Told(NamedTuple):
-    """What the last answer said about one partition, as far as a change of it must be told."""
+class SentOffsets(NamedTuple):
+    """The offsets that the last response listed for a partition; a change is sent again."""
 
     high_watermark: int
     log_start_offset: int
 
 
-class _Cached:
-    __slots__ = ("is_unknown", "told", "wanted")
+class CachedPartition:
+    """A partition of a session: how it is fetched, and what was sent about it."""
 
-    def __init__(self, wanted: Wanted, *, is_unknown: bool) -> None:
-        self.wanted = wanted
-        self.told: Told | None = None
+    __slots__ = ("is_unknown", "requested", "sent")
+
+    def __init__(self, requested: FetchPartition, *, is_unknown: bool) -> None:
+        self.requested = requested
+        self.sent: SentOffsets | None = None
         self.is_unknown = is_unknown
         """The partition did not exist when it was added."""
 
 
 class Client(NamedTuple):
-    """Who asks for a session."""
+    """The client of a session."""
 
     host: str = ""
     is_follower: bool = False
@@ -84,7 +86,7 @@ class Client(NamedTuple):
 
 
 def entry_bytes(key: PartitionKey) -> int:
-    """What a partition takes in a session, about."""
+    """About how much memory a partition takes in a session."""
     topic, _ = key
     return ENTRY_BYTES + (len(topic) if isinstance(topic, str) else 0)
 
@@ -111,24 +113,24 @@ class FetchSession:
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.epoch = 1
-        self.partitions: dict[PartitionKey, _Cached] = {}
+        self.partitions: dict[PartitionKey, CachedPartition] = {}
         self.size_bytes = SESSION_BYTES
         self.unknown_count = 0
 
     def update(
         self,
-        wanted: Mapping[PartitionKey, Wanted],
+        requested: Mapping[PartitionKey, FetchPartition],
         forgotten: Iterator[PartitionKey],
         exists: Callable[[PartitionKey], bool],
     ) -> None:
-        """Apply a request, up to the first unknown partition that is too many."""
-        for key, value in wanted.items():
+        """Apply a request, up to the unknown partition that exceeds `UNKNOWN_MAX`."""
+        for key, value in requested.items():
             cached = self.partitions.get(key)
             if cached is not None:
-                cached.wanted = value
+                cached.requested = value
                 continue
             is_unknown = not exists(key)
-            self.partitions[key] = _Cached(value, is_unknown=is_unknown)
+            self.partitions[key] = CachedPartition(value, is_unknown=is_unknown)
             self.size_bytes += entry_bytes(key)
             self.unknown_count += is_unknown
             if self.unknown_count > UNKNOWN_MAX:
@@ -139,36 +141,36 @@ class FetchSession:
                 self.size_bytes -= entry_bytes(key)
                 self.unknown_count -= cached.is_unknown
 
-    def serve_last(self, key: PartitionKey) -> None:
-        """The partition gave records: the others come first next time."""
+    def move_to_end(self, key: PartitionKey) -> None:
+        """Serve the partition after all others next time, since it has sent records."""
         self.partitions[key] = self.partitions.pop(key)
 
 
 class FetchPlan:
-    """What one request is to be served, and how its answer is cut down.
+    """The partitions to read for one request, and which of them its response lists.
 
-    `session_id` is what the response carries.
+    `session_id` is the response's.
     """
 
-    __slots__ = ("_session", "error", "is_incremental", "session_id", "wanted")
+    __slots__ = ("_session", "error", "is_incremental", "partitions", "session_id")
 
     def __init__(
         self,
-        wanted: Mapping[PartitionKey, Wanted],
+        partitions: Mapping[PartitionKey, FetchPartition],
         session: FetchSession | None,
         *,
         is_incremental: bool,
         error: ErrorCode = ErrorCode.NONE,
         is_closed: bool = False,
     ) -> None:
-        self.wanted = wanted
+        self.partitions = partitions
         self.error = error
         self.is_incremental = is_incremental
         self._session = session
         self.session_id = NO_SESSION if session is None or is_closed else session.id
 
-    def must_tell(self, key: PartitionKey, told: Told, *, has_news: bool) -> bool:
-        """Whether an answer lists the partition; a full answer lists all.
+    def must_respond_with(self, key: PartitionKey, offsets: SentOffsets, *, has_news: bool) -> bool:
+        """Whether the response lists the partition; a full response lists all.
 
         has_news  records, an error, a diverging epoch or a preferred replica
         """
@@ -176,21 +178,21 @@ class FetchPlan:
             return True
         assert self._session is not None, "an incremental fetch has a session"
         cached = self._session.partitions.get(key)
-        return cached is None or cached.told != told
+        return cached is None or cached.sent != offsets
 
-    def on_answered(self, key: PartitionKey, told: Told, *, has_records: bool) -> None:
-        """The answer lists the partition; one that gave records is served last next time."""
+    def on_response(self, key: PartitionKey, offsets: SentOffsets, *, has_records: bool) -> None:
+        """The response lists the partition."""
         if self._session is None:
             return
         cached = self._session.partitions.get(key)
         if cached is not None:
-            cached.told = told
+            cached.sent = offsets
             if has_records and self.is_incremental:
-                self._session.serve_last(key)
+                self._session.move_to_end(key)
 
 
 class _Share:
-    """What the sessions of one host take."""
+    """How much the sessions of one host take."""
 
     __slots__ = ("bytes", "slots")
 
@@ -211,7 +213,7 @@ class FetchSessions:
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """By last use, oldest first."""
         self._shares: dict[str, _Share] = {}
-        """By host, followers' sessions aside: no client takes their places."""
+        """By host, without followers' sessions: clients cannot evict those."""
         self.used_bytes = 0
         self.evicted = 0
 
@@ -224,15 +226,15 @@ class FetchSessions:
         session_id: int,
         session_epoch: int,
         uses_ids: bool,
-        wanted: Mapping[PartitionKey, Wanted],
+        requested: Mapping[PartitionKey, FetchPartition],
         forgotten: Iterator[PartitionKey],
         exists: Callable[[PartitionKey], bool],
         client: Client,
         now_ms: int,
     ) -> FetchPlan:
-        """What to serve; `error` of the result is the response's top-level error.
+        """Apply a request; `error` of the result is the response's top-level error.
 
-        exists  whether there is such a partition in the cluster, whoever leads it
+        exists  whether the cluster has the partition, on whichever broker
         """
         if session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id in self._sessions:
@@ -240,9 +242,9 @@ class FetchSessions:
             session = None
             if session_epoch == INITIAL_EPOCH:
                 session = FetchSession(NO_SESSION, client, uses_ids, now_ms)
-                if not self._create(session, wanted, exists):
+                if not self._create(session, requested, exists):
                     session = None
-            return FetchPlan(wanted, session, is_incremental=False)
+            return FetchPlan(requested, session, is_incremental=False)
         session = self._sessions.get(session_id)
         error = ErrorCode.NONE
         if session is None:
@@ -253,18 +255,18 @@ class FetchSessions:
             error = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         if session is None or error:
             return FetchPlan({}, None, is_incremental=False, error=error)
-        return self._continue(session, wanted, forgotten, exists, now_ms)
+        return self._continue(session, requested, forgotten, exists, now_ms)
 
     def _continue(
         self,
         session: FetchSession,
-        wanted: Mapping[PartitionKey, Wanted],
+        requested: Mapping[PartitionKey, FetchPartition],
         forgotten: Iterator[PartitionKey],
         exists: Callable[[PartitionKey], bool],
         now_ms: int,
     ) -> FetchPlan:
         former_bytes = session.size_bytes
-        session.update(wanted, forgotten, exists)
+        session.update(requested, forgotten, exists)
         self._charge(session, session.size_bytes - former_bytes)
         session.used_ms = now_ms
         if not session.partitions:
@@ -272,12 +274,12 @@ class FetchSessions:
             return FetchPlan({}, None, is_incremental=False)
         self._sessions.move_to_end(session.id)
         session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else 1
-        asked = {key: cached.wanted for key, cached in session.partitions.items()}
+        partitions = {key: cached.requested for key, cached in session.partitions.items()}
         is_too_large = session.size_bytes > former_bytes and not self._may_stay(session)
         if is_too_large:
-            asked |= wanted
+            partitions |= requested
             self._remove(session)
-        return FetchPlan(asked, session, is_incremental=True, is_closed=is_too_large)
+        return FetchPlan(partitions, session, is_incremental=True, is_closed=is_too_large)
 
     def _may_stay(self, session: FetchSession) -> bool:
         return session.unknown_count <= UNKNOWN_MAX and self.used_bytes <= self._bytes_max
@@ -285,12 +287,12 @@ class FetchSessions:
     def _create(
         self,
         session: FetchSession,
-        wanted: Mapping[PartitionKey, Wanted],
+        requested: Mapping[PartitionKey, FetchPartition],
         exists: Callable[[PartitionKey], bool],
     ) -> bool:
-        """Give a session its partitions, an id and a slot; False when it gets none."""
-        session.update(wanted, iter(()), exists)
-        if session.unknown_count > UNKNOWN_MAX or not self._make_room(session):
+        """Give a session its partitions, an id and a slot; False when it does not fit."""
+        session.update(requested, iter(()), exists)
+        if session.unknown_count > UNKNOWN_MAX or not self._evict_for(session):
             return False
         while session.id == NO_SESSION or session.id in self._sessions:
             session.id = 1 + self._random_below(2**31 - 1)
@@ -315,7 +317,7 @@ class FetchSessions:
 
     # Eviction.
 
-    def _make_room(self, new: FetchSession) -> bool:
+    def _evict_for(self, new: FetchSession) -> bool:
         size_bytes = new.size_bytes
         if size_bytes > self._bytes_max:
             return False
@@ -330,7 +332,7 @@ class FetchSessions:
         return True
 
     def _victim(self, new: FetchSession) -> FetchSession | None:
-        """By Kafka's rules."""
+        """The session that Kafka would evict."""
         sessions = self._sessions.values()
         oldest = next(iter(sessions), None)
         now_ms = new.created_ms
@@ -348,8 +350,8 @@ class FetchSessions:
         return self._sessions[least[2]]
 
     def _of_the_largest_host(self, new: FetchSession) -> FetchSession | None:
-        """The least recently used session of the host that has most, unless the new one's host
-        would then have as much."""
+        """The least recently used session of the host that has most, unless the host of the new
+        one would then have as much."""
         are_slots_short = len(self._sessions) >= self._slots_max
 
         def amount(share: _Share) -> int:
@@ -359,8 +361,8 @@ class FetchSessions:
         if host is None:
             return None
         own = self._shares.get(new.client.host, _Share())
-        wanted = amount(own) + (1 if are_slots_short else new.size_bytes)
-        if host == new.client.host or wanted >= amount(self._shares[host]):
+        needed = amount(own) + (1 if are_slots_short else new.size_bytes)
+        if host == new.client.host or needed >= amount(self._shares[host]):
             return None
         return next(
             one

@@ -1,7 +1,7 @@
-"""Obeys the controller: leads, follows, stops and removes replicas as it says.
+"""Applies the controller's requests: makes this broker lead, follow, stop and remove replicas.
 
-The controller's word comes in as LeaderAndIsr, UpdateMetadata and StopReplica, the same on a node
-that is its own controller and in a cluster.  Repeated words are harmless.
+LeaderAndIsr, UpdateMetadata and StopReplica are the same on a node that is its own controller and
+in a cluster.  Applying a request twice changes nothing.
 Source: Kafka's ReplicaManager.becomeLeaderOrFollower, Partition.makeLeader, stopReplicas.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
 
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leader import PartitionLeader
@@ -25,34 +25,32 @@ from odradek.controller.control_requests import (
     StopReplicaPartition,
     UpdateMetadata,
 )
-from odradek.controller.image import TopicPartition
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
+from odradek.runtime.slicing import Defer, run_in_slices
 from odradek.storage.directories.disk_jobs import DiskJob
-from odradek.storage.directories.log_manager import DirectoryFull, LogManager, NoDirectoryLeft
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1
-SLICE_MS: Final = 2
-"""How long taking states over may keep the loop from its clients."""
 
 logger = logging.getLogger("odradek.replication")
 
 
 def topic_key(topic: str) -> tuple[str, str]:
-    """What requests watch that wait for a topic to come, change or go."""
+    """The purgatory key that is notified when a topic is created, changed or deleted."""
     return ("topic", topic)
 
 
 class LogIsAhead(BrokerError):
-    """A log was to be led in a lower leader epoch than its latest one.
+    """The controller has assigned a leader epoch below the latest one in the log.
 
     Differs from Kafka: it takes such an epoch.  The records of both epochs then contradict each
-    other's offsets, and followers could not tell where they agree.
+    other's offsets, and followers could not find where they agree.
     """
 
     def __init__(self, latest_epoch: int) -> None:
@@ -60,24 +58,37 @@ class LogIsAhead(BrokerError):
         self.latest_epoch = latest_epoch
 
 
-class Leadership:
-    """The replica side of this broker.
+class LeadershipObserver(Protocol):
+    """A part of the broker that does work for the partitions which this broker leads."""
 
-    broker_id    asked for at each use: it may be drawn after this was made
-    config_of    a topic's settings, with its overrides
-    run_jobs     takes disk jobs that are too slow for the loop
-    on_fatal     told why the broker cannot go on
+    def on_leader_change(self, partition: Partition) -> None:
+        """This broker leads the partition in a new leader epoch, or `partition.leader` is None."""
+
+    def on_partition_deleted(self, topic: str, index: int) -> None:
+        """The partition's log was deleted; `on_leader_change` was called before."""
+
+
+class Leadership:
+    """Leads, follows and removes the replicas of this broker.
+
+    config_of         a topic's settings, with its overrides
+    run_jobs          takes disk jobs that are too slow for the loop
+    on_flush_awaited  begins a flush of a log whose responses wait for it (flush.messages)
+    observers         called for every change
+    on_fatal          called with the reason why the broker cannot go on
     """
 
-    def __init__(  # noqa: PLR0913 - the doors of a replica
+    def __init__(  # noqa: PLR0913 - everything that a replica is made of
         self,
         *,
-        broker_id: Callable[[], int],
+        broker_id: int,
         logs: LogManager,
         partitions: Partitions,
         purgatory: Purgatory,
         config_of: Callable[[str], LogConfig],
         run_jobs: Callable[[list[DiskJob]], None],
+        on_flush_awaited: Callable[[Log], None],
+        observers: Sequence[LeadershipObserver] = (),
         clock: Clock,
         rng: Randomness,
         on_fatal: Callable[[str], None],
@@ -88,38 +99,41 @@ class Leadership:
         self._purgatory = purgatory
         self._config_of = config_of
         self._run_jobs = run_jobs
+        self._on_flush_awaited = on_flush_awaited
         self._clock = clock
         self._rng = rng
         self._on_fatal = on_fatal
+        self._observers = observers
         self._without_space: dict[TopicPartition, LeaderAndIsrPartition] = {}
         """Replicas whose logs found no space on the disk; `retry` makes them later."""
-        self.run_later: Callable[[Callable[[], None]], None] | None = None
-        """Runs work after the loop has served its clients; None at start-up: all at once."""
-        self.on_space: Callable[[], None] = lambda: None
-        """Called when replicas that the controller regards as offline have found space."""
-        self.on_flush_awaited: Callable[[Log], None] = lambda log: None
-        """Begins a flush of a log whose responses wait for it (flush.messages)."""
-        self.on_leader_change: Callable[[Partition], None] = lambda partition: None
-        """Told of each new leader epoch here, and of each partition that is no longer led."""
-        self.on_deleted: Callable[[str, int], None] = lambda topic, partition: None
-        """Told of deleted partitions."""
+        self._defer: Defer | None = None
+
+    def serve(self, defer: Defer) -> None:
+        """Clients are served from now on: apply long requests in slices between them.
+
+        Before, at the start, a request is applied as a whole.
+        """
+        self._defer = defer
 
     def apply(self, request: ControlRequest) -> Pending[ControlResponse]:
-        """Obey one request; errors are told per partition.
+        """Apply one request; the response carries the errors of single partitions.
 
-        Making a log costs a millisecond of disk, so many of them are made in slices between which
-        the loop serves its clients.
+        cost  1 ms of disk for each log that is made
         """
         match request:
             case LeaderAndIsr():
-                answer: Pending[ControlResponse] = Pending()
-                self._lead_or_follow(deque(request.partitions), {}, {}, answer)
-                return answer
+                response: Pending[ControlResponse] = Pending()
+                steps = self._lead_or_follow(deque(request.partitions), response)
+                if self._defer is None:
+                    deque(steps, maxlen=0)
+                else:
+                    run_in_slices(steps, self._clock, self._defer)
+                return response
             case StopReplica():
                 return Pending.of(self._stop(request))
             case UpdateMetadata():
-                for told in request.partitions:
-                    self._purgatory.notify(topic_key(told.topic))
+                for partition in request.partitions:
+                    self._purgatory.notify(topic_key(partition.topic))
         return Pending.of(ControlResponse())
 
     def send(
@@ -134,54 +148,51 @@ class Leadership:
         )
 
     def _lead_or_follow(
-        self,
-        left: deque[LeaderAndIsrPartition],
-        errors: dict[TopicPartition, ErrorCode],
-        log_epochs: dict[TopicPartition, int],
-        answer: Pending[ControlResponse],
-    ) -> None:
-        later = self.run_later
-        end_ms = self._clock.monotonic_ms() + SLICE_MS
+        self, left: deque[LeaderAndIsrPartition], response: Pending[ControlResponse]
+    ) -> Iterator[None]:
+        """Apply the state of one partition a step; a step with a new log costs 1 ms of disk."""
+        errors: dict[tuple[str, int], ErrorCode] = {}
+        log_epochs: dict[tuple[str, int], int] = {}
         while left:
-            told = left.popleft()
+            replica = left.popleft()
+            key = TopicPartition(replica.topic, replica.partition)
             try:
-                self._take_state(told)
+                self._apply_state(replica)
             except LogIsAhead as error:
-                errors[told.topic, told.partition] = error.code
-                log_epochs[told.topic, told.partition] = error.latest_epoch
+                errors[key] = error.code
+                log_epochs[key] = error.latest_epoch
             except BrokerError as error:
-                errors[told.topic, told.partition] = error.code
-                self._note_refusal(told, error)
+                errors[key] = error.code
+                self._note_refusal(replica, error)
             except NoDirectoryLeft as error:
-                errors[told.topic, told.partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
                 self._on_fatal(str(error))
-            if later is not None and left and self._clock.monotonic_ms() >= end_ms:
-                later(lambda: self._lead_or_follow(left, errors, log_epochs, answer))
-                return
-        answer.resolve(ControlResponse(partition_errors=errors, log_epochs=log_epochs))
+            if left:
+                yield
+        response.resolve(ControlResponse(partition_errors=errors, log_epochs=log_epochs))
 
-    def _take_state(self, told: LeaderAndIsrPartition) -> None:
-        """Take a partition's state over.
+    def _apply_state(self, replica: LeaderAndIsrPartition) -> None:
+        """Lead or follow a partition as the controller has decided.
 
         raises  BrokerError INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH (the leader epoch is not
                 greater), UNKNOWN_TOPIC_OR_PARTITION (no replica belongs here), KAFKA_STORAGE_ERROR
                 (of which DirectoryFull), LogIsAhead
         """
-        partition = self._partitions.get(told.topic, told.partition)
+        partition = self._partitions.get(replica.topic, replica.partition)
         if partition is not None:
             if partition.log.is_offline:
                 raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
-            if partition.topic_id != told.topic_id:
+            if partition.topic_id != replica.topic_id:
                 raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
-            if told.state.leader_epoch <= partition.leader_epoch:
+            if replica.state.leader_epoch <= partition.leader_epoch:
                 raise BrokerError(ErrorCode.STALE_CONTROLLER_EPOCH)
-        if self._broker_id() not in told.replicas:
+        if self._broker_id not in replica.replicas:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if partition is None:
-            partition = self._open(told)
-        self._become(partition, told)
+            partition = self._open(replica)
+        self._become_leader_or_follower(partition, replica)
         self._purgatory.notify(partition)
-        self._purgatory.notify(topic_key(told.topic))
+        self._purgatory.notify(topic_key(replica.topic))
 
     def _make_log(self, replica: LeaderAndIsrPartition) -> Log:
         return self._logs.create(
@@ -193,59 +204,59 @@ class Leadership:
             now_ms=self._clock.now_ms(),
         )
 
-    def _open(self, told: LeaderAndIsrPartition) -> Partition:
+    def _open(self, replica: LeaderAndIsrPartition) -> Partition:
         partition = Partition(
-            told.topic,
-            told.topic_id,
-            told.partition,
-            self._make_log(told),
-            on_flush_awaited=lambda log: self.on_flush_awaited(log),
+            replica.topic,
+            replica.topic_id,
+            replica.partition,
+            self._make_log(replica),
+            on_flush_awaited=self._on_flush_awaited,
         )
         self._partitions.add(partition)
         return partition
 
-    def _become(self, partition: Partition, told: LeaderAndIsrPartition) -> None:
-        state = told.state
+    def _become_leader_or_follower(
+        self, partition: Partition, replica: LeaderAndIsrPartition
+    ) -> None:
+        state = replica.state
         log = partition.log
-        if state.leader == self._broker_id():
+        leader: PartitionLeader | None = None
+        if state.leader == self._broker_id:
             if state.leader_epoch < log.leader_epochs.latest_epoch:
                 raise LogIsAhead(log.leader_epochs.latest_epoch)
             log.assign_epoch(state.leader_epoch, log.end_offset)
-            partition.lead(
-                PartitionLeader(
-                    replica_id=state.leader, in_sync=state.isr, end_offset=log.end_offset
-                )
+            leader = PartitionLeader(
+                replica_id=state.leader, in_sync=state.isr, end_offset=log.end_offset
             )
-        else:
-            partition.leader = None
-        partition.leader_id = state.leader
-        partition.leader_epoch = state.leader_epoch
-        partition.partition_epoch = state.partition_epoch
-        partition.isr = state.isr
-        partition.replicas = told.replicas
-        self.on_leader_change(partition)
+        partition.apply_state(state, replica.replicas, leader)
+        self._notify_observers(partition)
 
-    def _note_refusal(self, told: LeaderAndIsrPartition, error: BrokerError) -> None:
-        key = (told.topic, told.partition)
+    def _notify_observers(self, partition: Partition) -> None:
+        for observer in self._observers:
+            observer.on_leader_change(partition)
+
+    def _note_refusal(self, replica: LeaderAndIsrPartition, error: BrokerError) -> None:
+        key = TopicPartition(replica.topic, replica.partition)
         partition = self._partitions.get(*key)
         is_known = partition is not None and partition.log.is_offline
         if is_known or error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
             # The failure of a directory was logged once for all of its partitions.
             return
         if key not in self._without_space:
-            logger.warning("%s-%d cannot be taken up: %s", *key, error.message or error.code.name)
+            logger.warning("%s-%d cannot be opened: %s", *key, error.message or error.code.name)
         if isinstance(error, DirectoryFull):
-            self._without_space[key] = told
+            self._without_space[key] = replica
 
-    def retry(self) -> None:
-        """Make the logs that found no space on the disk.  Once a second.
+    def retry(self) -> bool:
+        """Make the logs that found no space on the disk; call it once a second.
 
-        The controller regards these replicas as offline until `on_space` is called.
+        returns  True if one was made: the controller, which regards these replicas as offline, must
+                 then look at the log directories again
         """
         has_space = False
-        for key, told in list(self._without_space.items()):
+        for key, replica in list(self._without_space.items()):
             try:
-                self._make_log(told)
+                self._make_log(replica)
                 has_space = True
             except DirectoryFull:
                 break
@@ -255,27 +266,27 @@ class Leadership:
                 self._on_fatal(str(error))
                 break
             del self._without_space[key]
-        if has_space:
-            self.on_space()
+        return has_space
 
     def _stop(self, request: StopReplica) -> ControlResponse:
-        errors: dict[TopicPartition, ErrorCode] = {}
+        errors: dict[tuple[str, int], ErrorCode] = {}
         removed: list[TopicPartition] = []
-        for told in request.partitions:
-            if self._is_on_failed_directory(told):
-                errors[told.topic, told.partition] = ErrorCode.KAFKA_STORAGE_ERROR
+        for replica in request.partitions:
+            key = TopicPartition(replica.topic, replica.partition)
+            if self._is_on_failed_directory(replica):
+                errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
-            if self._is_fenced(told):
-                errors[told.topic, told.partition] = ErrorCode.FENCED_LEADER_EPOCH
+            if self._is_fenced(replica):
+                errors[key] = ErrorCode.FENCED_LEADER_EPOCH
                 continue
-            partition = self._partitions.remove(told.topic, told.partition)
+            partition = self._partitions.remove(*key)
             if partition is not None:
-                partition.leader = None
-                self.on_leader_change(partition)
+                partition.resign()
+                self._notify_observers(partition)
                 self._purgatory.notify(partition)
-            if told.is_deleted:
-                self._without_space.pop((told.topic, told.partition), None)
-                removed.append((told.topic, told.partition))
+            if replica.is_deleted:
+                self._without_space.pop(key, None)
+                removed.append(key)
         if removed:
             deletion = self._logs.delete(
                 removed, unique=self._rng.uuid().hex, now_ms=self._clock.now_ms()
@@ -283,7 +294,8 @@ class Leadership:
             self._run_jobs(list(deletion.checkpoints))
             errors |= dict.fromkeys(deletion.missing, ErrorCode.KAFKA_STORAGE_ERROR)
             for topic, index in removed:
-                self.on_deleted(topic, index)
+                for observer in self._observers:
+                    observer.on_partition_deleted(topic, index)
         return ControlResponse(partition_errors=errors)
 
     def _is_on_failed_directory(self, replica: StopReplicaPartition) -> bool:
@@ -291,10 +303,10 @@ class Leadership:
         partition = self._partitions.get(replica.topic, replica.partition)
         return partition is not None and partition.log.is_offline
 
-    def _is_fenced(self, told: StopReplicaPartition) -> bool:
-        partition = self._partitions.get(told.topic, told.partition)
+    def _is_fenced(self, replica: StopReplicaPartition) -> bool:
+        partition = self._partitions.get(replica.topic, replica.partition)
         return (
             partition is not None
-            and told.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
-            and told.leader_epoch < partition.leader_epoch
+            and replica.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
+            and replica.leader_epoch < partition.leader_epoch
         )

@@ -1,4 +1,4 @@
-"""A partition on this broker: its log, and what the controller last said about its leadership."""
+"""A replica on this broker: its log, and the state that the controller sent last."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from odradek.broker.replication.leader import PartitionLeader
+from odradek.controller.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
 from odradek.storage.log.log import Appended, Log
@@ -14,10 +15,10 @@ NO_EPOCH = -1
 
 
 class Partition:
-    """A replica; `leader` is None while another broker leads or none does.
+    """A replica; `leader` is None while this broker does not lead.
 
     on_flush_awaited  called when responses and the high watermark wait for a flush of the log;
-                      `update_high_watermark` is due when it has ended
+                      the caller calls `update_high_watermark` when the flush has ended
     """
 
     __slots__ = (
@@ -67,12 +68,12 @@ class Partition:
 
     @property
     def effective_min_isr(self) -> int:
-        """How many replicas must be in sync for acks=all: min.insync.replicas, but never more than
-        there are."""
+        """How many replicas must be in sync for acks=all: min.insync.replicas, at most all of
+        them."""
         return min(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
 
     def leading(self) -> PartitionLeader:
-        """The leader's side of it.
+        """The leader's state, when this broker leads and can serve the log.
 
         raises  BrokerError NOT_LEADER_OR_FOLLOWER when this broker does not lead,
                 KAFKA_STORAGE_ERROR when the log's directory has failed
@@ -85,7 +86,7 @@ class Partition:
         return leader
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Fence both ways (KIP-320); -1 means that the client did not say.
+        """Compare the client's leader epoch with this replica's (KIP-320); -1 passes.
 
         raises  BrokerError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
         """
@@ -115,7 +116,10 @@ class Partition:
         return results
 
     def _committable_end(self, start_offset: int) -> int:
-        """Exclusive end of what counts as appended, after an append at `start_offset`."""
+        """Exclusive end of what may become committed, after an append at `start_offset`.
+
+        With flush.messages, records below it are on disk or need not be yet.
+        """
         log = self.log
         is_due = log.unflushed_messages() >= log.config.flush_messages
         if is_due and log.end_offset > start_offset:
@@ -123,18 +127,29 @@ class Partition:
             self._on_flush_awaited(log)
         return log.awaited_flush.committable_end(log.end_offset)
 
-    def lead(self, leader: PartitionLeader) -> None:
-        """Lead from now on."""
+    def apply_state(
+        self, state: PartitionState, replicas: tuple[int, ...], leader: PartitionLeader | None
+    ) -> None:
+        """Lead with `leader`, or follow when it is None, in the leader epoch of `state`."""
         self.leader = leader
         self.update_high_watermark()
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.isr = state.isr
+        self.replicas = replicas
+
+    def resign(self) -> None:
+        """Stop leading; the replica is about to be removed."""
+        self.leader = None
 
     def update_high_watermark(self) -> None:
-        """After a flush, or at the begin of a leadership: what all in-sync replicas have counts."""
+        """Raise the high watermark to what all in-sync replicas have; due after a flush."""
         leader, log = self.leader, self.log
         if leader is not None:
             end_offset = log.awaited_flush.committable_end(log.end_offset)
             log.advance_high_watermark(leader.on_append(end_offset))
 
     def fetch_end(self, *, read_committed: bool) -> int:
-        """Where a consumer's reads end."""
+        """Exclusive end of what a consumer may read."""
         return self.last_stable_offset if read_committed else self.high_watermark

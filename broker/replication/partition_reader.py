@@ -1,4 +1,4 @@
-"""Reads of one partition for a consumer: where they may end, and what there is.
+"""Reads of one partition for a Fetch: the checks, the offset where a read ends, the records.
 
 Source: KIP-74, KIP-98, KIP-320; Kafka's Partition.fetchRecords and DelayedFetch.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.replication.fetch_session import PartitionKey, Wanted
+from odradek.broker.replication.fetch_session import FetchPartition, PartitionKey
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.files.file_slice import FileSlice
@@ -22,21 +22,21 @@ ZSTD_FROM: Final = 10
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What one partition has to say; offsets are -1 with an error."""
+    """One partition of a Fetch response; offsets are -1 with an error."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
     records: FileSlice | None = None
-    """The reader owns it: it must be sent or released."""
+    """The caller must send or release it."""
     aborted: list[tuple[int, int]] | None = None
-    """(producer id, first offset); None unless read_committed was asked for."""
+    """(producer id, first offset); None for read_uncommitted."""
     diverging: tuple[int, int] | None = None
-    """(epoch, end offset) where the reader's log leaves ours (KIP-595)."""
+    """(epoch, end offset) at which the fetching replica's log diverges from this one (KIP-595)."""
 
     def is_news(self) -> bool:
-        """Whether an incremental answer must list it, whatever the last one said."""
+        """Whether an incremental response must list it, even if no offset has changed."""
         return bool(self.error or self.records is not None or self.diverging is not None)
 
 
@@ -50,37 +50,37 @@ class Reading:
     version: int
 
     def is_enough(
-        self, found: Iterable[tuple[PartitionKey, Wanted, Partition | None, ErrorCode]]
+        self, found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
     ) -> bool:
         """Whether the fetch need not wait: an error, a divergence or `min_bytes` of records."""
         return self.min_bytes <= 0 or self.count(found) >= self.min_bytes
 
     def count(
-        self, found: Iterable[tuple[PartitionKey, Wanted, Partition | None, ErrorCode]]
+        self, found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
     ) -> int:
-        """Bytes of records that may be read, up to `min_bytes`; an error or a divergence counts as
-        many."""
+        """Bytes of records that may be read, up to `min_bytes`; `min_bytes` with an error or a
+        divergence."""
         available_bytes = 0
-        for _, wanted, partition, error in found:
+        for _, requested, partition, error in found:
             if error or partition is None:
                 return self.min_bytes
             try:
-                check_leadership(partition, wanted)
-                if diverging(partition, wanted) is not None:
+                check_leadership(partition, requested)
+                if diverging(partition, requested) is not None:
                     return self.min_bytes
-                end = check(partition, wanted, self)
+                end = check(partition, requested, self)
             except BrokerError:
                 return self.min_bytes
             log = partition.log
-            if wanted.fetch_offset >= end or (
-                log.shared.rebuilding and is_index_unready(log, wanted.fetch_offset)
+            if requested.fetch_offset >= end or (
+                log.shared.rebuilding and is_index_unready(log, requested.fetch_offset)
             ):
                 continue
             if self.min_bytes == 1:
                 return 1
             try:
                 available_bytes += log.bytes_between(
-                    wanted.fetch_offset, end, wanted.partition_max_bytes
+                    requested.fetch_offset, end, requested.partition_max_bytes
                 )
             except IndexUnready:
                 continue
@@ -89,77 +89,80 @@ class Reading:
         return available_bytes
 
 
-def check_leadership(partition: Partition, wanted: Wanted) -> None:
-    """Whether the reader and this broker agree on who leads.
+def check_leadership(partition: Partition, requested: FetchPartition) -> None:
+    """Check that this broker leads, in the leader epoch that the client knows.
 
     raises  BrokerError NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
             KAFKA_STORAGE_ERROR
     """
-    partition.check_leader_epoch(wanted.current_leader_epoch)
+    partition.check_leader_epoch(requested.current_leader_epoch)
     partition.leading()
 
 
-def check(partition: Partition, wanted: Wanted, reading: Reading) -> int:
-    """Where this read ends (exclusive), after every check that needs no file.
+def check(partition: Partition, requested: FetchPartition, reading: Reading) -> int:
+    """Make every check that needs no file.
 
-    raises  BrokerError OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE
+    returns  the exclusive end of this read
+    raises   BrokerError OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE
     """
     log = partition.log
-    if not log.log_start_offset <= wanted.fetch_offset <= log.end_offset:
+    if not log.log_start_offset <= requested.fetch_offset <= log.end_offset:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if reading.version < ZSTD_FROM and log.config.compression_type == "zstd":
         raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return partition.fetch_end(read_committed=reading.read_committed)
 
 
-def diverging(partition: Partition, wanted: Wanted) -> tuple[int, int] | None:
-    """The end of the reader's last epoch here, when its log goes beyond it.
+def diverging(partition: Partition, requested: FetchPartition) -> tuple[int, int] | None:
+    """The end offset in this log of the fetching replica's last epoch, if its log goes beyond it.
 
     raises  BrokerError OFFSET_OUT_OF_RANGE
     """
-    if wanted.last_fetched_epoch == NO_EPOCH:
+    if requested.last_fetched_epoch == NO_EPOCH:
         return None
     log = partition.log
-    epoch, end_offset = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, log.end_offset)
+    epoch, end_offset = log.leader_epochs.end_offset_for(
+        requested.last_fetched_epoch, log.end_offset
+    )
     is_unknown = epoch == NO_EPOCH or end_offset == -1
-    # Below the start of the log this comes first, even if the epochs diverge.
-    if is_unknown or wanted.fetch_offset < log.log_start_offset:
+    # Below the log start offset this error takes precedence over a divergence.
+    if is_unknown or requested.fetch_offset < log.log_start_offset:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+    if epoch < requested.last_fetched_epoch or end_offset < requested.fetch_offset:
         return epoch, end_offset
     return None
 
 
 def read_partition(
     partition: Partition | None,
-    wanted: Wanted,
+    requested: FetchPartition,
     reading: Reading,
     error: ErrorCode,
     *,
     max_bytes: int,
     at_least_one: bool,
 ) -> PartitionRead:
-    """One partition's part of an answer."""
+    """Read one partition for a response; an error is part of the result."""
     if error or partition is None:
         is_here = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionRead(error=error, aborted=None if is_here else [])
     try:
-        check_leadership(partition, wanted)
-        divergence = diverging(partition, wanted)
+        check_leadership(partition, requested)
+        divergence = diverging(partition, requested)
         if divergence is not None:
             return _of_log(partition, diverging=divergence)
-        end = check(partition, wanted, reading)
+        end = check(partition, requested, reading)
         records: FileSlice | None = None
         aborted: list[tuple[int, int]] | None = None
-        limit = min(wanted.partition_max_bytes, max_bytes)
-        if wanted.fetch_offset < end and (limit > 0 or at_least_one):
+        limit = min(requested.partition_max_bytes, max_bytes)
+        if requested.fetch_offset < end and (limit > 0 or at_least_one):
             records = partition.log.read(
-                wanted.fetch_offset, limit, up_to_offset=end, at_least_one=at_least_one
+                requested.fetch_offset, limit, up_to_offset=end, at_least_one=at_least_one
             )
         if reading.read_committed:
-            aborted = [] if records is None else _aborted(partition, wanted, records, end)
+            aborted = [] if records is None else _aborted(partition, requested, records, end)
     except IndexUnready:
-        # Nothing to give until the index is rebuilt.
+        # No records until the index is rebuilt.
         return _of_log(partition, aborted=[] if reading.read_committed else None)
     except BrokerError as refusal:
         return PartitionRead(error=_known_error(refusal.code, reading.version))
@@ -169,18 +172,18 @@ def read_partition(
 
 
 def _known_error(code: ErrorCode, version: int) -> ErrorCode:
-    """The error as a version of Fetch knows it; older ones have no storage error."""
+    """The error code for a version of Fetch: older ones have no storage error."""
     if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return code
 
 
 def _aborted(
-    partition: Partition, wanted: Wanted, records: FileSlice, end: int
+    partition: Partition, requested: FetchPartition, records: FileSlice, end: int
 ) -> list[tuple[int, int]]:
-    """The aborted transactions among the records; an error releases the records."""
+    """The aborted transactions of the records; releases the records if it raises."""
     try:
-        return partition.log.aborted_transactions(wanted.fetch_offset, end)
+        return partition.log.aborted_transactions(requested.fetch_offset, end)
     except (BrokerError, OSError):
         records.release()
         raise

@@ -1,4 +1,4 @@
-"""The partitions that this broker holds, by topic name and by topic id."""
+"""The partitions that this broker has a replica of, by topic name and by topic id."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 class Partitions:
-    """A lookup.  Only `broker/replication/leadership` adds and removes."""
+    """A lookup.  Only `Leadership` adds and removes."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._topic_of_id: dict[UUID, str] = {}
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The replica held here, or None."""
         partitions = self._by_topic.get(topic)
         return partitions.get(index) if partitions is not None else None
 
     def topic_of(self, topic_id: UUID) -> str | None:
-        """The name of a topic of which this broker holds a partition."""
+        """The name of a topic that this broker has a partition of."""
         return self._topic_of_id.get(topic_id)
 
     def topic(self, topic: str) -> dict[int, Partition]:
-        """The partitions of one topic held here."""
+        """The partitions of one topic, by index."""
         return self._by_topic.get(topic, {})
 
     def all(self) -> Iterator[Partition]:
-        """Every replica held here, in the order in which topics appeared."""
+        """Every replica, in the order in which topics were added."""
         for partitions in self._by_topic.values():
             yield from partitions.values()
 
@@ -38,7 +37,7 @@ class Partitions:
         return sum(len(partitions) for partitions in self._by_topic.values())
 
     def held(self, topic: str, index: int) -> Partition:
-        """The replica held here.
+        """The replica of this broker.
 
         raises  BrokerError UNKNOWN_TOPIC_OR_PARTITION
         """
@@ -49,12 +48,10 @@ class Partitions:
         return partition
 
     def add(self, partition: Partition) -> None:
-        """Take a replica in."""
         self._by_topic.setdefault(partition.topic, {})[partition.index] = partition
         self._topic_of_id[partition.topic_id] = partition.topic
 
     def remove(self, topic: str, index: int) -> Partition | None:
-        """Let a replica go."""
         partitions = self._by_topic.get(topic)
         if partitions is None:
             return None

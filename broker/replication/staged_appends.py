@@ -1,6 +1,6 @@
-"""Gathers the batches of one turn and writes them with one call per partition.
+"""Stages the batches of one turn and appends them with one call per partition.
 
-Pipelined one-record requests cost a quarter less this way (design notes in bench/RESULTS.md).
+Pipelined requests of one record cost a quarter less this way (design notes in bench/RESULTS.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.storage.log.log import Appended
 
 
 class StagedAppend:
-    """A batch on its way into a partition; `result` is set when the turn's appends are written."""
+    """A batch to be appended to a partition; `result` is set by `StagedAppends.write`."""
 
     __slots__ = ("batch", "partition", "result")
 
@@ -24,7 +24,7 @@ class StagedAppend:
         self.result: Appended | BrokerError | None = None
 
 
-class Appends:
+class StagedAppends:
     """The staged appends of the current turn."""
 
     def __init__(self, purgatory: Purgatory, metrics: BrokerMetrics) -> None:
@@ -33,7 +33,7 @@ class Appends:
         self._staged: dict[Partition, list[StagedAppend]] = {}
 
     def stage(self, partition: Partition, batch: RecordBatch) -> StagedAppend:
-        """Queue a validated batch; its memory must stay as it is until `write`."""
+        """Queue a validated batch; its memory must not change until `write`."""
         append = StagedAppend(partition, batch)
         staged = self._staged.get(partition)
         if staged is None:
@@ -43,7 +43,7 @@ class Appends:
         return append
 
     def write(self, now_ms: int) -> None:
-        """Append everything staged; each result is an `Appended` or the error to answer."""
+        """Append everything staged; each result is an `Appended` or the error of the response."""
         staged = self._staged
         self._staged = {}
         for partition, appends in staged.items():

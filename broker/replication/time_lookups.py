@@ -1,7 +1,7 @@
 """Searches by time that are too long for the event loop: in threads, two at once.
 
-A search of the same log for the same time is joined, not done twice.  Who waits watches the
-partition, which is notified at the end.
+A search of the same log for the same time is joined, not done twice.  The purgatory is notified of
+the partition at the end of each search.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ InThread = Callable[[Callable[[], None], Callable[[], None]], None]
 
 
 class TimeLookups:
-    """Those under way and those that wait; the requests that began them bound their number."""
+    """The searches under way and waiting; at most as many as requests wait for one."""
 
     def __init__(self, files: FileSystem, in_thread: InThread, purgatory: Purgatory) -> None:
         self._files = files
@@ -34,9 +34,9 @@ class TimeLookups:
         self._running = 0
 
     def start(self, partition: Partition, timestamp_ms: int | None) -> TimeLookup:
-        """Begin a search, or join the one for the same.
+        """Begin a search, or join the same one under way.
 
-        timestamp_ms  None: the record with the greatest timestamp is wanted
+        timestamp_ms  None: search for the record with the greatest timestamp
         """
         key = (partition.log, timestamp_ms)
         lookup = self._known.get(key)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from odradek.broker.settings.broker_settings import BrokerSettings, make_settings
+from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.definitions.tables import BROKER, TOPIC, broker_definition
 from odradek.broker.settings.dynamic import (
     THREAD_COUNTS,
@@ -21,6 +21,7 @@ from odradek.broker.settings.dynamic import (
     check_names_and_values,
     check_thread_count,
 )
+from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import check_overrides
 from odradek.broker.settings.types import (
     LIST,

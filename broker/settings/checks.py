@@ -6,8 +6,9 @@ Source: Kafka's KafkaConfig.validateValues, for ZooKeeper mode.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.definitions.tables import BROKER, base_name
 from odradek.broker.settings.groups import (
     ASSIGNMENT_INTERVAL_SETTING,
@@ -15,9 +16,6 @@ from odradek.broker.settings.groups import (
     assignor_names,
 )
 from odradek.broker.settings.types import InvalidValueError, value_text
-
-if TYPE_CHECKING:
-    from odradek.broker.settings.broker_settings import BrokerSettings
 
 MEGABYTE: Final = 1024 * 1024
 

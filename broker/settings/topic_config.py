@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from odradek.broker.settings.broker_settings import BrokerSettings, make_settings, with_dynamic
+from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.definitions.tables import TOPIC
 from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.load import make_settings, with_dynamic
 from odradek.broker.settings.rules import Value
 from odradek.broker.settings.synonyms import TOPIC_SYNONYMS
 from odradek.broker.settings.types import (

@@ -57,7 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Look, report, and write if that is asked for."""
     options = build_parser().parse_args(list(arguments))
-    from odradek.broker.settings.broker_settings import SettingsError, load_settings
+    from odradek.broker.settings.load import load_settings
+    from odradek.broker.settings.types import SettingsError
     from odradek.storage.checkpoints.meta_properties import MetaPropertiesError
     from odradek.storage.directories.log_directory import DirectoryInUse
     from odradek.storage.directories.log_manager import NoDirectoryLeft
@@ -105,7 +106,7 @@ def _recover_locked(
     *,
     is_executed: bool,
 ) -> None:
-    from odradek.broker.internal_topics import first_use_topic
+    from odradek.broker.auto_topic_creation import first_use_topic
     from odradek.broker.node.node import FIRST_GENERATED_ID
     from odradek.broker.topics import INTERNAL_TOPICS
     from odradek.controller.coordination.salvage import replace_all, salvage

@@ -64,7 +64,8 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(list(arguments))
     from odradek.broker.node.node import StartError
     from odradek.broker.node.process import run
-    from odradek.broker.settings.broker_settings import SettingsError, load_settings
+    from odradek.broker.settings.load import load_settings
+    from odradek.broker.settings.types import SettingsError
     from odradek.runtime.logging import format_line, set_up_logging
 
     config = None if options.config is None else os.path.abspath(options.config)

@@ -82,7 +82,7 @@ class World:
         self.node.controller.create_topics([CreateTopic(name, partitions, 1)]).on_done(answered)
 
     def create_on_first_use(self, name: str) -> None:
-        creation = self.node.topics.auto_create(name, "a client")
+        creation = self.node.topic_creation.create(name, "a client")
         if creation is self.joined.get(name):
             return
         self.joined[name] = creation

@@ -17,7 +17,8 @@ import pytest
 
 from odradek.broker.node.disk_reserve import RESERVE_BYTES, RESERVE_NAME
 from odradek.broker.node.node import Node, StartError, StartInterrupted
-from odradek.broker.settings.broker_settings import BrokerSettings, make_settings
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.errors import StorageFailed
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.files import Bytes, File
@@ -127,7 +128,7 @@ STEPS = [
     "odradek.storage.directories.log_manager.LogManager._adopt",
     "odradek.broker.node.node.Node._identity",
     "odradek.controller.controller.Controller.start",
-    "odradek.broker.replication.leadership.Leadership._become",
+    "odradek.broker.replication.leadership.Leadership._become_leader_or_follower",
     "odradek.broker.node.background.Background.start",
     "odradek.broker.node.background.Background._checkpoint",
     "odradek.broker.server.socket_server.SocketServer.listen",

@@ -44,7 +44,7 @@ def test_a_callback_that_fails_stops_no_other() -> None:
         driver, clock = await build()
         done = asyncio.Event()
         turns: list[None] = []
-        driver.after_turn = lambda: turns.append(None)
+        driver.after_each_turn(lambda: turns.append(None))
 
         def fail() -> None:
             raise ValueError("a timer of a test that fails on purpose")
@@ -115,7 +115,7 @@ def test_timers_go_on_after_what_they_set_off_has_failed() -> None:
             if fired == 2:
                 done.set()
 
-        driver.after_turn = fail
+        driver.after_each_turn(fail)
         driver.add(clock.monotonic_ms() + 5, note)
         driver.add(clock.monotonic_ms() + 30, note)
         await asyncio.wait_for(done.wait(), 10)

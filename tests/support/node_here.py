@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from odradek.broker.node.node import Node
 from odradek.broker.node.process import GC_THRESHOLDS
-from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.load import make_settings
 from odradek.protocol.api_keys import ApiKey, messages_of
 from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.headers import encode_request_header, response_header_version

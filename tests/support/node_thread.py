@@ -12,7 +12,7 @@ from queue import SimpleQueue
 import uvloop
 
 from odradek.broker.node.node import Node, StartError
-from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.load import make_settings
 
 JOIN_TIMEOUT_S = 60.0
 

@@ -8,8 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from odradek.broker.settings.broker_settings import BrokerSettings, make_settings, with_dynamic
+from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.load import make_settings, with_dynamic
 
 FILE = Path(__file__).parents[1] / "golden" / "configs_3_9_2.json"
 

@@ -54,17 +54,17 @@ class Replicas:
         self.partitions = Partitions()
         self.purgatory = Purgatory(TimingWheel(self.clock.monotonic_ms()), BrokerMetrics())
         self.leadership = Leadership(
-            broker_id=lambda: BROKER_ID,
+            broker_id=BROKER_ID,
             logs=self.stored.manager,
             partitions=self.partitions,
             purgatory=self.purgatory,
             config_of=lambda _: self.config,
             run_jobs=self.stored.perform,
+            on_flush_awaited=self.awaited.append,
             clock=self.clock,
             rng=SeededRandomness(1),
             on_fatal=self.fatal.append,
         )
-        self.leadership.on_flush_awaited = self.awaited.append
 
     def lead(
         self, topic: str = "orders", *, in_sync: tuple[int, ...] = (BROKER_ID,), index: int = 0

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from odradek.broker.internal_topics import first_use_topic
+from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.node.orphaned_logs import OrphanedLogs
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partitions import Partitions
-from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import topic_log_config
-from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.image import Endpoint
@@ -26,7 +25,6 @@ from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
 from odradek.runtime.metrics import BrokerMetrics
-from odradek.runtime.pending import Pending
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
@@ -60,12 +58,13 @@ class StoredNode:
         self.partitions = Partitions()
         self.purgatory = Purgatory(TimingWheel(0), BrokerMetrics())
         leadership = Leadership(
-            broker_id=lambda: BROKER_ID,
+            broker_id=BROKER_ID,
             logs=self.logs,
             partitions=self.partitions,
             purgatory=self.purgatory,
             config_of=self._config_of,
             run_jobs=self._perform,
+            on_flush_awaited=lambda log: None,
             clock=self.clock,
             rng=rng,
             on_fatal=self.on_problem,
@@ -81,7 +80,7 @@ class StoredNode:
             check_new_topic=orphaned.check_new_topic,
         )
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
-        self.topics = Topics(lambda: self.controller.image, self._create_on_first_use)
+        self.topic_creation = AutoTopicCreation(self.controller, CurrentSettings(self.settings))
         cluster_id = self.controller.prepare(stored_cluster_id(identities)).result()
         self.logs.claim(broker_id=BROKER_ID, cluster_id=cluster_id, date=DATE)
         self.logs.load(self._config_of, now_ms=self.clock.now_ms())
@@ -89,15 +88,11 @@ class StoredNode:
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
         self.controller.start(Identity(BROKER_ID, (endpoint,))).result()
         orphaned.find(self.controller.image, self.logs)
-        self.orphans = orphaned.complaint()
+        self.orphans = orphaned.warning()
         tree.serve(self.threads, on_failure=self.on_problem, on_problem=self.on_problem)
 
     def _config_of(self, topic: str) -> LogConfig:
         return topic_log_config(self.settings, None, self.controller.image.topic_config(topic))
-
-    def _create_on_first_use(self, topic: str, requester: str) -> Pending[TopicResult]:
-        wish = first_use_topic(topic, self.settings, broker_count=1)
-        return self.controller.auto_create_topic(wish, requested_by=requester)
 
     def _perform(self, jobs: list[DiskJob]) -> None:
         for job in jobs:

@@ -15,18 +15,18 @@ from odradek.broker.compaction.worker_process import COMMAND
 from odradek.storage.compaction.job import CleaningJob
 from odradek.storage.compaction.wire import STARVED
 from odradek.storage.log.log import Log
-from tests.broker.compaction.house import (
+from tests.broker.compaction.cleaner import (
     CONFIG,
     DIES,
     HANGS,
     KEYS,
     NOW_MS,
-    RAVES,
+    TALKS_NONSENSE,
     Fake,
     checkpointed,
+    cleaner,
     failing,
     fake,
-    house,
     run,
 )
 from tests.support.damage import overwrite
@@ -34,7 +34,7 @@ from tests.support.damage import overwrite
 
 def test_a_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             log = made.log("orders")
             active = log.active.base_offset
             assert len(log.segments) > 3
@@ -62,7 +62,7 @@ def test_a_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
 
 def test_the_dirtiest_of_those_that_are_due_goes_first(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             half = replace(CONFIG, min_cleanable_dirty_ratio=0.5)
             logs = [made.log(name, config=half) for name in ("one", "two", "three")]
             plain = made.log("plain", config=replace(CONFIG, cleanup_compact=False))
@@ -79,10 +79,10 @@ def test_the_dirtiest_of_those_that_are_due_goes_first(tmp_path: Path) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("command", [DIES, RAVES], ids=["dies", "raves"])
+@pytest.mark.parametrize("command", [DIES, TALKS_NONSENSE], ids=["dies", "raves"])
 def test_a_worker_that_dies_is_replaced_ever_more_rarely(tmp_path: Path, command: Fake) -> None:
     async def test() -> None:
-        async with house(tmp_path, command) as made:
+        async with cleaner(tmp_path, command) as made:
             log = made.log("orders")
             made.compaction.start(made.supervisor)
             with pytest.raises(CleaningError, match="was not cleaned"):
@@ -98,7 +98,7 @@ def test_a_worker_that_dies_is_replaced_ever_more_rarely(tmp_path: Path, command
 
 def test_a_worker_that_says_nothing_is_killed(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path, HANGS) as made:
+        async with cleaner(tmp_path, HANGS) as made:
             made.worker.silence_s = 0.2
             made.log("orders")
             made.compaction.start(made.supervisor)
@@ -112,7 +112,7 @@ def test_a_worker_that_says_nothing_is_killed(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_are_not(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             log, other = made.log("damaged"), made.log("orders")
             name = f"{log.directory}/{0:020d}.log"
             file = made.files.open(name)
@@ -137,7 +137,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_are_not(tmp_p
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.ENOENT])
 def test_what_may_pass_is_tried_again(tmp_path: Path, number: int) -> None:
     async def test() -> None:
-        async with house(tmp_path, failing(number)) as made:
+        async with cleaner(tmp_path, failing(number)) as made:
             made.log("orders")
             made.compaction.start(made.supervisor)
             await made.until("two attempts", lambda: len(made.done) == 2)
@@ -149,7 +149,7 @@ def test_what_may_pass_is_tried_again(tmp_path: Path, number: int) -> None:
 
 def test_a_disk_that_fails_takes_its_directory_offline(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path, failing(errno.EIO)) as made:
+        async with cleaner(tmp_path, failing(errno.EIO)) as made:
             log = made.log("orders")
             made.compaction.start(made.supervisor)
             await made.until("the end", lambda: made.stored.manager.offline_directories)
@@ -160,7 +160,7 @@ def test_a_disk_that_fails_takes_its_directory_offline(tmp_path: Path) -> None:
 
 def test_the_last_directory_takes_the_broker_with_it(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path, failing(errno.EIO)) as made:
+        async with cleaner(tmp_path, failing(errno.EIO)) as made:
             for number in range(2):
                 made.stored.create("orders", number, config=CONFIG)
             for number in range(2):
@@ -183,12 +183,12 @@ def test_a_worker_that_starves_is_replaced_by_a_hurried_one(tmp_path: Path) -> N
     )
 
     async def test() -> None:
-        async with house(tmp_path, starving) as made:
+        async with cleaner(tmp_path, starving) as made:
             made.log("orders")
             made.compaction.start(made.supervisor)
             await made.until("another worker", lambda: made.worker.start_count == 2)
             await made.until("its answer", lambda: len(made.done) >= 2)
-            assert made.worker.is_hurried
+            assert made.worker.is_boosted
 
     run(test())
 
@@ -198,7 +198,7 @@ def test_a_cleaning_that_is_not_wanted_any_more_is_ended(tmp_path: Path, event: 
     reporting = fake("while True:\n    say(progress_bytes=1)\n    wait(0.01)")
 
     async def test() -> None:
-        async with house(tmp_path, reporting) as made:
+        async with cleaner(tmp_path, reporting) as made:
             log = made.log("orders")
             end_offset = log.end_offset
             made.compaction.start(made.supervisor)
@@ -221,10 +221,10 @@ def test_a_log_that_changes_while_others_are_looked_at_is_judged_again(
     tmp_path: Path, event: str
 ) -> None:
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             log, other = made.log("dirty"), made.log("other")
             made.stored.manager.directory_of(other).note_cleaned(other, other.base_offsets[1])
-            look = made.compaction._read_times_ahead
+            look = made.compaction.chooser.read_times_ahead
             clean = made.worker.clean
             ends: list[tuple[str, int, int]] = []
             has_changed = False
@@ -246,7 +246,7 @@ def test_a_log_that_changes_while_others_are_looked_at_is_judged_again(
                 ends.append((job.directory, job.first_uncleanable_offset, log.end_offset))
                 return await clean(job, *arguments)
 
-            made.compaction._read_times_ahead = change  # type: ignore[method-assign]
+            made.compaction.chooser.read_times_ahead = change  # type: ignore[method-assign]
             made.worker.clean = note  # type: ignore[method-assign,assignment]
             made.compaction.start(made.supervisor)
             await made.until("the other's cleaning", lambda: other in made.done)
@@ -264,7 +264,7 @@ def test_a_failure_says_nothing_of_a_log_that_has_changed_meanwhile(
     tmp_path: Path, event: str, number: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
-        async with house(tmp_path, failing(number)) as made:
+        async with cleaner(tmp_path, failing(number)) as made:
             log = made.log("orders")
             clean = made.worker.clean
 
@@ -289,7 +289,7 @@ def test_a_failure_says_nothing_of_a_log_that_has_changed_meanwhile(
 
 def test_segments_that_went_meanwhile_are_not_put_into_place(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             log = made.log("orders")
             clean = made.worker.clean
 
@@ -313,7 +313,7 @@ def test_segments_that_went_meanwhile_are_not_put_into_place(tmp_path: Path) -> 
 
 def test_a_checkpoint_that_the_log_does_not_have_is_put_right(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path, failing(errno.ENOSPC)) as made:
+        async with cleaner(tmp_path, failing(errno.ENOSPC)) as made:
             log = made.log("orders")
             directory = made.stored.manager.directory_of(log)
             directory.note_cleaned(log, log.end_offset + 1)
@@ -325,7 +325,7 @@ def test_a_checkpoint_that_the_log_does_not_have_is_put_right(tmp_path: Path) ->
 
 def test_only_compacted_logs_that_are_here_can_be_asked_for(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             made.log("plain", config=replace(CONFIG, cleanup_compact=False))
             made.compaction.start(made.supervisor)
             for topic in ("plain", "nothing"):
@@ -337,7 +337,7 @@ def test_only_compacted_logs_that_are_here_can_be_asked_for(tmp_path: Path) -> N
 
 def test_a_worker_with_nothing_to_do_ends_with_its_input(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             made.log("orders")
             made.compaction.start(made.supervisor)
             await made.compaction.run_now("orders", 0)

@@ -7,13 +7,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from odradek.broker.compaction import compaction, facts, worker_process
-from odradek.broker.node.background import Background
+from odradek.broker.compaction import facts, worker_process
+from odradek.broker.node.directory_failures import DirectoryFailures
+from odradek.broker.node.disk_job_runner import DiskJobRunner
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.partitions import Partitions
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.compaction.candidates import SegmentTimes
 from odradek.storage.compaction.job import CleaningJob
@@ -21,12 +22,12 @@ from odradek.storage.compaction.wire import encode_job
 from odradek.storage.directories.disk_jobs import RemoveFiles
 from odradek.storage.producers.producer_state import ProducerEntry
 from odradek.storage.segments.segment import Segment
-from tests.broker.compaction.house import (
+from tests.broker.compaction.cleaner import (
     CONFIG,
     HANGS,
     NOW_MS,
     PATIENCE_S,
-    house,
+    cleaner,
     run,
 )
 
@@ -44,7 +45,6 @@ def test_times_of_many_new_segments_are_read_with_turns_for_others(
         return times_of(segment)
 
     monkeypatch.setattr(facts, "_times_of", read)
-    monkeypatch.setattr(compaction, "SLICE_MS", 0)
 
     async def test() -> None:
         def count() -> None:
@@ -52,7 +52,7 @@ def test_times_of_many_new_segments_are_read_with_turns_for_others(
             turn += 1
             loop.call_soon(count)
 
-        async with house(tmp_path, HANGS) as made:
+        async with cleaner(tmp_path, HANGS, slice_ms=0) as made:
             log = made.log("orders", config=config, rounds=50)
             loop = asyncio.get_running_loop()
             loop.call_soon(count)
@@ -77,7 +77,7 @@ def test_a_job_with_very_many_producers_is_put_into_words_beside_the_loop(
     monkeypatch.setattr(worker_process, "encode_job", encode)
 
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             log = made.log("orders")
             for producer_id in range(20_000):
                 log.producer_states.entries[producer_id] = ProducerEntry(
@@ -92,7 +92,7 @@ def test_a_job_with_very_many_producers_is_put_into_words_beside_the_loop(
 
 
 class HeldUp(SystemFileSystem):
-    """Files whose removal takes until somebody lets it go on."""
+    """Files whose removal takes until `may_remove` is set."""
 
     def __init__(self) -> None:
         self.is_removing = threading.Event()
@@ -110,24 +110,29 @@ def test_a_stop_leaves_the_files_that_were_set_aside_to_the_next_start(tmp_path:
         path.touch()
 
     async def test() -> None:
-        async with house(tmp_path) as made:
+        async with cleaner(tmp_path) as made:
             files = HeldUp()
-            background = Background(
-                replace(made.services, appends=cast(Any, SimpleNamespace())),
-                loop=asyncio.get_running_loop(),
-                files=files,
+            context = made.context
+            partitions = Partitions()
+            purgatory = Purgatory(made.wheel, context.metrics)
+            jobs = DiskJobRunner(
+                asyncio.get_running_loop(),
                 executor=ThreadPoolExecutor(1),
                 supervisor=made.supervisor,
-                wheel=made.wheel,
-                server=cast(Any, None),
+                files=files,
+                clock=context.clock,
+                loop_watch=context.loop_watch,
+                upkeep=made.stored.upkeep,
+                partitions=partitions,
+                purgatory=purgatory,
+                failures=DirectoryFailures(context.logs, partitions, purgatory, context.metrics),
                 on_fatal=made.fatal.append,
             )
-            background.start()
-            background.run_jobs([RemoveFiles(str(tmp_path), (str(path),)) for path in paths])
+            jobs.run([RemoveFiles(str(tmp_path), (str(path),)) for path in paths])
             await made.until("the first one", files.is_removing.is_set)
-            background.stop()
+            jobs.stop()
             files.may_remove.set()
-            await background.finish()
+            await jobs.finish()
         assert [path.exists() for path in paths] == [False, True, True]
 
     run(test())

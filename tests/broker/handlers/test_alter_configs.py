@@ -1,7 +1,7 @@
 from odradek.broker.handlers import alter_configs
 from odradek.broker.handlers.handler import Reply
 from odradek.broker.settings.alter import ResourceType
-from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.load import make_settings
 from odradek.controller.decide.topics import CreateTopic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource

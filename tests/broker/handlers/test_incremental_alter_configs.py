@@ -6,7 +6,8 @@ import pytest
 from odradek.broker.handlers import incremental_alter_configs
 from odradek.broker.handlers.handler import Delayed, Reply
 from odradek.broker.settings.alter import ResourceType
-from odradek.broker.settings.broker_settings import BrokerSettings, make_settings
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.errors import ConnectionLoss
 from odradek.controller.decide.topics import CreateTopic
 from odradek.controller.image import Image, TopicImage

@@ -18,11 +18,11 @@ from odradek.broker.replication.fetch_session import (
     SESSION_BYTES,
     UNKNOWN_MAX,
     Client,
+    FetchPartition,
     FetchPlan,
     FetchSessions,
     PartitionKey,
-    Told,
-    Wanted,
+    SentOffsets,
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
@@ -34,8 +34,8 @@ def build(slots: int = 10, bytes_max: int = 1_000_000) -> FetchSessions:
     return FetchSessions(slots, SeededRandomness(1).below, bytes_max=bytes_max)
 
 
-def wanted(offset: int) -> Wanted:
-    return Wanted(offset, 1000, -1, -1, -1)
+def requested(offset: int) -> FetchPartition:
+    return FetchPartition(offset, 1000, -1, -1, -1)
 
 
 def ask(
@@ -55,7 +55,7 @@ def ask(
         session_id=session_id,
         session_epoch=epoch,
         uses_ids=uses_ids,
-        wanted={key: wanted(0) for key in keys},
+        requested={key: requested(0) for key in keys},
         forgotten=iter(forget),
         exists=lambda key: key not in unknown,
         client=Client(host, is_follower=is_follower),
@@ -66,7 +66,7 @@ def ask(
 def test_a_full_fetch_without_a_session_leaves_nothing_behind() -> None:
     sessions = build()
     plan = ask(sessions, 0, FINAL_EPOCH, [A, B])
-    assert (plan.session_id, list(plan.wanted), len(sessions)) == (0, [A, B], 0)
+    assert (plan.session_id, list(plan.partitions), len(sessions)) == (0, [A, B], 0)
 
 
 def test_a_session_remembers_adds_and_forgets() -> None:
@@ -74,30 +74,30 @@ def test_a_session_remembers_adds_and_forgets() -> None:
     first = ask(sessions, 0, 0, [A, B])
     assert first.session_id > 0
     second = ask(sessions, first.session_id, 1, [C], forget=[A])
-    assert list(second.wanted) == [B, C]
+    assert list(second.partitions) == [B, C]
     assert second.is_incremental
 
 
 def test_an_incremental_answer_lists_only_what_changed() -> None:
     sessions = build()
     first = ask(sessions, 0, 0, [A, B])
-    told = Told(5, 0)
+    offsets = SentOffsets(5, 0)
     for key in (A, B):
-        assert first.must_tell(key, told, has_news=False)
-        first.on_answered(key, told, has_records=False)
+        assert first.must_respond_with(key, offsets, has_news=False)
+        first.on_response(key, offsets, has_records=False)
     second = ask(sessions, first.session_id, 1)
-    assert not second.must_tell(A, told, has_news=False)
-    assert second.must_tell(A, told, has_news=True)
-    assert second.must_tell(B, Told(6, 0), has_news=False)
-    assert second.must_tell(B, Told(5, 1), has_news=False)
+    assert not second.must_respond_with(A, offsets, has_news=False)
+    assert second.must_respond_with(A, offsets, has_news=True)
+    assert second.must_respond_with(B, SentOffsets(6, 0), has_news=False)
+    assert second.must_respond_with(B, SentOffsets(5, 1), has_news=False)
 
 
 def test_a_partition_that_gave_records_is_served_last_next_time() -> None:
     sessions = build()
     first = ask(sessions, 0, 0, [A, B, C])
     second = ask(sessions, first.session_id, 1)
-    second.on_answered(A, Told(1, 0), has_records=True)
-    assert list(ask(sessions, first.session_id, 2).wanted) == [B, C, A]
+    second.on_response(A, SentOffsets(1, 0), has_records=True)
+    assert list(ask(sessions, first.session_id, 2).partitions) == [B, C, A]
 
 
 def test_every_session_error_has_its_code() -> None:
@@ -156,8 +156,8 @@ def test_a_fetch_of_many_unknown_partitions_is_served_without_a_session() -> Non
     assert ask(sessions, 0, 0, few, unknown=few).session_id > 0
     before_bytes = sessions.used_bytes
     refused = ask(sessions, 0, 0, more, unknown=more)
-    assert (refused.session_id, list(refused.wanted)) == (0, more)
-    assert all(refused.must_tell(key, Told(-1, -1), has_news=False) for key in more)
+    assert (refused.session_id, list(refused.partitions)) == (0, more)
+    assert all(refused.must_respond_with(key, SentOffsets(-1, -1), has_news=False) for key in more)
     assert (len(sessions), sessions.used_bytes) == (1, before_bytes)
 
 
@@ -173,7 +173,7 @@ def test_a_session_that_collects_unknown_partitions_is_served_and_closed() -> No
     assert swapped.session_id == session_id
     closed = ask(sessions, session_id, 3, many(2, first=9_000), unknown=many(2, first=9_000))
     assert closed.session_id == 0
-    assert set(many(2, first=9_000)) < set(closed.wanted)
+    assert set(many(2, first=9_000)) < set(closed.partitions)
     assert (len(sessions), sessions.used_bytes) == (0, 0)
     assert ask(sessions, session_id, 4).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
@@ -233,14 +233,16 @@ def test_an_entry_takes_no_more_memory_than_it_is_charged_for(uses_ids: bool) ->
             session_id=0,
             session_epoch=0,
             uses_ids=uses_ids,
-            wanted={key: Wanted((1 << 40) + key[1], 1 << 20, 900, 900, 1 << 40) for key in keys},
+            requested={
+                key: FetchPartition((1 << 40) + key[1], 1 << 20, 900, 900, 1 << 40) for key in keys
+            },
             forgotten=iter(()),
             exists=lambda key: True,
             client=Client("h"),
             now_ms=0,
         )
         for key in keys:
-            plan.on_answered(key, Told((1 << 41) + key[1], 1 << 40), has_records=True)
+            plan.on_response(key, SentOffsets((1 << 41) + key[1], 1 << 40), has_records=True)
         del keys, plan
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.replication.fetch_session import Wanted
+from odradek.broker.replication.fetch_session import FetchPartition
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partition_reader import PartitionRead, Reading, read_partition
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -16,9 +16,9 @@ COMMITTED = Reading(read_committed=True, min_bytes=1, max_bytes=1 << 20, version
 
 
 def read(partition: Partition, offset: int, *, last_epoch: int = -1) -> PartitionRead:
-    wanted = Wanted(offset, 1 << 20, -1, last_epoch, -1)
+    requested = FetchPartition(offset, 1 << 20, -1, last_epoch, -1)
     return read_partition(
-        partition, wanted, COMMITTED, ErrorCode.NONE, max_bytes=1 << 20, at_least_one=True
+        partition, requested, COMMITTED, ErrorCode.NONE, max_bytes=1 << 20, at_least_one=True
     )
 
 
@@ -92,9 +92,9 @@ def test_a_fetch_below_the_log_start_is_out_of_range_before_it_diverges(
 def test_versions_below_6_know_no_storage_error(version: int, expected: ErrorCode) -> None:
     partition = led(1)
     partition.log.is_offline = True
-    wanted = Wanted(0, 1 << 20, -1, -1, -1)
+    requested = FetchPartition(0, 1 << 20, -1, -1, -1)
     reading = Reading(read_committed=False, min_bytes=1, max_bytes=1 << 20, version=version)
     found = read_partition(
-        partition, wanted, reading, ErrorCode.NONE, max_bytes=1 << 20, at_least_one=True
+        partition, requested, reading, ErrorCode.NONE, max_bytes=1 << 20, at_least_one=True
     )
     assert found.error is expected

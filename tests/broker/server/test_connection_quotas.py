@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal
-from odradek.broker.settings.broker_settings import BrokerSettings, load_settings
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.load import load_settings
 from odradek.runtime.descriptor_limit import share_out
 
 

@@ -15,8 +15,8 @@ from odradek.broker.settings.alter import (
     decide_topic,
     repeated,
 )
-from odradek.broker.settings.broker_settings import make_settings, with_dynamic
 from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.load import make_settings, with_dynamic
 from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.golden.config_scenarios import scenarios
 from tests.support.recorded_configs import recorded, recorded_settings

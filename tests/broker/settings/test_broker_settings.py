@@ -4,17 +4,12 @@ from typing import get_type_hints
 
 import pytest
 
-from odradek.broker.settings.broker_settings import (
-    BrokerSettings,
-    SettingsError,
-    load_settings,
-    make_settings,
-    with_dynamic,
-)
+from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.definitions.tables import BROKER
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.listeners import Listener
-from odradek.broker.settings.types import ConfigType
+from odradek.broker.settings.load import load_settings, make_settings, with_dynamic
+from odradek.broker.settings.types import ConfigType, SettingsError
 
 CONFIG = Path(__file__).parents[3] / "config"
 

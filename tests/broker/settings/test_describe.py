@@ -2,13 +2,13 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.settings.broker_settings import make_settings
 from odradek.broker.settings.describe import (
     Entry,
     describe_broker,
     describe_default,
     describe_topic,
 )
+from odradek.broker.settings.load import make_settings
 from tests.broker.settings.test_definitions import OWN_DEFAULTS
 from tests.support.recorded_configs import recorded, recorded_settings
 

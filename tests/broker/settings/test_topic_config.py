@@ -1,8 +1,8 @@
 import pytest
 
-from odradek.broker.settings.broker_settings import make_settings
 from odradek.broker.settings.definitions.tables import TOPIC
 from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import (
     broker_values,
     topic_log_config,

@@ -8,21 +8,21 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from odradek.broker.compaction.compaction import Compaction
+from odradek.broker.compaction.context import CleanerContext
 from odradek.broker.compaction.worker_process import COMMAND, WorkerProcess
-from odradek.broker.replication.partitions import Partitions
-from odradek.broker.services import Services
-from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.load import make_settings
 from odradek.protocol.records.batch import RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.runtime.clock import SystemClock
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.slicing import SLICE_MS
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.timers import TimingWheel
@@ -43,7 +43,7 @@ Fake = tuple[str, ...]
 
 
 def fake(code: str) -> Fake:
-    """A worker that runs `code` for every job; `say` answers."""
+    """A worker that runs `code` for every job; `say` sends a line."""
     program = "\n".join(
         (
             "import json, os, sys, threading",
@@ -59,54 +59,52 @@ def fake(code: str) -> Fake:
 
 def failing(error_number: int | None) -> Fake:
     """A worker whose every job fails."""
-    failure = json.dumps({"reason": "as it was told", "error_number": error_number})
+    failure = json.dumps({"reason": "a failure of the test", "error_number": error_number})
     return fake(f"say(failure=json.loads({failure!r}))")
 
 
 DIES = fake("os._exit(1)")
 HANGS = fake("wait(1000)")
-RAVES = fake("print('who am I', flush=True)")
+TALKS_NONSENSE = fake("print('nonsense', flush=True)")
 
 
-class House:
+class Cleaner:
     """Logs and their cleaner on a loop, without a node."""
 
-    def __init__(self, folder: Path, command: Sequence[str]) -> None:
+    def __init__(self, folder: Path, command: Sequence[str], slice_ms: int) -> None:
         self.files = SystemFileSystem()
         self.stored = Broker(self.files, [str(folder / "a"), str(folder / "b")], now_ms=NOW_MS)
         self.stored.start(lambda topic: CONFIG)
         self.fatal: list[str] = []
+        self.begun: list[Log] = []
         self.done: list[Log] = []
         executor = ThreadPoolExecutor(2)
         self.worker = WorkerProcess(executor, command)
         clock = SystemClock()
         loop = asyncio.get_running_loop()
         metrics = BrokerMetrics()
-        parts: dict[str, Any] = {field.name: None for field in fields(Services)}
-        self.services = Services(
-            **{
-                **parts,
-                "settings": make_settings({"log.cleaner.backoff.ms": "100"}),
-                "clock": clock,
-                "metrics": metrics,
-                "loop_watch": LoopWatch(metrics),
-                "partitions": Partitions(),
-                "logs": self.stored.manager,
-            }
+        self.context = CleanerContext(
+            clock=clock,
+            settings=CurrentSettings(make_settings({"log.cleaner.backoff.ms": "100"})),
+            logs=self.stored.manager,
+            metrics=metrics,
+            loop_watch=LoopWatch(metrics),
+            run_jobs=self.stored.perform,
+            on_fatal=self.fatal.append,
+            slice_ms=slice_ms,
         )
-        self.metrics = self.services.metrics
+        self.metrics = metrics
         self.supervisor = Supervisor(loop, lambda name, error: self.fatal.append(repr(error)))
         self.wheel = WheelDriver(loop, clock, TimingWheel(clock.monotonic_ms()))
         self.compaction = Compaction(
-            self.services,
+            self.context,
             files=self.files,
             executor=executor,
             wheel=self.wheel,
             upkeep=self.stored.upkeep,
-            run_jobs=self.stored.perform,
-            on_fatal=self.fatal.append,
-            on_done=self.done.append,
             worker=self.worker,
+            on_begin=self.begun.append,
+            on_done=self.done.append,
         )
 
     def log(self, topic: str, *, config: LogConfig = CONFIG, rounds: int = 20) -> Log:
@@ -126,7 +124,7 @@ class House:
         log.advance_high_watermark(log.end_offset)
 
     async def until(self, what: str, condition: Callable[[], Any]) -> None:
-        """Let the loop run until it is so."""
+        """Let the loop run until `condition` holds."""
         pause = asyncio.Event()
         async with asyncio.timeout(PATIENCE_S):
             while not condition():
@@ -139,9 +137,11 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path, command: Sequence[str] = COMMAND) -> AsyncIterator[House]:
+async def cleaner(
+    folder: Path, command: Sequence[str] = COMMAND, *, slice_ms: int = SLICE_MS
+) -> AsyncIterator[Cleaner]:
     """Started by the test, ended here."""
-    made = House(folder, command)
+    made = Cleaner(folder, command, slice_ms)
     try:
         yield made
     finally:

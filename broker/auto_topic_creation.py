@@ -1,0 +1,86 @@
+"""Creates topics on first use: those that clients produce to, and internal ones.
+
+Source: Kafka's AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from odradek.controller.active.topic_admin import TopicResult
+from odradek.controller.controller import Controller
+from odradek.controller.decide.topics import CreateTopic
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.pending import Pending
+
+UNDER_WAY_MAX: Final = 1_000
+"""Topics that are being created at a time; clients must ask again for more."""
+
+
+class AutoTopicCreation:
+    """The creations under way, by topic (Kafka: inflightTopics)."""
+
+    def __init__(self, controller: Controller, settings: CurrentSettings) -> None:
+        self._controller = controller
+        self._settings = settings
+        self._under_way: dict[str, Pending[TopicResult]] = {}
+
+    def create(self, name: str, requester: str) -> Pending[TopicResult]:
+        """Begin to create a topic, or join the creation that is under way.
+
+        Done when the topic is stored; the image has it after the controller's next UpdateMetadata.
+        requester  the client, for the log
+        fails      BrokerError LEADER_NOT_AVAILABLE beyond `UNDER_WAY_MAX`
+        """
+        known = self._under_way.get(name)
+        if known is not None:
+            return known
+        if len(self._under_way) >= UNDER_WAY_MAX:
+            return Pending.failed(BrokerError(ErrorCode.LEADER_NOT_AVAILABLE))
+
+        def forget(_: Pending[TopicResult]) -> None:
+            del self._under_way[name]
+
+        live_count = len(self._controller.image.live_brokers())
+        topic = first_use_topic(name, self._settings.value, broker_count=live_count)
+        creation = self._controller.auto_create_topic(topic, requested_by=requester)
+        self._under_way[name] = creation
+        creation.on_done(forget)
+        return creation
+
+
+def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) -> CreateTopic:
+    """The settings of a topic that is created on first use (Kafka: creatableTopic).
+
+    broker_count  live brokers, the largest replication factor of an internal topic.
+                  Differs from Kafka, which creates no internal topic while there are fewer brokers
+                  than its replication factor (KIP-115): with embedded coordination there is one
+    """
+    if topic not in INTERNAL_TOPICS:
+        return CreateTopic(topic)
+    if topic == OFFSETS_TOPIC:
+        return CreateTopic(
+            topic,
+            partitions=settings.offsets_topic_num_partitions,
+            replication_factor=min(settings.offsets_topic_replication_factor, broker_count),
+            config={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings.offsets_topic_segment_bytes),
+            },
+        )
+    return CreateTopic(
+        topic,
+        partitions=settings.transaction_state_log_num_partitions,
+        replication_factor=min(settings.transaction_state_log_replication_factor, broker_count),
+        config={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(settings.transaction_state_log_min_isr),
+            "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )

@@ -1,0 +1,57 @@
+"""Takes the partitions of a failed log directory out of service.
+
+Source: Kafka's ReplicaManager.handleLogDirFailure.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.partitions import Partitions
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.storage.directories.log_manager import LogManager
+
+logger = logging.getLogger("odradek.background")
+
+
+class DirectoryFailures:
+    """Handles what `LogManager.take_failures` reports."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        partitions: Partitions,
+        purgatory: Purgatory,
+        metrics: BrokerMetrics,
+    ) -> None:
+        self._logs = logs
+        self._partitions = partitions
+        self._purgatory = purgatory
+        self._metrics = metrics
+        self._observers: list[Callable[[], None]] = []
+
+    def observe(self, observer: Callable[[], None]) -> None:
+        """Call `observer` after each failure from now on."""
+        self._observers.append(observer)
+
+    def handle(self) -> None:
+        """Mark the partitions of directories that have failed since the last call as offline."""
+        failures = self._logs.take_failures()
+        for failure in failures:
+            logger.error(
+                "directory %s is offline with %d partitions: %s",
+                failure.path,
+                len(failure.partitions),
+                failure.reason,
+            )
+            self._metrics.storage_errors += 1
+            for topic, index in failure.partitions:
+                partition = self._partitions.get(topic, index)
+                if partition is not None:
+                    partition.log.is_offline = True
+                    self._purgatory.notify(partition)
+        if failures:
+            for observer in self._observers:
+                observer()

@@ -1,0 +1,70 @@
+"""Applies changes of topics' and brokers' settings while the broker runs.
+
+Source: Kafka's TopicConfigHandler, BrokerConfigHandler, DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from odradek.broker.node.lazy_compaction import LazyCompaction
+from odradek.broker.replication.partitions import Partitions
+from odradek.broker.settings.alter import DEFAULT_ENTITY
+from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.load import with_dynamic
+from odradek.broker.settings.topic_config import topic_log_config
+from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS
+from odradek.storage.log_config import LogConfig
+
+logger = logging.getLogger("odradek")
+
+
+class DynamicConfigs:
+    """The listener of the controller; the image has a change before it is reported here."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        settings: CurrentSettings,
+        metadata: MetadataCache,
+        partitions: Partitions,
+        compaction: LazyCompaction,
+    ) -> None:
+        self._broker_id = broker_id
+        self._settings = settings
+        self._metadata = metadata
+        self._partitions = partitions
+        self._compaction = compaction
+
+    def log_config(self, topic: str) -> LogConfig:
+        """The settings of a topic's logs: its overrides over the broker's settings."""
+        overrides = self._metadata.image.topic_config(topic)
+        return topic_log_config(self._settings.value, None, overrides)
+
+    def on_config_changed(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
+        """Apply the overrides that a topic or a broker has now."""
+        if entity_type == TOPICS:
+            for partition in self._partitions.topic(entity).values():
+                partition.log.config = self.log_config(entity)
+        elif entity_type == BROKERS:
+            self._apply_broker_configs()
+
+    def _apply_broker_configs(self) -> None:
+        stored = self._metadata.image.broker_configs
+        dynamic = DynamicSettings(
+            stored.get(DEFAULT_ENTITY, {}), stored.get(str(self._broker_id), {})
+        )
+        self._settings.value = with_dynamic(self._settings.value, dynamic)
+        for warning in self._settings.value.warnings:
+            logger.warning("%s", warning)
+        for partition in self._partitions.all():
+            partition.log.config = self.log_config(partition.topic)
+        self._compaction.on_settings_changed()
+
+    def on_problem(self, text: str) -> None:
+        """Log what the controller reports to the operator."""
+        logger.warning("%s", text)

@@ -1,0 +1,92 @@
+"""Makes the group coordinator of a node, and tells it which partitions of groups are led here."""
+
+from __future__ import annotations
+
+from odradek.broker.group.context import Doors
+from odradek.broker.group.coordinator import GroupCoordinator
+from odradek.broker.group.limits import Limits
+from odradek.broker.group.unreadable import refuse_setting
+from odradek.broker.purgatory import Purgatory, Wheel
+from odradek.broker.replication.partition import Partition
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.groups import (
+    CONSUMER,
+    ConsumerSettings,
+    MigrationPolicy,
+    assignment_interval_ms,
+    assignor_names,
+)
+from odradek.broker.topics import OFFSETS_TOPIC, Topics
+from odradek.runtime.clock import Clock
+from odradek.runtime.randomness import Randomness
+
+MINUTE_MS = 60_000
+
+
+class GroupLeadership:
+    """Reports leadership of `__consumer_offsets` to the coordinator."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def on_leader_change(self, partition: Partition) -> None:
+        """Load the partition's groups when this broker leads it, else unload them."""
+        if partition.topic != OFFSETS_TOPIC:
+            return
+        if partition.leader is None:
+            self._groups.resign(partition.index)
+        else:
+            self._groups.lead(partition)
+
+    def on_partition_deleted(self, topic: str, index: int) -> None:
+        """Have the groups forget their offsets of the partition."""
+        self._groups.on_partition_deleted(topic, index)
+
+
+def build_group_coordinator(
+    settings: BrokerSettings,
+    *,
+    topics: Topics,
+    purgatory: Purgatory,
+    wheel: Wheel,
+    clock: Clock,
+    rng: Randomness,
+) -> GroupCoordinator:
+    """The coordinator, with the settings of the start: those of groups are read-only."""
+    context = Doors(
+        purgatory,
+        wheel,
+        clock,
+        Limits(
+            initial_delay_ms=settings.group_initial_rebalance_delay_ms,
+            session_min_ms=settings.group_min_session_timeout_ms,
+            session_max_ms=settings.group_max_session_timeout_ms,
+            members_max=settings.group_max_size,
+            metadata_bytes_max=settings.offset_metadata_max_bytes,
+        ),
+        codec=settings.offsets_topic_compression_codec,
+        commit_timeout_ms=settings.offsets_commit_timeout_ms,
+        consumer=consumer_settings(settings),
+        refuse=refuse_setting(settings.written),
+    )
+    return GroupCoordinator(
+        context,
+        topics,
+        rng,
+        partition_count=settings.offsets_topic_num_partitions,
+        retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
+    )
+
+
+def consumer_settings(settings: BrokerSettings) -> ConsumerSettings:
+    """The settings of groups of the consumer protocol."""
+    return ConsumerSettings(
+        is_served=CONSUMER in settings.group_coordinator_rebalance_protocols,
+        session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        assignment_interval_ms=assignment_interval_ms(settings.written),
+        members_max=settings.group_consumer_max_size,
+        classic_members_max=settings.group_max_size,
+        assignors=assignor_names(settings.group_consumer_assignors),
+        migration=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
+    )

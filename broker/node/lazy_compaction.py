@@ -1,0 +1,108 @@
+"""Starts the cleaner of compacted logs when a log needs it: most nodes never do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from odradek.broker.node.disk_job_runner import DiskJobRunner
+from odradek.broker.node.retention import Retention
+from odradek.broker.settings.current import CurrentSettings
+from odradek.runtime.clock import Clock
+from odradek.runtime.files import FileSystem
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.tasks import Supervisor
+from odradek.runtime.wheel_driver import WheelDriver
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.directories.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from odradek.broker.compaction.compaction import Compaction
+
+
+class LazyCompaction:
+    """The cleaner, made at its first use."""
+
+    def __init__(  # noqa: PLR0913 - everything that the cleaner is made of
+        self,
+        *,
+        clock: Clock,
+        settings: CurrentSettings,
+        logs: LogManager,
+        metrics: BrokerMetrics,
+        loop_watch: LoopWatch,
+        files: FileSystem,
+        executor: Executor,
+        supervisor: Supervisor,
+        wheel: WheelDriver,
+        upkeep: Upkeep,
+        jobs: DiskJobRunner,
+        retention: Retention,
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._logs = logs
+        self._metrics = metrics
+        self._loop_watch = loop_watch
+        self._files = files
+        self._executor = executor
+        self._supervisor = supervisor
+        self._wheel = wheel
+        self._upkeep = upkeep
+        self._jobs = jobs
+        self._retention = retention
+        self._on_fatal = on_fatal
+        self._compaction: Compaction | None = None
+
+    def get(self) -> Compaction:
+        """The cleaner; it cleans from its first use on, unless log.cleaner.enable is false."""
+        if self._compaction is None:
+            self._compaction = self._make()
+            if self._settings.value.log_cleaner_enable:
+                self._compaction.start(self._supervisor)
+        return self._compaction
+
+    def _make(self) -> Compaction:
+        from odradek.broker.compaction.compaction import Compaction
+        from odradek.broker.compaction.context import CleanerContext
+        from odradek.broker.compaction.worker_process import WorkerProcess
+
+        context = CleanerContext(
+            clock=self._clock,
+            settings=self._settings,
+            logs=self._logs,
+            metrics=self._metrics,
+            loop_watch=self._loop_watch,
+            run_jobs=self._jobs.run,
+            on_fatal=self._on_fatal,
+        )
+        return Compaction(
+            context,
+            files=self._files,
+            executor=self._executor,
+            wheel=self._wheel,
+            upkeep=self._upkeep,
+            worker=WorkerProcess(self._executor),
+            on_begin=self._retention.on_cleaning_begun,
+            on_done=self._retention.on_cleaning_ended,
+        )
+
+    def look_for_compacted_logs(self) -> None:
+        """Start the cleaner if a compacted log has a closed segment; call it once a second."""
+        if self._compaction is None and self._settings.value.log_cleaner_enable:
+            logs = self._logs.all()
+            if any(log.config.cleanup_compact and len(log.segments) > 1 for log in logs):
+                self.get().wake()
+
+    def on_settings_changed(self) -> None:
+        """Apply log.cleaner.* as it is now."""
+        if self._compaction is not None:
+            self._compaction.on_settings_changed()
+
+    def stop(self) -> None:
+        """Begin no further cleaning, and kill the worker."""
+        if self._compaction is not None:
+            self._compaction.stop()

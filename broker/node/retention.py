@@ -1,0 +1,107 @@
+"""Rounds of retention over all logs, in slices between which the loop serves its clients.
+
+A log that is being cleaned is passed over, since the cleaner renames files over the segments that
+it has read; the log has a round of its own after the cleaning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic_ns
+
+from odradek.runtime.clock import Clock
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.slicing import run_in_slices
+from odradek.storage.directories.log_manager import LogManager, NoDirectoryLeft
+from odradek.storage.directories.upkeep import RetentionRound, Upkeep
+from odradek.storage.log.log import Log
+
+logger = logging.getLogger("odradek.background")
+
+
+class Retention:
+    """At most one round at a time.
+
+    on_fatal  called with the reason why the broker cannot go on
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Clock,
+        logs: LogManager,
+        upkeep: Upkeep,
+        loop_watch: LoopWatch,
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._logs = logs
+        self._upkeep = upkeep
+        self._loop_watch = loop_watch
+        self._on_fatal = on_fatal
+        self._cleaned: Log | None = None
+        """The log that is being cleaned."""
+        self._passed_over: dict[Log, None] = {}
+        self._is_stopped = False
+        self.is_running = False
+        """Whether a round has begun and has not ended."""
+
+    def run(self) -> None:
+        """Begin a round over all logs, unless one is under way."""
+        if not self.is_running:
+            self._begin(self._logs.all())
+
+    def stop(self) -> None:
+        """End the round under way after its current step."""
+        self._is_stopped = True
+
+    def on_cleaning_begun(self, log: Log) -> None:
+        """The cleaner reads this log from now on."""
+        self._cleaned = log
+
+    def on_cleaning_ended(self, log: Log) -> None:
+        """The cleaner is done with this log: make up for the round that has passed it over."""
+        self._cleaned = None
+        if log in self._passed_over and not self.is_running:
+            del self._passed_over[log]
+            self._begin([log])
+
+    def _is_free(self, log: Log) -> bool:
+        if log is not self._cleaned:
+            self._passed_over.pop(log, None)
+            return True
+        self._passed_over[log] = None
+        return False
+
+    def _begin(self, logs: Sequence[Log]) -> None:
+        result = RetentionRound()
+        steps = self._upkeep.retention_steps(
+            result, now_ms=self._clock.now_ms(), logs=logs, is_free=self._is_free
+        )
+        self.is_running = True
+        run_in_slices(self._steps(steps, result), self._clock, self._defer)
+
+    def _steps(self, steps: Iterator[None], result: RetentionRound) -> Iterator[None]:
+        try:
+            for _ in steps:
+                yield
+                if self._is_stopped:
+                    break
+        except NoDirectoryLeft as error:
+            self._on_fatal(str(error))
+        finally:
+            self.is_running = False
+        for name in result.damaged:
+            logger.error("%s has a damaged segment; retention skips it", name)
+
+    def _defer(self, next_slice: Callable[[], None]) -> None:
+        def run() -> None:
+            began_ns = monotonic_ns()
+            next_slice()
+            self._loop_watch.ran(began_ns, "retention")
+
+        self._loop.call_soon(run)
