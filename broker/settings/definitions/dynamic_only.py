@@ -15,12 +15,13 @@ from odradek.broker.settings.types import LONG, LONG_MAX, MEDIUM, READ_ONLY, Def
 # A row per setting is read as a table; a line per field is not.
 TABLE: Final = (
     Definition("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), MEDIUM, READ_ONLY,
-        "Bytes per second that this broker sends to throttled followers."),
+        "The maximum number of bytes per second that this broker sends to throttled followers."),
     Definition("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), MEDIUM,
         READ_ONLY,
-        "Bytes per second that this broker fetches for throttled replicas."),
+        "The maximum number of bytes per second that this broker fetches for throttled "
+        "replicas."),
     Definition("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, at_least(0),
         MEDIUM, READ_ONLY,
-        "Bytes per second for moving replicas between folders."),
+        "The maximum number of bytes per second for moving replicas between log directories."),
 )
 # fmt: on

@@ -4,7 +4,7 @@ import pytest
 
 from odradek.broker.handlers import describe_configs
 from odradek.broker.settings.alter import ResourceType
-from odradek.broker.settings.broker_settings import make_settings
+from odradek.broker.settings.load import make_settings
 from odradek.controller.decide.topics import CreateTopic
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_configs import (
@@ -116,7 +116,7 @@ def test_synonyms_and_documentation_come_when_asked_for() -> None:
     ).configs
     assert len(full.synonyms) == 1
     assert full.documentation is not None
-    assert full.documentation.startswith("Partitions of a topic")
+    assert full.documentation.startswith("The number of partitions of a topic")
 
 
 @pytest.mark.parametrize(
