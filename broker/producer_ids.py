@@ -1,7 +1,7 @@
-"""Producer ids, given out from blocks that the controller allocates.
+"""Assigns producer ids from blocks that the controller allocates.
 
-The next block is asked for when nine tenths of the current one are used; while none is there,
-producers wait for it.  A block is stored durably before an id of it is given out.
+The next block is requested when nine tenths of the current one are used; without a block, producers
+wait for it.  A block is stored durably before the first id of it is assigned.
 Source: Kafka's RPCProducerIdManager and ZkProducerIdManager.
 """
 
@@ -19,34 +19,34 @@ PREFETCH_SHARE: Final = 0.9
 
 
 class Block(NamedTuple):
-    """Ids from `start`, `length` of them."""
+    """The ids from `start` to `start + length`, exclusive."""
 
     start: int
     length: int
 
 
 class ProducerIds:
-    """This broker's blocks: the one in use and the next."""
+    """This broker's current block and the next one."""
 
     def __init__(self, allocate: Callable[[], Pending[tuple[int, int]]]) -> None:
         self._allocate = allocate
         self._current = Block(0, 0)
         self._used = 0
         self._next: Block | None = None
-        self._asked: Pending[None] | None = None
+        self._allocation: Pending[None] | None = None
 
     @property
-    def asked(self) -> Pending[None] | None:
-        """Done when the allocation under way has ended, and `take` may be called again."""
-        return self._asked
+    def allocation(self) -> Pending[None] | None:
+        """Resolves when the allocation under way has ended; None while there is none."""
+        return self._allocation
 
     def take(self) -> int:
-        """An id that no producer had before.
+        """A new producer id.
 
-        raises  BrokerError COORDINATOR_LOAD_IN_PROGRESS while no block is there
+        raises  BrokerError COORDINATOR_LOAD_IN_PROGRESS without a block
         """
         if self._used >= self._current.length * PREFETCH_SHARE:
-            self._ask()
+            self._request_block()
         if self._used >= self._current.length:
             if self._next is None:
                 raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -55,15 +55,15 @@ class ProducerIds:
         self._used += 1
         return producer_id
 
-    def _ask(self) -> None:
-        if self._asked is None and self._next is None:
-            self._asked = Pending()
+    def _request_block(self) -> None:
+        if self._allocation is None and self._next is None:
+            self._allocation = Pending()
             self._allocate().on_done(self._on_allocated)
 
     def _on_allocated(self, allocated: Pending[tuple[int, int]]) -> None:
-        asked, self._asked = self._asked, None
-        assert asked is not None, "an allocation was asked for"
-        # After a failure the next producer that asks makes the next try.
+        allocation, self._allocation = self._allocation, None
+        assert allocation is not None, "an allocation was requested"
+        # After a failure the next call of `take` requests a block again.
         with contextlib.suppress(CoordinationError, BrokerError):
             self._next = Block(*allocated.result())
-        asked.resolve(None)
+        allocation.resolve(None)

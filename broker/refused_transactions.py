@@ -1,4 +1,4 @@
-"""Producers that ask for transactions, which are not served: each of their ids is logged once."""
+"""Logs each transactional id that is refused, once: transactions are not supported."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 REFUSAL: Final = "Transactions are not supported by this broker."
 
 IDS_MAX: Final = 1_000
-"""Ids that are remembered; no other id is logged after them."""
+"""Ids that are remembered; further ids are not logged."""
 SHOWN: Final = 100
 """Characters of an id that are compared and logged."""
 LINES_MAX: Final = 20
-"""In a period; an id beyond it is logged when it is refused again, in a later one."""
+"""Lines in one period; a further id is logged when it is refused again in a later period."""
 PERIOD_MS: Final = 10_000
 
 logger = logging.getLogger("odradek.transactions")
 
 
 class RefusedTransactions:
-    """The transactional ids that were logged."""
+    """Remembers the transactional ids that were logged."""
 
     def __init__(self) -> None:
         self._logged: dict[str, None] = {}
@@ -29,7 +29,7 @@ class RefusedTransactions:
     def log(
         self, transactional_id: str, *, client_id: str | None, client_host: str, monotonic_ms: int
     ) -> None:
-        """Log a refusal, unless the id was logged or there are too many lines."""
+        """Log a refusal, unless the id was logged before or the period has `LINES_MAX` lines."""
         shown = transactional_id[:SHOWN]
         if shown in self._logged or len(self._logged) >= IDS_MAX:
             return

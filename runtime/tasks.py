@@ -1,7 +1,4 @@
-"""Tasks whose death is seen.
-
-A task that ends with an exception is logged and reported; nothing dies silently.
-"""
+"""Tasks whose failures are logged and reported."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ logger = logging.getLogger("odradek.tasks")
 class Supervisor:
     """Owns the tasks of a node.
 
-    on_failure  told of a task that died with an exception: its name and the exception
+    on_failure  called with the name and the exception of each task that has failed
     """
 
     def __init__(

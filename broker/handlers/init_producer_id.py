@@ -40,7 +40,7 @@ def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
     try:
         return Reply(_given(producer_ids.take()))
     except BrokerError as refusal:
-        asked = producer_ids.asked
+        asked = producer_ids.allocation
         if asked is None:
             raise
         late = failed(request, refusal.code, None)

@@ -1,10 +1,10 @@
-"""Room that is kept free for the coordination of a broker whose disk is full.
+"""Disk space that is reserved for the coordination of a broker whose disk is full.
 
-A start has to store that this broker is here and that it is the controller, and a deletion of
-topics what is deleted, some hundred bytes each; on a disk without a free block neither could be
-done, and only removing files by hand would help.  A file of zeros beside those of coordination
-holds blocks and releases some when a transaction finds none.  Steps are small: producers take at
-once what a step leaves.
+A start stores the registration of the broker and the controller's election, a deletion of topics
+its request: some hundred bytes each.  Without a free block neither would succeed, and the operator
+would have to remove files by hand.  So a file of zeros beside the coordination files reserves
+blocks, and releases a few when a transaction finds none.  A step is small, since producers use the
+rest of it at once.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ RESERVE_NAME: Final = "coordination.reserve"
 RESERVE_BYTES: Final = 256 << 10
 STEP_BYTES: Final = 8 << 10
 """At least a block on any usual file system."""
-ROOM_MIN_BYTES: Final = 4 << 20
-"""The reserve is made again once the volume has this much."""
+FREE_MIN_BYTES: Final = 4 << 20
+"""The reserve is restored once the volume has this much free space."""
 
 
 class DiskReserve:
-    """The file; nothing here raises."""
+    """The file of the reserve; no method raises."""
 
     def __init__(self, files: FileSystem, folder: str) -> None:
-        """folder  the one of the coordination files"""
+        """folder  of the coordination files"""
         self._files = files
         self.folder = folder
         self._path = f"{folder}/{RESERVE_NAME}"
 
     def release_step(self) -> bool:
-        """Release a step of the room; whether there was one.  The volume is full."""
+        """Release a part of the reserve, when the volume is full; False when there is none left."""
         with contextlib.suppress(OSError):
             left_bytes = self._size_bytes() - STEP_BYTES
             if left_bytes > 0:
@@ -48,10 +48,10 @@ class DiskReserve:
         return False
 
     def restore(self) -> None:
-        """Fill the file up if there is plenty of room."""
+        """Fill the file up if the volume has `FREE_MIN_BYTES`."""
         with contextlib.suppress(OSError):
             missing_bytes = RESERVE_BYTES - self._size_bytes()
-            if missing_bytes <= 0 or self._files.space(self.folder)[1] < ROOM_MIN_BYTES:
+            if missing_bytes <= 0 or self._files.space(self.folder)[1] < FREE_MIN_BYTES:
                 return
             file = self._files.open(self._path, create=True)
             try:

@@ -1,8 +1,8 @@
 """Logs on disk that belong to no topic of the cluster.
 
-They are found when the coordination files were lost or replaced.  They are neither served nor
-removed, and a topic of the same name is not created over them: its id would be another one, and the
-folders would be refused for as long as they are there.
+They exist when the coordination files were lost or replaced.  They are neither served nor removed,
+and no topic of the same name can be created: it would have another id, and the folders would be
+refused for as long as they exist.
 Differs from Kafka: a broker in ZooKeeper mode creates the topic, whose partitions then stay without
 a leader (INCONSISTENT_TOPIC_ID).
 """

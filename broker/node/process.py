@@ -23,23 +23,22 @@ from odradek.storage.directories.log_manager import DuplicateLog, NoDirectoryLef
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (20_000, 1, 50)
-"""Requests leave no cycles behind; looking for them every 700 objects costs 2 % of a small one.
-A collection of the second generation walks 60,000 objects (5 ms); with Python's own 10 in the
-middle it would walk 240,000 while the loop waits.  The third is collected about as seldom as with
-10 and 10."""
+"""Requests create no reference cycles; a collection every 700 objects costs 2 % of a small request.
+A collection of the second generation walks 60,000 objects (5 ms); with Python's default of 10 for
+the second threshold it would walk 240,000 while the loop waits.  The third generation is collected
+about as rarely as with 10 and 10."""
 
 SWITCH_S: Final = 0.001
-"""How long a thread keeps the interpreter from the loop: Python's own 5 ms, at each of a request's
-system calls, would be felt by every client while a batch is checked."""
+"""How long a thread may hold the interpreter while the loop waits for it.  With Python's default of
+5 ms, each system call of a request would take that long while a thread checks a batch."""
 
 logger = logging.getLogger("odradek")
 
 
 def run(settings: BrokerSettings, on_ready: Callable[[tuple[str, ...]], None]) -> None:
-    """Start a broker, serve until SIGTERM or SIGINT.
+    """Start a broker and serve until SIGTERM or SIGINT.
 
-    on_ready  called with the addresses that are listened on, as `host:port`, once clients are
-              served
+    on_ready  called with the addresses of the listeners, as `host:port`, once clients are served
     raises    StartError
     """
     for warning in settings.warnings:
@@ -54,13 +53,13 @@ def run(settings: BrokerSettings, on_ready: Callable[[tuple[str, ...]], None]) -
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        node = Node(loop, settings, should_stop=signals.have_come)
+        node = Node(loop, settings, should_stop=signals.have_arrived)
         try:
             node.start()
         except BaseException:
             loop.run_until_complete(node.stop())
             raise
-        # What exists by now stays; walking over it again and again would only cost time.
+        # The objects of the start are never freed: collections need not walk them.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -90,10 +89,10 @@ async def _serve(
     signals: StopSignals,
     on_ready: Callable[[tuple[str, ...]], None],
 ) -> None:
-    # On the running loop: its handler would lose a signal that comes before it runs.
+    # Only once the loop runs: its handler would lose a signal that arrives earlier.
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, node.request_stop)
-    if signals.have_come():
+    if signals.have_arrived():
         node.request_stop()
     else:
         on_ready(tuple(listener.address for listener in node.listeners))
@@ -101,7 +100,7 @@ async def _serve(
 
 
 class StopSignals:
-    """SIGTERM and SIGINT while no loop runs: they are noted, and nothing is torn apart."""
+    """Counts SIGTERM and SIGINT until the loop runs; they interrupt nothing."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -111,6 +110,5 @@ class StopSignals:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
 
-    def have_come(self) -> bool:
-        """Whether one has come."""
+    def have_arrived(self) -> bool:
         return self._count > 0

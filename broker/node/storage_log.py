@@ -20,20 +20,19 @@ logger = logging.getLogger("odradek.storage")
 
 
 class StorageLog:
-    """A `Report` for `Descriptors`; the same event is logged at most once a minute.
+    """A `Report` for `Descriptors`; logs the same event at most once a minute.
 
-    Clients that read a damaged batch again and again cause the same event each time.
+    Each read of a damaged batch causes the same event.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """now_ms  of a clock that never goes back; called from any thread"""
+        """now_ms  of a monotonic clock; called from any thread"""
         self._now_ms = now_ms
         self._lock = Lock()
         self._logged_ms: OrderedDict[StorageEvent, int] = OrderedDict()
         """The newest 1,000 events."""
 
     def __call__(self, event: StorageEvent) -> None:
-        """Log it, or leave it out."""
         now_ms = self._now_ms()
         with self._lock:
             logged_ms = self._logged_ms.get(event)

@@ -1,7 +1,7 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of stored settings.
+"""Decides what AlterConfigs and IncrementalAlterConfigs store.
 
-Nothing is written here: a decision gives the settings that are to be stored for a topic, for this
-broker or for all brokers, or raises the error of that resource.
+Nothing is written here: a decision is the settings to be stored for a topic, for this broker or for
+all brokers, or the error of that resource.
 Source: KIP-133, KIP-226, KIP-339, KIP-412; Kafka's ConfigAdminManager, ZkAdminManager,
 RuntimeLoggerManager.
 """
@@ -34,7 +34,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 class ResourceType(IntEnum):
-    """What has settings."""
+    """The types of resources that have settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -44,7 +44,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What is done to one setting (KIP-339)."""
+    """The operations on one setting (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -53,29 +53,29 @@ class Operation(IntEnum):
 
 
 class Change(NamedTuple):
-    """One setting of a request."""
+    """One setting of an alter request."""
 
     name: str
     value: str | None
     operation: int = Operation.SET
-    """Of `Operation`, or whatever else a client sent."""
+    """Of `Operation`, or any other number that a client sent."""
 
 
 class LoggerChange(NamedTuple):
-    """The level that a logger is to have."""
+    """A new level of a logger."""
 
     name: str
     level: str | None
-    """None: as the logger above it."""
+    """None: that of its parent."""
 
 
 class Stored(NamedTuple):
-    """Settings to be stored, all that the entity is to have."""
+    """All settings that an entity will have."""
 
     entity_type: str
     """`topics` or `brokers`."""
     entity_name: str
-    """A topic, a broker's number, or `<default>`."""
+    """A topic, a broker's id, or `<default>`."""
     settings: dict[str, str]
 
 
@@ -88,12 +88,11 @@ ROOT_LOGGER: Final = "root"
 
 
 def invalid_request(message: str) -> BrokerError:
-    """The commonest error here."""
     return BrokerError(ErrorCode.INVALID_REQUEST, message)
 
 
 def repeated(resources: Sequence[tuple[int, str]]) -> list[bool]:
-    """Whether each (type, name) stands in the request more than once."""
+    """For each (type, name), whether the request contains it more than once."""
     counts: dict[tuple[int, str], int] = {}
     for resource in resources:
         counts[resource] = counts.get(resource, 0) + 1
@@ -101,7 +100,7 @@ def repeated(resources: Sequence[tuple[int, str]]) -> list[bool]:
 
 
 def check_changes(changes: Sequence[Change]) -> None:
-    """No setting twice, no setting without a value.
+    """Refuse a setting that is listed twice or has no value.
 
     raises  BrokerError(INVALID_REQUEST)
     """
@@ -118,7 +117,7 @@ def check_changes(changes: Sequence[Change]) -> None:
 
 
 def check_broker_name(name: str, broker_id: int) -> None:
-    """A broker changes its own settings only.
+    """Refuse the settings of another broker.
 
     raises  BrokerError(INVALID_REQUEST)
     """
@@ -133,8 +132,8 @@ def applied(
 ) -> dict[str, str]:
     """Stored settings after the operations of IncrementalAlterConfigs.
 
-    raises  BrokerError: INVALID_CONFIG for APPEND and SUBTRACT on what is no list,
-            UNKNOWN_SERVER_ERROR for them on a name that is none, and for other operations
+    raises  BrokerError: INVALID_CONFIG for APPEND and SUBTRACT on a setting that is not a list,
+            UNKNOWN_SERVER_ERROR for them on an unknown name, and for other operations
     """
     settings = dict(stored)
     for name, value, operation in changes:
@@ -147,7 +146,7 @@ def applied(
             continue
         definition = definitions.get(name)
         if definition is None or operation not in (Operation.APPEND, Operation.SUBTRACT):
-            # A slip of Kafka's that clients see: neither is foreseen there.
+            # Kafka fails with an unexpected exception in both cases, and clients see this error.
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if definition.type is not LIST:
             verb = "append" if operation == Operation.APPEND else "subtract"
@@ -163,17 +162,17 @@ def applied(
 
 
 def items(text: str) -> list[str]:
-    """What stands between commas, as it stands there; empty ones at the end are dropped."""
+    """The texts between commas, unchanged; empty ones at the end are dropped."""
     parts = text.split(",")
     while parts and not parts[-1]:
         parts.pop()
     return parts
 
 
-def without(before: list[str], taken: list[str]) -> list[str]:
-    """`before` less `taken`, each one taken once."""
+def without(before: list[str], removed: list[str]) -> list[str]:
+    """`before` without `removed`, each removed once."""
     left = list(before)
-    for item in taken:
+    for item in removed:
         if item in left:
             left.remove(item)
     return left
@@ -187,10 +186,10 @@ def decide_topic(
     *,
     replaces: bool,
 ) -> dict[str, str]:
-    """What a topic's overrides are to be.
+    """The new overrides of a topic.
 
     stored    None: there is no such topic
-    replaces  the changes are all that is to be left (AlterConfigs)
+    replaces  the changes replace everything that is stored (AlterConfigs)
     raises    BrokerError
     """
     if not name:
@@ -211,9 +210,9 @@ def decide_topic(
 def decide_broker(
     settings: BrokerSettings, changes: Sequence[Change], *, per_broker: bool, replaces: bool
 ) -> dict[str, str]:
-    """What the dynamic settings of this broker, or else of all brokers, are to be.
+    """The new dynamic settings of this broker, or of all brokers.
 
-    replaces  the changes are all that is to be left (AlterConfigs)
+    replaces  the changes replace everything that is stored (AlterConfigs)
     raises    BrokerError
     """
     for change in changes:
@@ -235,7 +234,7 @@ def decide_broker(
 
 
 def check_step(before: BrokerSettings, after: BrokerSettings) -> None:
-    """Whether a running broker can go from one to the other.
+    """Refuse a change that a running broker cannot apply.
 
     raises  InvalidValueError
     """
@@ -259,22 +258,22 @@ def check_step(before: BrokerSettings, after: BrokerSettings) -> None:
 
 
 def check_storable(texts: Mapping[str, str]) -> None:
-    """Secrets are stored encoded or not at all, and there is no encoder.
+    """Refuse secrets: they may be stored only encoded, and there is no encoder.
 
     raises  BrokerError(INVALID_CONFIG)
     """
     for name in texts:
         definition = broker_definition(name)
         if definition is not None and definition.is_sensitive:
-            # Differs from Kafka: password.encoder.secret does not help; nothing here encodes.
-            message = f"{name} cannot be stored: dynamic passwords are not served"
+            # Differs from Kafka: password.encoder.secret has no effect.
+            message = f"{name} cannot be stored: dynamic passwords are not supported"
             raise BrokerError(ErrorCode.INVALID_CONFIG, message)
 
 
 def decide_loggers(changes: Sequence[Change], loggers: Collection[str]) -> list[LoggerChange]:
-    """Which loggers are to have which level (KIP-412).
+    """The new levels of loggers (KIP-412).
 
-    loggers  the names of those that are there
+    loggers  the names of all loggers
     raises   BrokerError
     """
     decided: list[LoggerChange] = []
@@ -303,13 +302,13 @@ def decide_loggers(changes: Sequence[Change], loggers: Collection[str]) -> list[
 
 
 class Requested(NamedTuple):
-    """What a request says of one resource."""
+    """One resource of an alter request."""
 
     resource_type: int
     name: str
     changes: tuple[Change, ...]
     replaces: bool
-    """The changes are all that is to be left (AlterConfigs)."""
+    """The changes replace everything that is stored (AlterConfigs)."""
 
 
 def decide(
@@ -320,11 +319,11 @@ def decide(
     overrides_of: Callable[[str], Mapping[str, str] | None],
     loggers: Collection[str],
 ) -> Decision:
-    """What is to be stored for one resource, or which loggers change.
+    """Decide what is stored for one resource, or which loggers change.
 
-    broker_id     this broker's, which may have been drawn at its start
+    broker_id     of this broker; broker.id may be -1
     overrides_of  a topic's stored overrides, None where there is no such topic
-    loggers       names of the loggers that are there
+    loggers       the names of all loggers
     raises        BrokerError
     """
     resource_type, name, changes, replaces = requested

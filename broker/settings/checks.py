@@ -1,4 +1,4 @@
-"""What settings must be to one another before a broker may start, or take them on.
+"""Checks of settings against one another, before a broker starts with them or applies them.
 
 Source: Kafka's KafkaConfig.validateValues, for ZooKeeper mode.
 """
@@ -22,7 +22,7 @@ MEGABYTE: Final = 1024 * 1024
 SERVED_PROTOCOLS: Final = ("PLAINTEXT",)
 """Security protocols that a listener can speak so far; see NOT_DONE.md."""
 
-# Starting as if these were not set would drop a guard that somebody asked for, or lose data.
+# Starting as if these were not set would drop a guard that the operator relies on, or lose data.
 REFUSED: Final = (
     ("process.roles", ((),), "KRaft mode is not served, only ZooKeeper mode"),
     ("controller.listener.names", (None, ""), "KRaft mode is not served, only ZooKeeper mode"),
@@ -33,11 +33,11 @@ REFUSED: Final = (
     ("alter.config.policy.class.name", (None,), "Java classes cannot be loaded"),
     ("client.quota.callback.class", (None,), "Java classes cannot be loaded"),
 )
-"""Settings with the values that are allowed; anything else is refused for the reason at the end."""
+"""(setting, allowed values, reason why every other value is refused)."""
 
 PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.", "authorizer.", "confluent.", "odradek.")
 PLUGIN_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found", "config.providers")
-"""Names that Kafka's own plug-ins read, and that its tables do not have."""
+"""Settings that Kafka's plug-ins read and its tables do not contain."""
 
 
 def require(holds: bool, name: str, value: object, allowed: str) -> None:
@@ -50,9 +50,9 @@ def require(holds: bool, name: str, value: object, allowed: str) -> None:
 
 
 def check_settings(settings: BrokerSettings) -> None:
-    """Everything that concerns more than one value.
+    """Run every check that concerns more than one value.
 
-    raises  InvalidValueError for the first that does not fit
+    raises  InvalidValueError of the first check that fails
     """
     check_refused(settings)
     check_identity(settings)
@@ -64,7 +64,7 @@ def check_settings(settings: BrokerSettings) -> None:
 
 
 def check_refused(settings: BrokerSettings) -> None:
-    """Settings that ask for what is not done."""
+    """Refuse settings of features that do not exist here."""
     for name, allowed_values, reason in REFUSED:
         value = settings.raw[name]
         require(value in allowed_values, name, value_text(value), reason)
@@ -77,7 +77,7 @@ def check_refused(settings: BrokerSettings) -> None:
 
 
 def check_identity(settings: BrokerSettings) -> None:
-    """The number of the broker."""
+    """Check broker.id and node.id."""
     broker_id, node_id = settings.broker_id, settings.raw["node.id"]
     require(node_id == broker_id, "node.id", node_id, f"Value must equal broker.id ({broker_id})")
     if settings.broker_id_generation_enable:
@@ -90,14 +90,14 @@ def check_identity(settings: BrokerSettings) -> None:
 
 
 def check_logs(settings: BrokerSettings) -> None:
-    """Folders, times and buffers of logs."""
+    """Check directories, times and buffers of logs."""
     value: float = settings.log_roll_ms
     require(value >= 1, "log.roll.ms", value, "Value must be at least 1")
     value = settings.log_roll_jitter_ms
     require(value >= 0, "log.roll.jitter.ms", value, "Value must be at least 0")
     value = settings.log_retention_ms
     require(value >= 1 or value == -1, "log.retention.ms", value, "Value must be at least 1 or -1")
-    allowed = "Expected at least one folder in log.dirs or log.dir"
+    allowed = "Expected at least one directory in log.dirs or log.dir"
     require(bool(settings.log_dirs), "log.dirs", "", allowed)
     check_folders(settings.log_dirs)
     threads, buffer_size = settings.log_cleaner_threads, settings.log_cleaner_dedupe_buffer_size
@@ -114,18 +114,18 @@ def check_logs(settings: BrokerSettings) -> None:
 
 
 def check_folders(folders: Iterable[str]) -> None:
-    """No folder may stand twice.
+    """Refuse a directory that is listed twice.
 
     raises  InvalidValueError
     """
     seen: dict[str, None] = {}
     for folder in folders:
-        require(folder not in seen, "log.dirs", folder, "Each folder may stand once")
+        require(folder not in seen, "log.dirs", folder, "Each directory may be listed once")
         seen[folder] = None
 
 
 def check_replication(settings: BrokerSettings) -> None:
-    """Waiting times of followers."""
+    """Check waiting times of followers."""
     wait_ms = settings.replica_fetch_wait_max_ms
     for name, high in (
         ("replica.socket.timeout.ms", settings.replica_socket_timeout_ms),
@@ -136,7 +136,7 @@ def check_replication(settings: BrokerSettings) -> None:
 
 
 def check_groups(settings: BrokerSettings) -> None:
-    """Times of groups of the new protocol, and what spreads their partitions."""
+    """Check times and assignors of groups of the consumer protocol."""
     bounds = (
         (
             "group.consumer.heartbeat.interval.ms",
@@ -152,14 +152,14 @@ def check_groups(settings: BrokerSettings) -> None:
         ),
     )
     for name, value, low, high in bounds:
-        allowed = f"Value must be between its least ({low}) and its greatest ({high}) value"
+        allowed = f"Value must be between its minimum ({low}) and its maximum ({high})"
         require(low <= value <= high, name, value, allowed)
     assignor_names(settings.group_consumer_assignors)
     assignment_interval_ms(settings.written)
 
 
 def check_connections(settings: BrokerSettings) -> None:
-    """Bounds of connections and requests."""
+    """Check bounds of connections and requests."""
     queued, request = settings.queued_max_request_bytes, settings.socket_request_max_bytes
     allowed = f"Value must be at least socket.request.max.bytes ({request}), or 0 or less"
     require(queued <= 0 or queued >= request, "queued.max.request.bytes", queued, allowed)
@@ -175,32 +175,32 @@ def check_connections(settings: BrokerSettings) -> None:
 
 
 def check_listeners(settings: BrokerSettings) -> None:
-    """Which listeners are there, which are told, which brokers use."""
+    """Check which listeners are bound, which are advertised, and which the brokers use."""
     names = [listener.name for listener in settings.listeners]
-    told = [listener.name for listener in settings.advertised_listeners]
+    advertised = [listener.name for listener in settings.advertised_listeners]
     require(bool(names), "listeners", "", "Expected at least one listener")
-    require(bool(told), "advertised.listeners", "", "Expected at least one listener")
+    require(bool(advertised), "advertised.listeners", "", "Expected at least one listener")
     for listener in settings.listeners:
         allowed = f"Only {', '.join(SERVED_PROTOCOLS)} is served yet"
         require(listener.protocol in SERVED_PROTOCOLS, "listeners", listener, allowed)
     for listener in settings.advertised_listeners:
         allowed = f"Expected a name out of listeners ({', '.join(names)})"
         require(listener.name in names, "advertised.listeners", listener, allowed)
-        allowed = "0.0.0.0 is no address that anybody can reach; set advertised.listeners"
+        allowed = "0.0.0.0 is not an address that clients can connect to; set advertised.listeners"
         require(listener.host != "0.0.0.0", "advertised.listeners", listener, allowed)
     inter_broker = settings.inter_broker_listener_name
-    allowed = f"Expected a name out of advertised.listeners ({', '.join(told)})"
-    require(inter_broker in told, "inter.broker.listener.name", inter_broker, allowed)
+    allowed = f"Expected a name out of advertised.listeners ({', '.join(advertised)})"
+    require(inter_broker in advertised, "inter.broker.listener.name", inter_broker, allowed)
     control_plane = settings.control_plane_listener_name
     if control_plane is not None:
         name = "control.plane.listener.name"
-        require(control_plane.upper() in told, name, control_plane, allowed)
+        require(control_plane.upper() in advertised, name, control_plane, allowed)
         allowed = "Value must differ from the listener between brokers"
         require(control_plane.upper() != inter_broker, name, control_plane, allowed)
 
 
 def unknown_names(written: Mapping[str, str]) -> list[str]:
-    """A warning for each name that neither Kafka nor its plug-ins have."""
+    """A warning for each setting that neither Kafka nor its plug-ins have."""
     return [
         unknown_name_warning(name)
         for name in written
@@ -211,8 +211,8 @@ def unknown_names(written: Mapping[str, str]) -> list[str]:
 
 
 def unknown_name_warning(name: str) -> str:
-    """What to say about a name that is not known, with the one that may have been meant."""
-    # Imported only where a name is wrong: a start has no millisecond to give away.
+    """The warning about an unknown setting, with the closest known name."""
+    # Imported only for a wrong name: it would take milliseconds of every start.
     from difflib import get_close_matches
 
     close: Callable[..., list[str]] = get_close_matches

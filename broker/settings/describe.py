@@ -1,9 +1,9 @@
-"""What DescribeConfigs says of a topic, a broker, and the default for all brokers.
+"""The entries of DescribeConfigs for a topic, a broker, and the default for all brokers.
 
-Every entry tells where its value comes from and which other values stand behind it, in the order
-in which they would count.  Synonyms in front of the first one with the entry's own name are left
-out, as in Kafka's ConfigHelper: with log.retention.hours set and log.retention.ms not, retention.ms
-has no synonyms and claims to be a default although it is none.
+Every entry contains the source of its value and its synonyms, by descending precedence.  Synonyms
+before the first one with the entry's own name are left out, as in Kafka's ConfigHelper: with
+log.retention.hours set and log.retention.ms not set, retention.ms has no synonyms, and its source
+is the default although its value is not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.broker.settings.types import ConfigType, Definition, value_text
 UNKNOWN_TYPE: Final = 0
 
 TYPE_NUMBERS: Final = {config_type: number for number, config_type in enumerate(ConfigType, 1)}
-"""As the wire numbers them: 1 boolean, 2 string, …, 9 password."""
+"""The numbers of the protocol: 1 boolean, 2 string, …, 9 password."""
 
 
 class ConfigSource(IntEnum):
@@ -40,7 +40,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A value that counts, or would count."""
+    """A value in force, or one of lower precedence."""
 
     name: str
     value: str | None
@@ -49,8 +49,6 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A setting as it is described."""
-
     name: str
     value: str | None
     """None: not set, or hidden."""
@@ -63,16 +61,16 @@ class Entry(NamedTuple):
 
 
 def describe_topic(
-    settings: BrokerSettings, overrides: Mapping[str, str], wanted: Collection[str] | None
+    settings: BrokerSettings, overrides: Mapping[str, str], requested: Collection[str] | None
 ) -> list[Entry]:
-    """All settings of a topic, or the wanted ones, by name.
+    """All settings of a topic, or the requested ones, sorted by name.
 
-    overrides  as stored; a name that nobody knows is described without its value
-    wanted     None or empty: all
+    overrides  as stored; an unknown name has no value in the result
+    requested  None or empty: all
     """
     texts = {name: value_text(value) for name, value in topic_values(settings, overrides).items()}
     entries = []
-    for name in chosen([*TOPIC, *(name for name in overrides if name not in TOPIC)], wanted):
+    for name in chosen([*TOPIC, *(name for name in overrides if name not in TOPIC)], requested):
         definition = TOPIC.get(name)
         hidden = definition is None or definition.is_sensitive
         value = None if hidden else texts[name]
@@ -85,15 +83,15 @@ def describe_topic(
     return entries
 
 
-def describe_broker(settings: BrokerSettings, wanted: Collection[str] | None) -> list[Entry]:
-    """All settings of this broker, or the wanted ones, by name; internal ones only where set."""
+def describe_broker(settings: BrokerSettings, requested: Collection[str] | None) -> list[Entry]:
+    """All settings of this broker, or the requested ones, sorted; internal ones only if set."""
     shown = {
         name: value_text(settings.raw[name]) for name in BROKER if not BROKER[name].is_internal
     }
     for name, text in settings.written.items():
         shown.setdefault(name, text)
     entries = []
-    for name in chosen(shown, wanted):
+    for name in chosen(shown, requested):
         hidden = is_hidden(name)
         synonyms = broker_synonyms(settings, name, hidden=hidden)
         value = None if hidden else shown[name]
@@ -101,10 +99,10 @@ def describe_broker(settings: BrokerSettings, wanted: Collection[str] | None) ->
     return entries
 
 
-def describe_default(settings: BrokerSettings, wanted: Collection[str] | None) -> list[Entry]:
-    """What was set dynamically for all brokers, by name."""
+def describe_default(settings: BrokerSettings, requested: Collection[str] | None) -> list[Entry]:
+    """The dynamic settings for all brokers, sorted by name."""
     entries = []
-    for name in chosen(settings.dynamic.default, wanted):
+    for name in chosen(settings.dynamic.default, requested):
         hidden = is_hidden(name)
         synonyms = tuple(
             synonym
@@ -116,13 +114,12 @@ def describe_default(settings: BrokerSettings, wanted: Collection[str] | None) -
     return entries
 
 
-def chosen(names: Iterable[str], wanted: Collection[str] | None) -> list[str]:
-    """The names that are wanted, in order."""
-    return sorted(name for name in names if not wanted or name in wanted)
+def chosen(names: Iterable[str], requested: Collection[str] | None) -> list[str]:
+    """The requested names, sorted."""
+    return sorted(name for name in names if not requested or name in requested)
 
 
 def broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -> Entry:
-    """A setting of a broker."""
     definition = broker_definition(name)
     described = entry(name, value, synonyms, definition, is_read_only=not is_dynamic(name))
     # A name with a listener's prefix has the type of the bare one, but no text of its own.
@@ -137,7 +134,7 @@ def entry(
     *,
     is_read_only: bool,
 ) -> Entry:
-    """A setting; the first synonym tells where the value comes from."""
+    """The entry of a setting; its source is that of the first synonym."""
     return Entry(
         name,
         value,
@@ -151,7 +148,7 @@ def entry(
 
 
 def broker_synonyms(settings: BrokerSettings, name: str, *, hidden: bool) -> tuple[Synonym, ...]:
-    """Every level's values under a broker's name and its synonyms, the one that counts first."""
+    """The values of a broker's setting and its synonyms at each level, by descending precedence."""
     names = all_synonyms(name)
     found = [
         Synonym(synonym, None if hidden else texts[synonym], source)
@@ -169,15 +166,15 @@ def broker_synonyms(settings: BrokerSettings, name: str, *, hidden: bool) -> tup
 
 @lru_cache(maxsize=1)
 def default_texts() -> dict[str, str]:
-    """The defaults of a broker as text; those that are not set are missing."""
+    """The defaults of a broker as text, without settings that have none."""
     texts = {name: value_text(definition.default) for name, definition in BROKER.items()}
     return {name: text for name, text in texts.items() if text is not None}
 
 
-def describe_loggers(levels: Mapping[str, str], wanted: Collection[str] | None) -> list[Entry]:
-    """The levels of loggers, or of the wanted ones, by name (KIP-412)."""
+def describe_loggers(levels: Mapping[str, str], requested: Collection[str] | None) -> list[Entry]:
+    """The levels of all loggers, or of the requested ones, sorted by name (KIP-412)."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return [
         Entry(name, levels[name], source, False, False, (), UNKNOWN_TYPE, None)
-        for name in chosen(levels, wanted)
+        for name in chosen(levels, requested)
     ]

@@ -1,7 +1,7 @@
 """Settings that change while a broker runs (KIP-226): for one broker, or as a default for all.
 
-What was set for the broker itself counts before the default for all, and that before
-server.properties.  Source: Kafka's DynamicBrokerConfig.
+A broker's own value takes precedence over the default for all, and that over server.properties.
+Source: Kafka's DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.broker.settings.types import PER_BROKER, InvalidValueError, Setting
 
 
 class DynamicSettings(NamedTuple):
-    """Names and texts by level."""
+    """Names and texts of both levels."""
 
     default: Mapping[str, str]
     """For all brokers."""
@@ -50,7 +50,7 @@ CLUSTER_WIDE_OF_LISTENER: Final = (
     "max.connection.creation.rate",
     "num.network.threads",
 )
-"""Settings of a listener that may stand in the default for all brokers."""
+"""Settings of a listener that may be part of the default for all brokers."""
 
 THREAD_COUNTS: Final = (
     "num.network.threads",
@@ -60,11 +60,11 @@ THREAD_COUNTS: Final = (
     "background.threads",
     "log.cleaner.threads",
 )
-"""Numbers of threads, which may at most double or halve at a time."""
+"""Numbers of threads, which one change may at most double or halve."""
 
 
 def overlaid(static: Mapping[str, str], dynamic: DynamicSettings) -> dict[str, str]:
-    """Names and texts in force.  A name that is laid over drops its synonyms in other units."""
+    """Names and texts in force.  A dynamic setting removes its synonyms in other units."""
     written = dict(static)
     for level in (dynamic.default, dynamic.broker):
         for name, text in level.items():
@@ -75,7 +75,7 @@ def overlaid(static: Mapping[str, str], dynamic: DynamicSettings) -> dict[str, s
 
 
 def check_names_and_values(texts: Mapping[str, str], *, per_broker: bool) -> None:
-    """Whether these may all stand at one level; names that nobody knows may.
+    """Refuse settings that cannot be dynamic at this level; unknown names pass.
 
     raises  SettingsError
     """
@@ -89,7 +89,7 @@ def check_names_and_values(texts: Mapping[str, str], *, per_broker: bool) -> Non
             f"listener prefix: {', '.join(bare)}"
         )
     for name, text in texts.items():
-        # Differs from Kafka: a read-only setting behind a listener's prefix is checked, too.
+        # Differs from Kafka: a read-only setting with a listener's prefix is checked, too.
         definition = broker_definition(name)
         if definition is not None:
             parse_value(definition, text)
@@ -102,7 +102,7 @@ def check_names_and_values(texts: Mapping[str, str], *, per_broker: bool) -> Non
 
 
 def is_for_one_broker(name: str) -> bool:
-    """Whether a setting may not stand in the default for all brokers."""
+    """Whether a setting cannot be part of the default for all brokers."""
     rest = without_listener(name)
     if rest is not None:
         return rest not in CLUSTER_WIDE_OF_LISTENER
@@ -111,7 +111,7 @@ def is_for_one_broker(name: str) -> bool:
 
 
 def usable(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """What of a stored level can be used, and a warning for each of the rest."""
+    """The stored settings of a level that can be used, and a warning for each other one."""
     kept: dict[str, str] = {}
     warnings: list[str] = []
     for name, text in stored.items():
@@ -125,7 +125,7 @@ def usable(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, st
 
 
 def check_thread_count(name: str, before: int, after: int) -> None:
-    """Threads may at most halve or double at a time.
+    """Refuse a change that more than doubles or halves a number of threads.
 
     raises  InvalidValueError
     """
@@ -142,6 +142,6 @@ def check_thread_count(name: str, before: int, after: int) -> None:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether the value of a broker's setting is never shown: passwords, and what nobody knows."""
+    """Whether the value of a broker's setting is never shown: of passwords and unknown settings."""
     definition = broker_definition(name)
     return definition is None or definition.is_sensitive

@@ -1,4 +1,4 @@
-"""What bounds groups of the new protocol.
+"""The settings of groups of the consumer protocol (KIP-848).
 
 Source: Kafka 4.3's GroupCoordinatorConfig.
 """
@@ -14,24 +14,23 @@ from odradek.broker.settings.types import InvalidValueError
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
 ASSIGNOR_NAMES: Final = (UNIFORM, RANGE)
-"""As `assignors` has them; not imported from there, since every node reads this before it is
-ready."""
+"""The names of `group/consumer/assignors`, not imported here: it would delay every start."""
 
 CONSUMER: Final = "consumer"
-"""What `group.coordinator.rebalance.protocols` calls the new protocol."""
+"""The name of the consumer protocol in `group.coordinator.rebalance.protocols`."""
 ASSIGNMENT_INTERVAL_SETTING: Final = "group.consumer.assignment.interval.ms"
-"""The broker's own, which Kafka 4.3 has and the tables of 3.9 have not."""
+"""A setting of Kafka 4.3 that is not in the tables of 3.9."""
 ASSIGNMENT_INTERVAL_MS: Final = 1_000
 ASSIGNMENT_INTERVAL_MAX_MS: Final = 15_000
 CLASS_NAMES: Final = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": UNIFORM,
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": RANGE,
 }
-"""What Kafka 3.9 calls the assignors in its settings -> their names."""
+"""The names of Kafka 3.9's classes -> the names of the assignors."""
 
 
 class MigrationPolicy(StrEnum):
-    """Whether groups with members may change their protocol; empty ones always may."""
+    """Whether groups with members may change their protocol; empty groups always may."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -40,44 +39,44 @@ class MigrationPolicy(StrEnum):
 
     @property
     def is_upgrade_enabled(self) -> bool:
-        """From the classic protocol to the new one."""
+        """Whether a group may change from the classic protocol to the consumer protocol."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
 
     @property
     def is_downgrade_enabled(self) -> bool:
-        """From the new protocol to the classic one."""
+        """Whether a group may change from the consumer protocol to the classic protocol."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 class ConsumerSettings(NamedTuple):
-    """Of all groups.
+    """The settings of all groups.
 
-    session_timeout_ms      a member that is silent for longer is fenced
-    heartbeat_interval_ms   what members are told
-    assignment_interval_ms  between two targets of a group; 0: as soon as something has changed
-    assignors               names; the first is what a group uses whose members ask for none
-    regex_refresh_ms        expressions are matched again at the latest after it
+    session_timeout_ms      a member is fenced after this time without a heartbeat
+    heartbeat_interval_ms   sent to members
+    assignment_interval_ms  between two target assignments of a group; 0: after every change
+    assignors               names; the first is the default
+    regex_refresh_ms        regular expressions are matched again after this time at the latest
     """
 
     is_served: bool = True
-    """Whether groups of the new protocol are served at all."""
+    """Whether the consumer protocol is served."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = ASSIGNMENT_INTERVAL_MS
     members_max: int = 2**31 - 1
     members_bytes_max: int = 256 << 20
-    """What the members of all groups, of either protocol, may take together."""
+    """Bound of the memory of all members of all groups, of either protocol."""
     classic_members_max: int = 2**31 - 1
-    """Of a group that is handed back to the classic protocol."""
+    """The maximum size of a group that is downgraded to the classic protocol."""
     assignors: tuple[str, ...] = (UNIFORM, RANGE)
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     regex_refresh_ms: int = 600_000
 
 
 def assignor_names(setting: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in `group.consumer.assignors`, where Kafka 3.9 has names of classes.
+    """The assignors of `group.consumer.assignors`, given by name or by Kafka 3.9's class.
 
-    raises  SettingsError for one that is not known, or for none at all
+    raises  SettingsError for an unknown name, or for none at all
     """
     names = tuple(CLASS_NAMES.get(one, one) for one in setting)
     if not names or any(name not in ASSIGNOR_NAMES for name in names):
@@ -88,10 +87,10 @@ def assignor_names(setting: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def assignment_interval_ms(written: Mapping[str, str]) -> int:
-    """The interval between two assignments of a group, as it is written or by default.
+    """The value of `group.consumer.assignment.interval.ms`, or its default.
 
     written  settings as text
-    raises   SettingsError for one that is no number, or out of bounds
+    raises   SettingsError unless it is a number within its bounds
     """
     text = written.get(ASSIGNMENT_INTERVAL_SETTING)
     if text is None:

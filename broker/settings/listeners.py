@@ -1,4 +1,4 @@
-"""Listeners as server.properties writes them: `NAME://host:port` and what each name speaks.
+"""Parses listeners (`NAME://host:port`), and other values that are pairs or lists.
 
 Source: Kafka's EndPoint, CoreUtils.listenerListToEndPoints, Csv.parseCsvMap.
 """
@@ -21,14 +21,14 @@ PORT_MAX: Final = 65_535
 
 
 class Listener(NamedTuple):
-    """An address that is listened on, or told to others."""
+    """An address to listen on, or to advertise."""
 
     name: str
     """In capitals."""
     host: str
-    """Empty: the default interface to listen on, the host's own name to tell others."""
+    """Empty: listen on the default interface; advertise the name of the host."""
     port: int
-    """0: any free one (a listener's own, before it is bound)."""
+    """0: any free port, until the listener is bound."""
     protocol: str
     """One of `PROTOCOLS`."""
 
@@ -42,7 +42,7 @@ class Listener(NamedTuple):
 
 
 def parse_pairs(key: str, text: str) -> dict[str, str]:
-    """`a:1,b:2` as a mapping; the last colon of an item counts, white space around items does not.
+    """`a:1,b:2` as a mapping, split at the last colon of each item; white space is stripped.
 
     raises  InvalidValueError
     """
@@ -71,7 +71,7 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
 
 
 def parse_counts(key: str, text: str) -> dict[str, int]:
-    """Numbers by host, as in `max.connections.per.ip.overrides`.
+    """Counts by host, as in `max.connections.per.ip.overrides`.
 
     raises  InvalidValueError
     """
@@ -88,10 +88,10 @@ def parse_counts(key: str, text: str) -> dict[str, int]:
 def parse_listeners(
     key: str, text: str, protocols: Mapping[str, str], *, ports_differ: bool
 ) -> tuple[Listener, ...]:
-    """A list of listeners.
+    """Parse a list of listeners.
 
     protocols     security protocols by name
-    ports_differ  whether two may not share a port, but for an IPv4 and an IPv6 address (KIP-797)
+    ports_differ  refuse a shared port, except between an IPv4 and an IPv6 address (KIP-797)
     raises        InvalidValueError
     """
     listeners = tuple(
@@ -101,14 +101,14 @@ def parse_listeners(
     )
     names = [listener.name for listener in listeners]
     if len(dict.fromkeys(names)) != len(names):
-        raise InvalidValueError(key, text, "Each listener must have a name of its own")
+        raise InvalidValueError(key, text, "Each listener must have a different name")
     if ports_differ:
         check_ports_differ(key, text, listeners)
     return listeners
 
 
 def parse_listener(key: str, text: str, item: str, protocols: Mapping[str, str]) -> Listener:
-    """One listener of a list.
+    """Parse one listener of a list.
 
     raises  InvalidValueError
     """
@@ -125,7 +125,7 @@ def parse_listener(key: str, text: str, item: str, protocols: Mapping[str, str])
 
 
 def check_ports_differ(key: str, text: str, listeners: tuple[Listener, ...]) -> None:
-    """Refuse a port that stands twice, unless once for IPv4 and once for IPv6.
+    """Refuse a port that is used twice, except once for IPv4 and once for IPv6.
 
     raises  InvalidValueError
     """
@@ -136,13 +136,13 @@ def check_ports_differ(key: str, text: str, listeners: tuple[Listener, ...]) -> 
     for port, hosts in by_port.items():
         if len(hosts) == 1 or sorted(map(ip_version, hosts)) == [4, 6]:
             continue
-        allowed = f"Port {port} may stand once, or once for IPv4 and once for IPv6"
+        allowed = f"Port {port} may be used once, or once for IPv4 and once for IPv6"
         raise InvalidValueError(key, text, allowed)
 
 
 def ip_version(host: str) -> int:
     """4 or 6 for an address, 0 for anything else."""
-    # Imported only where two listeners share a port: a start has no millisecond to give away.
+    # Imported only where two listeners share a port: it would take milliseconds of every start.
     from ipaddress import ip_address
 
     try:

@@ -1,7 +1,7 @@
-"""What a parsed value must look like, as data.
+"""The rules that parsed values must follow, as data.
 
-A rule says in Kafka's `ConfigDef` terms what is allowed; `broken_rule` holds a value against it and
-`rule_text` writes it as the tables of Kafka's documentation do.
+The rules are those of Kafka's `ConfigDef`; `broken_rule` checks a value, and `rule_text` formats a
+rule as the tables of Kafka's documentation do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class Between(NamedTuple):
-    """A number from `low` to `high`, both allowed; None sets no bound on that side."""
+    """A number from `low` to `high`, both included; None is no bound."""
 
     low: float | None
     high: float | None
@@ -41,7 +41,7 @@ class EachOf(NamedTuple):
 
 
 class Shape(Enum):
-    """Forms of text that are checked by code."""
+    """Formats of text that are checked by code."""
 
     NOT_NULL = "non-null string"
     NOT_EMPTY = "non-empty string"
@@ -53,29 +53,28 @@ Rule = Between | MinusOneOr | OneOf | EachOf | Shape
 
 
 class BrokenRule(NamedTuple):
-    """Which part of a value offends, and what would be right."""
+    """The part of a value that breaks a rule, and what is allowed."""
 
     shown_value: str
     allowed: str
 
 
 def at_least(low: int) -> Between:
-    """`low` or more."""
     return Between(low, None)
 
 
 def one_of(*words: str) -> OneOf:
-    """One of `words`, letter case counts."""
+    """One of `words`, case-sensitive."""
     return OneOf(words)
 
 
 def each_of(*words: str) -> EachOf:
-    """Any number of `words`, letter case counts."""
+    """Any number of `words`, case-sensitive."""
     return EachOf(words)
 
 
 def broken_rule(rule: Rule, value: Value) -> BrokenRule | None:
-    """What is wrong with a parsed value, or None.  A value that is not set breaks no rule."""
+    """Check a parsed value; None when it follows the rule or is not set."""
     if value is None:
         return None
     match rule:
@@ -99,14 +98,14 @@ def broken_rule(rule: Rule, value: Value) -> BrokenRule | None:
 
 
 def out_of_bounds(rule: Between | MinusOneOr, value: float) -> BrokenRule | None:
-    """A number held against its bounds."""
+    """Check a number against its bounds."""
     if isinstance(rule, MinusOneOr):
         if value == -1 or (value >= rule.low and (rule.high is None or value <= rule.high)):
             return None
         bounds = "at least" if rule.high is None else "between"
         high = "" if rule.high is None else f" and {rule.high}"
         return BrokenRule(str(value), f"Value must be {bounds} {rule.low}{high} or equal to -1")
-    # NaN passes, as in Kafka: what is refused is a number that lies outside.
+    # NaN passes, as in Kafka: only a number outside of the bounds is refused.
     if rule.low is not None and value < rule.low:
         return BrokenRule(str(value), f"Value must be at least {rule.low}")
     if rule.high is not None and value > rule.high:
@@ -118,7 +117,7 @@ THROTTLED_REPLICA: Final = re.compile(r"([0-9]+:[0-9]+)?", re.ASCII)
 
 
 def wrong_shape(shape: Shape, value: Value) -> BrokenRule | None:
-    """A text held against its form."""
+    """Check a text against its format."""
     match shape:
         case Shape.NOT_NULL:
             return None
@@ -138,7 +137,7 @@ def wrong_shape(shape: Shape, value: Value) -> BrokenRule | None:
 
 
 def rule_text(rule: Rule | None) -> str | None:
-    """A rule in one line, as the tables of Kafka's documentation write it."""
+    """A rule in one line, as in the tables of Kafka's documentation."""
     match rule:
         case None:
             return None
@@ -191,14 +190,14 @@ RELEASES: Final = (
     ("3.9", 1),
     ("4.0", 2),
 )
-"""Releases with the number of inter-broker protocol versions in each: 0 where only the bare name
-exists, otherwise -IV0 up to one less (Kafka: MetadataVersion as of 3.9)."""
+"""(release, number of its inter-broker protocol versions); 0 where only the release's name is one,
+otherwise the versions are -IV0, -IV1, … (Kafka: MetadataVersion as of 3.9)."""
 
 
 def protocol_version(text: str) -> str | None:
     """The full name of an inter-broker protocol version, or None if there is no such version.
 
-    `3.9` and `3.9.2` are the last one of the release 3.9, `3.9-IV0` stands for itself.
+    `3.9` and `3.9.2` are the last version of the release 3.9, `3.9-IV0` is itself.
     """
     segments = text.split(".")
     kept = 3 if text.startswith("0.") else 2

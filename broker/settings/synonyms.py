@@ -1,6 +1,6 @@
-"""Which settings mean the same: a topic's and the broker's, milliseconds and hours.
+"""Synonyms: a topic's setting and the broker's, and the same setting in other units.
 
-Where several names of a broker give one value the first that is set counts, level by level.
+Of a broker's synonyms, the first that is set takes precedence, level by level.
 Source: Kafka's ServerTopicConfigSynonyms and DynamicBrokerConfig.brokerConfigSynonyms.
 """
 
@@ -43,7 +43,7 @@ TOPIC_SYNONYMS: Final[dict[str, str]] = {
     "segment.ms": "log.roll.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""The broker's name for a topic's setting; settings that are missing here have no broker's."""
+"""A topic's setting -> the broker's setting that is its default; others have none."""
 
 ROLL: Final = ("log.roll.ms", "log.roll.hours")
 ROLL_JITTER: Final = ("log.roll.jitter.ms", "log.roll.jitter.hours")
@@ -56,15 +56,15 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(RETENTION, RETENTION),
     "log.flush.interval.ms": FLUSH_INTERVAL,
 }
-"""All names of what a name says, the first to count first."""
+"""A setting -> all its synonyms, by descending precedence."""
 
 
 def unit_synonyms(name: str) -> tuple[str, ...]:
-    """The names in other units, `name` among them; (`name`,) where there are none."""
+    """The synonyms in other units, `name` included, by descending precedence."""
     return GROUPS.get(name, (name,))
 
 
 def all_synonyms(name: str) -> tuple[str, ...]:
-    """As `unit_synonyms`; behind a name with a listener's prefix comes the bare one."""
+    """As `unit_synonyms`; for a name with a listener's prefix, that name and then the bare one."""
     bare = base_name(name)
     return unit_synonyms(name) if bare == name else (name, bare)

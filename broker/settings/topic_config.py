@@ -1,7 +1,7 @@
-"""What a topic's overrides and the broker's settings make of a topic.
+"""The settings of a topic: its overrides, else the broker's settings.
 
-An override counts before everything a broker says, and a broker's settings come in the order that
-`dynamic` and `synonyms` tell.  Source: Kafka's LogConfig and KafkaConfig.extractLogConfigMap.
+The precedence among a broker's settings is that of `dynamic` and `synonyms`.
+Source: Kafka's LogConfig and KafkaConfig.extractLogConfigMap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMAT_VERSION: Final = "message.format.version"
 
 
 def broker_values(settings: BrokerSettings) -> dict[str, Value]:
-    """The value of every setting of a topic that overrides nothing."""
+    """The value of every setting of a topic without overrides."""
     values: dict[str, Value] = {}
     for name, definition in TOPIC.items():
         synonym = TOPIC_SYNONYMS.get(name)
@@ -45,7 +45,7 @@ def broker_values(settings: BrokerSettings) -> dict[str, Value]:
 
 
 def topic_values(settings: BrokerSettings, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """The value of every setting of a topic; names that nobody knows are left out.
+    """The value of every setting of a topic; unknown names are left out.
 
     raises  InvalidValueError
     """
@@ -58,10 +58,10 @@ def topic_values(settings: BrokerSettings, overrides: Mapping[str, str]) -> dict
 
 
 def check_overrides(settings: BrokerSettings, overrides: Mapping[str, str]) -> None:
-    """Hold a topic's overrides against their rules and against one another.
+    """Check a topic's overrides against their rules and against one another.
 
-    raises  BrokerError for a name that is none and for lags that exclude each other; otherwise
-            SettingsError, which AlterConfigs wraps in more words than CreateTopics
+    raises  BrokerError for an unknown name and for contradictory lags; otherwise SettingsError,
+            whose text AlterConfigs extends and CreateTopics does not
     """
     for name in overrides:
         if name not in TOPIC:
@@ -92,9 +92,9 @@ def check_overrides(settings: BrokerSettings, overrides: Mapping[str, str]) -> N
 def validate_topic_config(
     overrides: Mapping[str, str | None], settings: BrokerSettings | None = None
 ) -> None:
-    """Whether a topic may be created with these overrides.
+    """Check the overrides of a new topic.
 
-    settings  the broker's, which overrides are held against; None: Kafka's defaults
+    settings  the broker's, against which overrides are checked; None: Kafka's defaults
     raises    BrokerError(INVALID_CONFIG)
     """
     texts: dict[str, str] = {}
@@ -116,11 +116,11 @@ def validate_topic_config(
 def topic_log_config(
     settings: BrokerSettings, dynamic: DynamicSettings | None, overrides: Mapping[str, str]
 ) -> LogConfig:
-    """A topic's settings as its logs need them.
+    """The settings of a topic's logs.
 
-    dynamic    laid over the broker's; None: those that `settings` already has
-    overrides  as stored; names that nobody knows and texts that break a rule have no effect, so
-               that a broker opens its logs whatever somebody wrote into the coordination service
+    dynamic    replaces the dynamic settings of the broker; None: keeps them
+    overrides  as stored; unknown names and invalid texts have no effect, so that a broker opens its
+               logs whatever was written into the coordination service
     """
     if dynamic is not None and dynamic != settings.dynamic:
         settings = with_dynamic(settings, dynamic)
@@ -136,7 +136,6 @@ def topic_log_config(
 
 
 def log_config(values: Mapping[str, Any], producer_id_expiration_ms: int) -> LogConfig:
-    """A `LogConfig` of the values of a topic's settings."""
     policy = values["cleanup.policy"]
     difference_ms = values["message.timestamp.difference.max.ms"]
     before_ms = values["message.timestamp.before.max.ms"]
@@ -166,7 +165,7 @@ def log_config(values: Mapping[str, Any], producer_id_expiration_ms: int) -> Log
         compression_zstd_level=values["compression.zstd.level"],
         max_message_bytes=values["max.message.bytes"],
         message_timestamp_type=values["message.timestamp.type"],
-        # The older setting goes on to count while its two successors stand at their default.
+        # The older setting has effect while its two successors have their defaults.
         message_timestamp_before_max_ms=difference_ms if before_ms == LONG_MAX else before_ms,
         message_timestamp_after_max_ms=difference_ms if after_ms == LONG_MAX else after_ms,
         message_downconversion_enable=values["message.downconversion.enable"],

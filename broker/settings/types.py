@@ -1,7 +1,7 @@
-"""What a setting may be: its type, its rule, and how text becomes a value and text again.
+"""The types of settings, and the conversion of text to values and back.
 
 Parsing follows Kafka's `ConfigDef.parseType`: text is trimmed first, a list is split at commas with
-the white space around them, a class is known by its name only (nothing is loaded).
+the white space around them, a class stays a name (nothing is loaded).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ConfigType(StrEnum):
 
 
 class Importance(StrEnum):
-    """How much a setting matters to an operator, as Kafka ranks it."""
+    """Kafka's ranking of how much a setting matters to an operator."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -68,12 +68,12 @@ CLUSTER_WIDE: Final = UpdateMode.CLUSTER_WIDE
 
 
 class Definition(NamedTuple):
-    """A row of the tables of settings."""
+    """One setting: a row of the tables."""
 
     name: str
     type: ConfigType
     default: Value
-    """None: not set.  A list stands as its text, with commas."""
+    """None: not set.  A list is a text with commas."""
     rule: Rule | None
     importance: Importance
     update_mode: UpdateMode
@@ -88,16 +88,16 @@ class Definition(NamedTuple):
 
     @property
     def unit(self) -> str | None:
-        """What a number counts, from the end of its name; None where it has no unit."""
+        """The unit of a number, by the end of its name; None where it has none."""
         return unit_of(self.name)
 
 
 class SettingsError(ValueError):
-    """Settings that a broker cannot run with, told in one line."""
+    """Settings that a broker cannot run with; the text is one line."""
 
 
 class InvalidValueError(SettingsError):
-    """A value that a setting may not have; the text names key, value and what is allowed."""
+    """An invalid value; the text names the setting, the value and what is allowed."""
 
     def __init__(self, name: str, shown_value: object, allowed: str) -> None:
         super().__init__(f"Invalid value {shown_value} for configuration {name}: {allowed}")
@@ -121,11 +121,11 @@ JAVA_SPECIAL_DOUBLES: Final = {
 }
 
 TRIMMED: Final = "".join(map(chr, range(33)))
-"""What Java's `String.trim` takes off: everything up to the space."""
+"""The characters that Java's `String.trim` removes: everything up to the space."""
 
 
 def parse_value(definition: Definition, text: str) -> Value:
-    """The value that `text` stands for, checked against type and rule.
+    """Parse and check a value.
 
     raises  InvalidValueError
     """
@@ -135,7 +135,7 @@ def parse_value(definition: Definition, text: str) -> Value:
 
 
 def check_value(definition: Definition, value: Value) -> None:
-    """Hold a parsed value against the rule of its setting.
+    """Check a parsed value against the rule of its setting.
 
     raises  InvalidValueError
     """
@@ -148,7 +148,7 @@ def check_value(definition: Definition, value: Value) -> None:
 
 
 def parse_type(definition: Definition, text: str) -> Value:
-    """The value that `text` stands for; its rule is not looked at.
+    """Parse a value without checking its rule.
 
     raises  InvalidValueError
     """
@@ -175,7 +175,7 @@ def parse_type(definition: Definition, text: str) -> Value:
 
 
 def parse_integer(definition: Definition, text: str, trimmed: str) -> int:
-    """A decimal number with an optional sign, within its type's bits."""
+    """A decimal number with an optional sign, within the bounds of its type."""
     digits = trimmed[1:] if trimmed[:1] in ("+", "-") else trimmed
     if digits.isascii() and digits.isdigit() and len(digits) < 100:
         number = int(trimmed)
@@ -186,7 +186,7 @@ def parse_integer(definition: Definition, text: str, trimmed: str) -> int:
 
 
 def parse_double(definition: Definition, text: str, trimmed: str) -> float:
-    """A number as Java writes and reads it; `1d` and `Infinity` too, hexadecimal ones not."""
+    """A number in Java's syntax, `1d` and `Infinity` included; hexadecimal ones are refused."""
     special = JAVA_SPECIAL_DOUBLES.get(trimmed)
     if special is not None:
         return special
@@ -201,14 +201,14 @@ def parse_double(definition: Definition, text: str, trimmed: str) -> float:
 
 
 def split_list(trimmed: str) -> tuple[str, ...]:
-    """The items between commas; none at all for an empty text, empty ones otherwise."""
+    """The items between commas, empty ones included; none for an empty text."""
     if not trimmed:
         return ()
     return tuple(item.strip() for item in trimmed.split(","))
 
 
 def value_text(value: Value) -> str | None:
-    """A value as Kafka's DescribeConfigs shows it."""
+    """A value in the format of Kafka's DescribeConfigs."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -221,7 +221,7 @@ def value_text(value: Value) -> str | None:
 
 
 def double_text(value: float) -> str:
-    """A number as Java's `Double.toString` writes it: `0.5`, `1.0E-4`, `1.7976931348623157E308`."""
+    """A number as in Java's `Double.toString`: `0.5`, `1.0E-4`, `1.7976931348623157E308`."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -256,11 +256,11 @@ UNIT_ENDINGS: Final = (
     (".factor", "share of 1"),
     (".jitter", "share of 1"),
 )
-"""What stands at the end of a name, and what the number then counts; the first that fits counts."""
+"""(end of a name, unit of the number); the first match applies."""
 
 
 def unit_of(name: str) -> str | None:
-    """The unit of a setting by its name's end; None for plain counts."""
+    """The unit of a setting, by the end of its name; None for plain counts."""
     if name.endswith("replication.factor"):
         return None
     for ending, unit in UNIT_ENDINGS:

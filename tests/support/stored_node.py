@@ -17,10 +17,12 @@ from odradek.broker.replication.partitions import Partitions
 from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import topic_log_config
+from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.image import Endpoint
+from odradek.controller.metadata_cache import MetadataCache
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
@@ -69,6 +71,7 @@ class StoredNode:
             rng=rng,
             on_fatal=self.on_problem,
         )
+        self.metadata = MetadataCache()
         orphaned = OrphanedLogs()
         self.controller = Controller(
             tree.connect,
@@ -77,9 +80,11 @@ class StoredNode:
             listener=self,
             clock=self.clock,
             rng=rng,
+            metadata=self.metadata,
             check_new_topic=orphaned.check_new_topic,
         )
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.topics = Topics(self.metadata)
         self.topic_creation = AutoTopicCreation(self.controller, CurrentSettings(self.settings))
         cluster_id = self.controller.prepare(stored_cluster_id(identities)).result()
         self.logs.claim(broker_id=BROKER_ID, cluster_id=cluster_id, date=DATE)

@@ -36,15 +36,15 @@ BROKER: Final[dict[str, Definition]] = {
     )
     for definition in table
 }
-"""What server.properties may say."""
+"""The settings of server.properties."""
 
 DYNAMIC_ONLY: Final[dict[str, Definition]] = {
     definition.name: definition for definition in dynamic_only.TABLE
 }
-"""What can only be set while the broker runs."""
+"""Settings that can be set only while the broker runs."""
 
 TOPIC: Final[dict[str, Definition]] = {definition.name: definition for definition in topic.TABLE}
-"""What a topic may override."""
+"""Settings that a topic may override."""
 
 LISTENER_PREFIX: Final = "listener.name."
 
@@ -55,7 +55,7 @@ MECHANISM_SETTINGS: Final = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-"""Settings that stand behind a listener and a mechanism: `listener.name.sasl_ssl.plain.…`."""
+"""Settings with a listener and a mechanism as prefix: `listener.name.sasl_ssl.plain.…`."""
 
 
 def is_dynamic(name: str) -> bool:
@@ -73,7 +73,7 @@ def without_listener(name: str) -> str | None:
 
 
 def base_name(name: str) -> str:
-    """The setting behind a listener's prefix, or a listener's and a mechanism's."""
+    """The name without the prefix of a listener, or of a listener and a mechanism."""
     rest = without_listener(name)
     if rest is None:
         return name
@@ -84,6 +84,6 @@ def base_name(name: str) -> str:
 
 
 def broker_definition(name: str) -> Definition | None:
-    """The definition behind a name of a broker, listener prefix or not; None if there is none."""
+    """The definition of a broker's setting, also with a listener's prefix; None if unknown."""
     definition = BROKER.get(name) or DYNAMIC_ONLY.get(name)
     return definition or BROKER.get(base_name(name))

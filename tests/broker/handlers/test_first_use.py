@@ -32,6 +32,7 @@ class Client:
         services: Any = SimpleNamespace(
             settings=node.settings,
             topics=node.topics,
+            auto_topic_creation=node.topic_creation,
             purgatory=node.purgatory,
             producer_ids=node.producer_ids,
         )

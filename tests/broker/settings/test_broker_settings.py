@@ -260,8 +260,8 @@ REFUSED = [
     ({"log.roll.ms": "0"}, "log.roll.ms", "at least 1"),
     ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms", "at least 0"),
     ({"log.retention.ms": "0"}, "log.retention.ms", "at least 1 or -1"),
-    ({"log.dirs": " , "}, "log.dirs", "at least one folder"),
-    ({"log.dirs": "/a,/a/"}, "log.dirs", "may stand once"),
+    ({"log.dirs": " , "}, "log.dirs", "at least one directory"),
+    ({"log.dirs": "/a,/a/"}, "log.dirs", "may be listed once"),
     ({"log.cleaner.threads": "0"}, "log.cleaner.threads", "at least 1"),
     ({"log.cleaner.dedupe.buffer.size": "1048576"}, "log.cleaner.dedupe", "more than 1048576"),
     (

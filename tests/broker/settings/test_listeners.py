@@ -45,10 +45,10 @@ def test_listeners_are_read(text: str, expected: list[tuple[str, str, int, str]]
         ("PLAINTEXT://a:-1", "at most 65535"),
         ("PLAINTEXT://a:65536", "at most 65535"),
         ("OTHER://a:1", "No security protocol for OTHER"),
-        ("PLAINTEXT://a:1,plaintext://a:2", "a name of its own"),
-        ("PLAINTEXT://a:1,SSL://b:1", "Port 1 may stand once"),
-        ("PLAINTEXT://127.0.0.1:1,SSL://127.0.0.2:1", "Port 1 may stand once"),
-        ("PLAINTEXT://127.0.0.1:1,SSL://[::1]:1,INTERNAL://a:1", "Port 1 may stand once"),
+        ("PLAINTEXT://a:1,plaintext://a:2", "must have a different name"),
+        ("PLAINTEXT://a:1,SSL://b:1", "Port 1 may be used once"),
+        ("PLAINTEXT://127.0.0.1:1,SSL://127.0.0.2:1", "Port 1 may be used once"),
+        ("PLAINTEXT://127.0.0.1:1,SSL://[::1]:1,INTERNAL://a:1", "Port 1 may be used once"),
     ],
 )
 def test_a_bad_list_names_itself_and_what_is_wrong(text: str, allowed: str) -> None:
