@@ -124,7 +124,7 @@ class Background:
         if self._leadership.retry():
             self._controller.report_log_directories()
         self._server.windows.drop_idle()
-        self._server.make_room()
+        self._server.evict_idle()
         self._failures.handle()
 
     def _close_idle(self) -> None:

@@ -32,6 +32,7 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
 from odradek.runtime.slicing import Defer, run_in_slices
 from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.directories.log_manager import DirectoryFull, LogManager, NoDirectoryLeft
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 

@@ -33,9 +33,7 @@ from odradek.storage.checkpoints.leader_epochs import LeaderEpochs
 from odradek.storage.compaction.job import CleanedGroup
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.files.file_slice import FileSlice
-from odradek.storage.log.awaited_flush import AwaitedFlush
-from odradek.storage.log.limits import Limits
-from odradek.storage.log.log import (
+from odradek.storage.log import (
     log_append,
     log_flush,
     log_gather,
@@ -44,6 +42,8 @@ from odradek.storage.log.log import (
     log_truncate,
     reading,
 )
+from odradek.storage.log.awaited_flush import AwaitedFlush
+from odradek.storage.log.limits import Limits
 from odradek.storage.log.log_check import check
 from odradek.storage.log.log_flush import LogFlush
 from odradek.storage.log.lookup_budget import UNLIMITED, Effort

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import CONTROL, RecordBatch, assign_offset
-from odradek.storage.log.log import log_append
+from odradek.storage.log import log_append
 from odradek.storage.producers.producer_state import ProducerEntry, check_append, entry_after
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import CONTROL, RecordBatch, assign_offset
-from odradek.storage.log.log import log_append
+from odradek.storage.log import log_append
 from odradek.storage.log.tail import KEPT_MAX
 from odradek.storage.producers.producer_state import check_append
 

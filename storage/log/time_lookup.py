@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from odradek.runtime.files import FileSystem
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.indexes.index_file import IndexUnready
-from odradek.storage.log.log import reading
+from odradek.storage.log import reading
 from odradek.storage.log.lookup_budget import UNLIMITED
 from odradek.storage.segments.segment import Segment
 

@@ -45,7 +45,7 @@ MAY_REACH_OUTSIDE: Final = (
     "broker/settings/load.py",
     "odradek/",
     "pipeline/",
-    "protocol/connection.py",
+    "protocol/frames.py",
     "runtime/",
     "storage/compaction/worker.py",
 )

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.node.disk_reserve import RESERVE_BYTES, ROOM_MIN_BYTES, STEP_BYTES, DiskReserve
+from odradek.broker.node.disk_reserve import FREE_MIN_BYTES, RESERVE_BYTES, STEP_BYTES, DiskReserve
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.directories.log_manager import LogManager
@@ -125,12 +125,12 @@ def test_a_log_is_recovered_and_read_on_a_full_disk_and_written_when_there_is_ro
 
 
 def test_a_reserve_is_made_where_there_is_plenty_and_released_in_steps() -> None:
-    files = MemoryFileSystem(folders=[FOLDER], capacity_bytes=ROOM_MIN_BYTES - 1)
+    files = MemoryFileSystem(folders=[FOLDER], capacity_bytes=FREE_MIN_BYTES - 1)
     reserve = DiskReserve(files, FOLDER)
     reserve.restore()
     assert files.list(FOLDER) == []
     assert not reserve.release_step()
-    files.capacity_bytes = ROOM_MIN_BYTES
+    files.capacity_bytes = FREE_MIN_BYTES
     reserve.restore()
     reserve.restore()
     assert files.used_bytes() == RESERVE_BYTES
@@ -141,7 +141,7 @@ def test_a_reserve_is_made_where_there_is_plenty_and_released_in_steps() -> None
     files.capacity_bytes = RESERVE_BYTES
     reserve.restore()
     assert files.used_bytes() == 0
-    files.capacity_bytes = RESERVE_BYTES + ROOM_MIN_BYTES
+    files.capacity_bytes = RESERVE_BYTES + FREE_MIN_BYTES
     reserve.restore()
     assert reserve.release_step()
     reserve.restore()
