@@ -12,7 +12,7 @@ from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.controller import Controller
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 
@@ -52,7 +52,7 @@ class AutoTopicCreation:
         return creation
 
 
-def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) -> CreateTopic:
+def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) -> CreateTopicSpec:
     """The settings of a topic that is created on first use (Kafka: creatableTopic).
 
     broker_count  live brokers, the largest replication factor of an internal topic.
@@ -60,9 +60,9 @@ def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) 
                   than its replication factor (KIP-115): with embedded coordination there is one
     """
     if topic not in INTERNAL_TOPICS:
-        return CreateTopic(topic)
+        return CreateTopicSpec(topic)
     if topic == OFFSETS_TOPIC:
-        return CreateTopic(
+        return CreateTopicSpec(
             topic,
             partitions=settings.offsets_topic_num_partitions,
             replication_factor=min(settings.offsets_topic_replication_factor, broker_count),
@@ -72,7 +72,7 @@ def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) 
                 "segment.bytes": str(settings.offsets_topic_segment_bytes),
             },
         )
-    return CreateTopic(
+    return CreateTopicSpec(
         topic,
         partitions=settings.transaction_state_log_num_partitions,
         replication_factor=min(settings.transaction_state_log_replication_factor, broker_count),

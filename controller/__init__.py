@@ -1,1 +1,1 @@
-"""What the cluster is: coordination, znodes, the picture of the cluster, and its decisions."""
+"""The cluster: coordination sessions, znodes, the metadata image, elections, the controller."""

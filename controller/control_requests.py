@@ -1,17 +1,17 @@
-"""What the controller tells brokers: LeaderAndIsr, UpdateMetadata, StopReplica, as plain values.
+"""Control requests (LeaderAndIsr, UpdateMetadata, StopReplica) as plain values.
 
-A broker gets them in order, one at a time; it must treat a repeated one as harmless.  Between real
-nodes they travel as the requests of these names; the broker that is the controller gets them as
-they are.  `ControlBatch` gathers what one event brings for each broker, and gives it in the order
-in which it must be sent: leadership, then metadata, then stops.
+The active controller sends them to each broker in order, one at a time; a broker must treat a
+repeated one as harmless.  Other brokers get them as the wire requests of these names, the broker
+that is the controller gets the values.  `ControlBatch` collects the requests that one event causes
+and returns them in sending order: LeaderAndIsr, then UpdateMetadata, then StopReplica.
 Source: KIP-380, KIP-497, KIP-516, KIP-570; Kafka's ControllerBrokerRequestBatch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from odradek.controller.image import (
@@ -21,10 +21,11 @@ from odradek.controller.image import (
     PartitionImage,
     PartitionState,
     TopicImage,
-    TopicPartition,
 )
 from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending
 
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1
@@ -32,8 +33,6 @@ NO_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrPartition:
-    """What a replica's broker must know of a partition."""
-
     topic: str
     topic_id: UUID
     partition: int
@@ -42,38 +41,36 @@ class LeaderAndIsrPartition:
     adding: tuple[int, ...]
     removing: tuple[int, ...]
     is_new: bool
-    """The partition was just created: no log of it may be expected on any disk."""
+    """The partition was just created: no broker has a log of it yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Lead or follow these partitions."""
+    """The receiver becomes leader or follower of these partitions."""
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    """The receiver's epoch as the controller knows it; an older one than its own is refused."""
+    """Of the receiver, as the controller knows it; the receiver refuses one below its own."""
     partitions: tuple[LeaderAndIsrPartition, ...]
     leaders: tuple[BrokerImage, ...]
-    """The living ones among the leaders named."""
+    """The registered brokers among the leaders of `partitions`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataPartition:
-    """What clients may be told of a partition."""
-
     topic: str
     topic_id: UUID
     partition: int
     state: PartitionState
-    """Leader -2: the topic is being deleted, forget it."""
+    """Leader -2 (`LEADER_DURING_DELETE`): the receiver removes the topic from its image."""
     replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadata:
-    """The living brokers, all of them, and the partitions that changed."""
+    """All registered brokers, and the partitions that changed."""
 
     controller_id: int
     controller_epoch: int
@@ -84,20 +81,17 @@ class UpdateMetadata:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaPartition:
-    """A replica that must stop."""
-
     topic: str
     partition: int
     leader_epoch: int
-    """-2 when the topic is being deleted, -1 when unknown; a lower one than known is fenced."""
+    """-2 when the topic is being deleted, -1 when unknown; the receiver fences any other epoch
+    below the one that it knows."""
     is_deleted: bool
-    """Remove its files too."""
+    """The receiver removes the log of the replica, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
-    """Stop these replicas."""
-
     controller_id: int
     controller_epoch: int
     broker_epoch: int
@@ -109,16 +103,39 @@ ControlRequest = LeaderAndIsr | UpdateMetadata | StopReplica
 
 @dataclass(frozen=True, slots=True)
 class ControlResponse:
-    """A broker's response; partitions without an error may be left out."""
+    """The response of a broker; partitions without an error may be left out."""
 
     error: ErrorCode = ErrorCode.NONE
     partition_errors: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
     log_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Latest leader epochs of logs that were to be led in a lower one, which was refused."""
+    """Partition -> latest leader epoch of its log, where LeaderAndIsr named a lower one and was
+    refused for that."""
+
+
+class ControlRequestHandler(Protocol):
+    """What a broker does with control requests; implemented by `broker.replication`."""
+
+    def apply(self, request: ControlRequest) -> Pending[ControlResponse]:
+        """Apply a request on this broker; the next one is passed when this one is done.
+
+        The epochs are checked, an UpdateMetadata is in the image already, and so are the configs
+        of all topics that the request names.
+        """
+
+    def send(
+        self,
+        broker_id: int,
+        request: ControlRequest,
+        respond: Callable[[ControlResponse], None],
+    ) -> None:
+        """Send to another broker, in order, until it responds or its registration ends.
+
+        respond  must not be called within this call
+        """
 
 
 class ControlBatch:
-    """What one event brings to the brokers."""
+    """The control requests that one event causes, collected per broker."""
 
     def __init__(self) -> None:
         self._leader_and_isr: dict[int, dict[TopicPartition, tuple[PartitionImage, bool]]] = {}
@@ -129,26 +146,29 @@ class ControlBatch:
     def add_leader_and_isr(
         self, brokers: Iterable[int], topic: str, partition: PartitionImage, *, is_new: bool
     ) -> None:
-        """Tell the brokers of a partition's state, and its metadata to everybody."""
-        assert partition.state is not None, "a leader is told only when there is a state"
-        key = (topic, partition.partition)
+        """LeaderAndIsr of the partition for `brokers`, UpdateMetadata of it for all brokers."""
+        assert partition.state is not None, "LeaderAndIsr carries a state"
+        key = TopicPartition(topic, partition.partition)
         for broker in brokers:
-            told = self._leader_and_isr.setdefault(broker, {})
-            was_new = key in told and told[key][1]
-            told[key] = (partition, is_new or was_new)
+            partitions = self._leader_and_isr.setdefault(broker, {})
+            was_new = key in partitions and partitions[key][1]
+            partitions[key] = (partition, is_new or was_new)
         self._metadata[key] = None
 
     def add_metadata(
         self, partitions: Iterable[TopicPartition] = (), brokers: Iterable[int] = ()
     ) -> None:
-        """Tell the partitions' metadata to everybody, and at least the brokers to `brokers`."""
+        """UpdateMetadata of the partitions for all brokers.
+
+        brokers  get an UpdateMetadata also when no partition is in it
+        """
         for partition in partitions:
             self._metadata[partition] = None
         for broker in brokers:
             self._metadata_brokers[broker] = None
 
     def add_stop(self, broker: int, partition: TopicPartition, *, is_deleted: bool) -> None:
-        """Tell a broker to stop a replica; deleting wins over stopping."""
+        """StopReplica for one broker; a deletion that was added before stays one."""
         stops = self._stops.setdefault(broker, {})
         stops[partition] = is_deleted or stops.get(partition, False)
 
@@ -157,7 +177,7 @@ class ControlBatch:
     ) -> Iterator[tuple[int, ControlRequest]]:
         """(broker, request) in sending order; only for registered brokers.
 
-        deleting  topics that are being deleted, whose partitions are told without a leader
+        deleting  topics that are being deleted: their partitions are sent with leader -2
         """
         for broker in sorted(self._leader_and_isr):
             if broker in image.brokers:
@@ -227,7 +247,7 @@ class ControlBatch:
 def describe_partitions(
     image: Image, partitions: Iterable[TopicPartition], deleting: Collection[str]
 ) -> Iterator[UpdateMetadataPartition]:
-    """Metadata of those that ever had a leader."""
+    """Metadata of those partitions that have a state."""
     for topic, index in partitions:
         partition = image.partition(topic, index)
         if partition is None or partition.state is None:
@@ -253,7 +273,7 @@ def build_update_metadata(
     broker: int,
     partitions: tuple[UpdateMetadataPartition, ...],
 ) -> UpdateMetadata:
-    """A request for a registered broker."""
+    """The request for one registered broker, with all brokers of the image."""
     return UpdateMetadata(
         controller_id,
         image.controller_epoch,
@@ -264,33 +284,33 @@ def build_update_metadata(
 
 
 def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:
-    """A broker's own picture after the request; deleted topics leave it.
+    """A broker's image after the request; topics that are being deleted are removed from it.
 
-    cost  one copy of the topics, whatever the number of partitions
+    cost  one copy of the dict of topics, whatever the number of partitions
     """
     changed: dict[str, dict[int, PartitionImage]] = {}
     ids: dict[str, UUID] = {}
-    gone: dict[str, None] = {}
-    for told in request.partitions:
-        if told.state.leader == LEADER_DURING_DELETE:
-            gone[told.topic] = None
+    deleted: dict[str, None] = {}
+    for one in request.partitions:
+        if one.state.leader == LEADER_DURING_DELETE:
+            deleted[one.topic] = None
             continue
-        partitions = changed.get(told.topic)
+        partitions = changed.get(one.topic)
         if partitions is None:
-            known = image.topics.get(told.topic)
-            is_same = known is not None and told.topic_id in (known.topic_id, NO_TOPIC_ID)
+            known = image.topics.get(one.topic)
+            is_same = known is not None and one.topic_id in (known.topic_id, NO_TOPIC_ID)
             partitions = dict(known.partitions) if known is not None and is_same else {}
-            changed[told.topic] = partitions
-            ids[told.topic] = known.topic_id if known is not None and is_same else told.topic_id
-        partitions[told.partition] = PartitionImage(
-            told.partition,
-            told.replicas,
-            told.state,
-            offline_replicas=told.offline_replicas,
+            changed[one.topic] = partitions
+            ids[one.topic] = known.topic_id if known is not None and is_same else one.topic_id
+        partitions[one.partition] = PartitionImage(
+            one.partition,
+            one.replicas,
+            one.state,
+            offline_replicas=one.offline_replicas,
         )
-    if changed or gone:
+    if changed or deleted:
         image = image.with_topics(
-            (TopicImage(name, ids[name], changed[name]) for name in changed), gone
+            (TopicImage(name, ids[name], changed[name]) for name in changed), deleted
         )
     return replace(
         image,

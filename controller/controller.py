@@ -1,42 +1,52 @@
-"""One broker's part in the cluster: it registers, may be elected, controls, and obeys.
+"""One broker's part in the cluster: registration, election, and the active controller if it wins.
 
-Everything that touches the coordination service runs as procedures, one at a time; watches only
-put a procedure in the queue.  What the controller in office tells its own broker takes the way
-that another broker's word takes: through `receive`.
+Everything that uses the coordination service runs as procedures, one at a time, on one executor;
+watches only queue a procedure.  The active controller sends control requests to its own broker as
+to every other: through `ControlRequestReceiver.receive`.
 
 Order of a start: `prepare` (roots, cluster id, configs), then the broker loads its logs, then
-`start` (registration, election, and if won the take-over).  With an embedded session all of it has
-happened when the call returns; with a remote one the pending tells.
+`start` (registration, election, and if won the take-over).  With an embedded session all of it is
+done when the call returns; with a remote one, when the pending is.
 
-`image` is this broker's own picture, made of what the controller told it and of the configs; it is
-swapped whole.  The controller's picture stays inside `ActiveController`.
+`image` is the image of this broker, made of UpdateMetadata requests and configs and replaced as a
+whole.  The image of the active controller stays inside `ActiveController`.
 Source: Kafka's KafkaServer.startup, KafkaController.
 """
 
+# `async def` here is not asyncio and needs no event loop.  These functions are procedures that
+# `coordination/serial_executor.py` runs one at a time, in order (Kafka: the controller event
+# thread); they await nothing but `runtime.pending.Pending`.
+
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from odradek.controller.active.active_controller import ActiveController
-from odradek.controller.active.partition_states import ControllerSettings, Doors
-from odradek.controller.active.topic_admin import Admin, TopicResult, allocate_producer_ids
-from odradek.controller.broker_metadata import BrokerDoor, Inbox, Listener
-from odradek.controller.control_requests import ControlRequest, ControlResponse
+from odradek.controller.active.control_channel import ControlChannel
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.active.topic_admin import TopicAdmin, TopicResult, allocate_producer_ids
+from odradek.controller.control_request_receiver import ControllerListener, ControlRequestReceiver
+from odradek.controller.control_requests import (
+    ControlRequest,
+    ControlRequestHandler,
+    ControlResponse,
+)
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.serial_executor import Procedure, SerialExecutor
 from odradek.controller.coordination.session import (
-    Event,
+    CoordinationSession,
     EventCallback,
-    Session,
+    SessionEvent,
     SessionState,
     WatchEvent,
 )
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.decide.partitions import CreatePartitions
-from odradek.controller.decide.topics import CreateTopic
-from odradek.controller.image import BrokerImage, Endpoint, Image, PartitionState, TopicPartition
+from odradek.controller.decide.partitions import CreatePartitionsSpec
+from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.image import BrokerImage, Endpoint, Image, PartitionState
 from odradek.controller.membership.election import Won, elect, watch_controller
 from odradek.controller.membership.registration import (
     ensure_roots,
@@ -50,103 +60,112 @@ from odradek.controller.znodes.config_znodes import encode_log_directory_event
 from odradek.controller.znodes.dynamic_configs import ConfigChanges, write_config
 from odradek.controller.znodes.fenced_writes import ControllerMoved
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
 
 T = TypeVar("T")
+Spec = TypeVar("Spec")
 
 UNKNOWN_REQUESTER = "this broker"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this broker is."""
+    """What a broker registers."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
-    """Advertised; with the real port."""
+    """The advertised ones; port 0 is replaced by the port that was bound."""
     rack: str | None = None
 
 
 class Controller:
-    """A broker's link to the cluster."""
+    """Everything that a broker does in the cluster; see the module."""
 
     def __init__(
         self,
-        connect: Callable[[EventCallback], Session],
+        connect: Callable[[EventCallback], CoordinationSession],
         settings: ControllerSettings,
         *,
-        door: BrokerDoor,
-        listener: Listener,
+        handler: ControlRequestHandler,
+        listener: ControllerListener,
         clock: Clock,
-        rng: Randomness,
+        randomness: Randomness,
         metadata: MetadataCache | None = None,
         check_new_topic: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """connect          opens the coordination session; its events go to the callback given
-        metadata         receives each new image; a cache of its own when None
+        """connect          opens the coordination session, whose events go to the callback given
+        handler          applies control requests on this broker
+        metadata         gets each new image; None makes a cache of its own
         check_new_topic  raises BrokerError when this broker cannot hold a new topic of that name
         """
         self.broker_id = -1
         self.controller_id = -1
-        """As /controller says; -1 while there is none.  `image.controller_id` is whom we obey."""
+        """The content of /controller; -1 while there is none.  `image.controller_id` is the
+        controller whose requests this broker applied last."""
         self._identity: Identity | None = None
         self._settings = settings
-        self._door = door
-        self._complain = listener.on_problem
+        self._handler = handler
+        self._warn = listener.on_warning
         self._clock = clock
-        self._rng = rng
-        self._procedures = SerialExecutor()
-        self._inbox = Inbox(door, listener, metadata or MetadataCache())
+        self._randomness = randomness
+        self._executor = SerialExecutor()
         self._active: ActiveController | None = None
-        self._is_behind = False
+        self._has_failed_event = False
         self._has_directory_event = False
         self._is_closed = False
         self._has_session = True
         self._is_registered = True
         self._earlier_sessions: tuple[int, ...] = ()
         self._session = connect(self._on_event)
-        self._configs = ConfigChanges(self._session, self._inbox.on_config, self._complain)
-        self._admin = Admin(
-            self._session, settings, rng, lambda: self.image, check_new_topic=check_new_topic
+        self._metadata = metadata or MetadataCache()
+        self.receiver = ControlRequestReceiver(self._session, handler, listener, self._metadata)
+        self._configs = ConfigChanges(self._session, self.receiver.on_config, self._warn)
+        self._admin = TopicAdmin(
+            self._session,
+            settings,
+            randomness,
+            lambda: self.image,
+            check_new_topic=check_new_topic,
         )
 
     @property
     def image(self) -> Image:
-        """This broker's own picture; hold it for as long as one answer takes."""
-        return self._inbox.image
+        """The image of this broker; a caller keeps one image for the whole of a response."""
+        return self._metadata.image
 
     @property
     def broker_epoch(self) -> int:
         """The zxid of this broker's registration; -1 before the first."""
-        return self._inbox.broker_epoch
+        return self.receiver.broker_epoch
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller."""
+        """Whether this broker is the active controller."""
         return self._active is not None
 
     def prepare(self, stored_cluster_id: str | None = None) -> Pending[str]:
-        """Roots, cluster id, configs; gives the cluster id.
+        """Create the root znodes, find the cluster id, read all configs; resolves to the id.
 
-        stored_cluster_id  of the log directories; a cluster without an id takes it
+        stored_cluster_id  of the log directories; becomes the id of a cluster that has none
         fails              CoordinationError
         """
 
         async def run() -> str:
             await ensure_roots(self._session)
-            proposal = stored_cluster_id or new_cluster_id(self._rng.uuid())
+            proposal = stored_cluster_id or new_cluster_id(self._randomness.uuid())
             cluster_id = await find_cluster_id(self._session, proposal)
-            self._inbox.image = replace(self.image, cluster_id=cluster_id)
+            self._metadata.image = replace(self.image, cluster_id=cluster_id)
             await self._configs.load()
-            await self._inbox.note_configs(self._session)
+            await self.receiver.note_configs()
             return cluster_id
 
-        return self._procedures.submit(run)
+        return self._executor.submit(run)
 
     def start(self, identity: Identity) -> Pending[None]:
-        """Register and take part in the election; after `prepare`.
+        """Register and take part in the election; called after `prepare`.
 
         fails  RegistrationRefused and other CoordinationErrors
         """
@@ -157,79 +176,76 @@ class Controller:
             await self._register()
             await self._run_guarded(self._elect)
 
-        return self._procedures.submit(run)
+        return self._executor.submit(run)
 
     def create_topics(
         self,
-        wishes: Sequence[CreateTopic],
+        specs: Sequence[CreateTopicSpec],
         *,
         validate_only: bool = False,
         requested_by: str = UNKNOWN_REQUESTER,
     ) -> Pending[list[TopicResult]]:
-        """Create topics that a client asks for; NOT_CONTROLLER for each elsewhere.
+        """Create topics at the request of a client; NOT_CONTROLLER for each elsewhere.
 
-        A topic named twice is refused twice.  Results are in the order of the request.
+        A topic that is named twice is refused twice.  Results are in the order of the request.
         requested_by  for the log, here and below
         """
 
-        async def run() -> list[TopicResult]:
-            names = [wish.name for wish in wishes]
-            results: list[TopicResult] = []
-            for wish in wishes:
-                if not self.is_active:
-                    results.append(TopicResult(wish.name, ErrorCode.NOT_CONTROLLER))
-                elif names.count(wish.name) > 1:
-                    results.append(_duplicate(wish.name))
-                else:
-                    results.append(
-                        await self._admin.create_topic(
-                            wish, validate_only=validate_only, requested_by=requested_by
-                        )
-                    )
-            return results
+        def create(spec: CreateTopicSpec) -> Coroutine[Pending[Any], None, TopicResult]:
+            return self._admin.create_topic(
+                spec, validate_only=validate_only, requested_by=requested_by
+            )
 
-        return self._procedures.submit(run)
+        names = [spec.name for spec in specs]
+        return self._executor.submit(lambda: self._for_each_topic(names, specs, create))
 
     def auto_create_topic(
-        self, wish: CreateTopic, *, requested_by: str = UNKNOWN_REQUESTER
+        self, spec: CreateTopicSpec, *, requested_by: str = UNKNOWN_REQUESTER
     ) -> Pending[TopicResult]:
         """Create a topic on first use; any broker may."""
         first_use = f"first use by {requested_by}"
-        return self._procedures.submit(
-            lambda: self._admin.create_topic(wish, validate_only=False, requested_by=first_use)
+        return self._executor.submit(
+            lambda: self._admin.create_topic(spec, validate_only=False, requested_by=first_use)
         )
 
     def create_partitions(
         self,
-        wishes: Sequence[CreatePartitions],
+        specs: Sequence[CreatePartitionsSpec],
         *,
         validate_only: bool = False,
         requested_by: str = UNKNOWN_REQUESTER,
     ) -> Pending[list[TopicResult]]:
-        """Give topics more partitions; NOT_CONTROLLER for each elsewhere."""
+        """Add partitions to topics; NOT_CONTROLLER for each elsewhere, as `create_topics`."""
 
-        async def run() -> list[TopicResult]:
-            names = [wish.topic for wish in wishes]
-            results: list[TopicResult] = []
-            for wish in wishes:
-                if not self.is_active:
-                    results.append(TopicResult(wish.topic, ErrorCode.NOT_CONTROLLER))
-                elif names.count(wish.topic) > 1:
-                    results.append(_duplicate(wish.topic))
-                else:
-                    results.append(
-                        await self._admin.create_partitions(
-                            wish, validate_only=validate_only, requested_by=requested_by
-                        )
-                    )
-            return results
+        def create(spec: CreatePartitionsSpec) -> Coroutine[Pending[Any], None, TopicResult]:
+            return self._admin.create_partitions(
+                spec, validate_only=validate_only, requested_by=requested_by
+            )
 
-        return self._procedures.submit(run)
+        names = [spec.topic for spec in specs]
+        return self._executor.submit(lambda: self._for_each_topic(names, specs, create))
+
+    async def _for_each_topic(
+        self,
+        names: Sequence[str],
+        specs: Sequence[Spec],
+        create: Callable[[Spec], Coroutine[Pending[Any], None, TopicResult]],
+    ) -> list[TopicResult]:
+        counts = Counter(names)
+        results: list[TopicResult] = []
+        for name, spec in zip(names, specs, strict=True):
+            if not self.is_active:
+                results.append(TopicResult(name, ErrorCode.NOT_CONTROLLER))
+            elif counts[name] > 1:
+                results.append(_duplicate(name))
+            else:
+                results.append(await create(spec))
+        return results
 
     def delete_topics(
         self, topics: Sequence[str], *, requested_by: str = UNKNOWN_REQUESTER
     ) -> Pending[list[TopicResult]]:
-        """Have topics deleted; NOT_CONTROLLER for each elsewhere."""
+        """Mark topics for deletion; NOT_CONTROLLER for each elsewhere."""
 
         async def run() -> list[TopicResult]:
             if not self.is_active:
@@ -238,7 +254,7 @@ class Controller:
                 await self._admin.delete_topic(name, requested_by=requested_by) for name in topics
             ]
 
-        return self._procedures.submit(run)
+        return self._executor.submit(run)
 
     def alter_config(
         self,
@@ -248,61 +264,56 @@ class Controller:
         *,
         requested_by: str = UNKNOWN_REQUESTER,
     ) -> Pending[None]:
-        """Replace an entity's overrides; every broker is told by `on_config_changed`.
+        """Replace the overrides of an entity; every broker calls `on_config_changed` then.
 
-        entity  sanitized (`config_znodes.sanitize`) or `<default>`
+        entity  sanitized as by Kafka's Sanitizer, or `<default>`
         fails   BrokerError UNKNOWN_SERVER_ERROR without a controller; CoordinationError
         """
-        return self._procedures.submit(
+        return self._executor.submit(
             lambda: write_config(
                 self._session, entity_type, entity, config, requested_by=requested_by
             )
         )
 
     def allocate_producer_ids(self) -> Pending[tuple[int, int]]:
-        """(first id, count) of a fresh block; at the controller only.
+        """(first id, count) of a new block; at the active controller only.
 
         fails  BrokerError NOT_CONTROLLER, UNKNOWN_SERVER_ERROR; CoordinationError
         """
 
         async def run() -> tuple[int, int]:
-            self._in_office()
+            self._require_active()
             return await allocate_producer_ids(self._session, self.broker_id)
 
-        return self._procedures.submit(run)
+        return self._executor.submit(run)
 
     def alter_isr(
-        self, broker_id: int, broker_epoch: int, wishes: Sequence[tuple[str, AlterIsr]]
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[str, AlterIsr]]
     ) -> Pending[list[PartitionState | ErrorCode]]:
-        """A leader's AlterPartition.
+        """AlterPartition of a leader.
 
         fails  BrokerError NOT_CONTROLLER, STALE_BROKER_EPOCH; CoordinationError
         """
-        return self._submit_in_office(
-            lambda active: active.alter_isr(broker_id, broker_epoch, wishes)
+        return self._submit_to_active(
+            lambda active: active.alter_isr(broker_id, broker_epoch, proposals)
         )
 
     def shut_down_broker(self, broker_id: int, broker_epoch: int) -> Pending[list[TopicPartition]]:
-        """A broker's ControlledShutdown; the partitions that it leads still.
+        """ControlledShutdown of a broker; resolves to the partitions that it still leads.
 
         fails  BrokerError NOT_CONTROLLER, BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH
         """
-        return self._submit_in_office(lambda active: active.shut_down(broker_id, broker_epoch))
+        return self._submit_to_active(lambda active: active.shut_down(broker_id, broker_epoch))
 
     def elect_preferred(
         self, partitions: Sequence[TopicPartition]
     ) -> Pending[dict[TopicPartition, PartitionState]]:
-        """Preferred leaders for known partitions; those that got theirs by it."""
-        return self._submit_in_office(lambda active: active.elect_preferred(partitions))
-
-    def receive(self, request: ControlRequest, respond: Callable[[ControlResponse], None]) -> None:
-        """A controller's word to this broker, from wherever it came; answered in order."""
-
-        self._inbox.receive(self._session, request, respond)
+        """Elect the preferred leaders of known partitions; resolves to the states that changed."""
+        return self._submit_to_active(lambda active: active.elect_preferred(partitions))
 
     def report_log_directories(self) -> None:
-        """A log directory of this broker has failed, or has space again: the controller finds out
-        which replicas are online."""
+        """A log directory of this broker failed, or has space again: the controller sends
+        LeaderAndIsr to find out which replicas are online."""
         self._has_directory_event = True
         self._submit_event(self._report_log_directories)
 
@@ -313,45 +324,45 @@ class Controller:
             self._has_directory_event = False
 
     def tick(self) -> None:
-        """Try again what the coordination service refused; call it about once a second."""
-        self._inbox.tick()
-        if self._is_behind and not self._is_closed:
-            self._is_behind = False
-            self._submit_event(self._catch_up)
+        """Repeat what the coordination service refused; called about once a second."""
+        self.receiver.tick()
+        if self._has_failed_event and not self._is_closed:
+            self._has_failed_event = False
+            self._submit_event(self._recover)
 
     def shutdown(self) -> Pending[None]:
-        """End the session: the registration goes, and with it the office."""
+        """Close the session, which ends the registration and, if active, the controllership."""
 
         async def run() -> None:
             self._is_closed = True
             self._active = None
             await self._session.close()
 
-        return self._procedures.submit(run)
+        return self._executor.submit(run)
 
-    def _in_office(self) -> ActiveController:
+    def _require_active(self) -> ActiveController:
         if self._active is None:
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
         return self._active
 
-    def _submit_in_office(
+    def _submit_to_active(
         self, act: Callable[[ActiveController], Coroutine[Pending[Any], None, T]]
     ) -> Pending[T]:
         async def run() -> T:
-            active = self._in_office()
+            active = self._require_active()
             try:
                 return await act(active)
             except ControllerMoved:
                 await self._run_guarded(self._on_moved)
                 raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
 
-        return self._procedures.submit(run)
+        return self._executor.submit(run)
 
     async def _register(self) -> None:
         identity = self._identity
-        assert identity is not None, "start tells who we are"
+        assert identity is not None, "`start` sets it"
         broker = BrokerImage(identity.broker_id, -1, identity.endpoints, identity.rack)
-        self._inbox.broker_epoch = await register(
+        self.receiver.broker_epoch = await register(
             self._session,
             broker,
             now_ms=self._clock.now_ms(),
@@ -365,31 +376,34 @@ class Controller:
             self.controller_id = outcome.controller_id
             return
         self.controller_id = self.broker_id
-        office = replace(self.image, controller_id=self.broker_id, controller_epoch=outcome.epoch)
         self._active = ActiveController(
             self._session,
-            office,
+            replace(self.image, controller_id=self.broker_id, controller_epoch=outcome.epoch),
             epoch_version=outcome.epoch_version,
             settings=self._settings,
-            doors=Doors(self._send, self._admin.new_topic_id, self._complain),
+            channel=ControlChannel(self.broker_id, self.receiver, self._handler, self._on_response),
+            new_topic_id=self._admin.new_topic_id,
+            warn=self._warn,
         )
         await self._active.load()
 
     async def _on_controller_changed(self) -> None:
-        """/controller was made, changed or removed."""
-        holder = await watch_controller(self._session)
-        self.controller_id = holder
-        if holder != self.broker_id:
+        """/controller was created, changed or removed."""
+        self.controller_id = await watch_controller(self._session)
+        if self.controller_id != self.broker_id:
             self._active = None
-        if holder < 0 or (holder == self.broker_id and self._active is None):
+        if self.controller_id < 0 or (
+            self.controller_id == self.broker_id and self._active is None
+        ):
             await self._elect()
 
     async def _on_moved(self) -> None:
-        """A write was refused because another controller was elected since."""
+        """A fenced write failed: another controller was elected."""
         self._active = None
         await self._elect()
 
-    async def _catch_up(self) -> None:
+    async def _recover(self) -> None:
+        """Read again everything that a failed procedure may have missed."""
         if not self._is_registered:
             await self._on_expired()
             return
@@ -401,7 +415,7 @@ class Controller:
         await self._report_log_directories()
 
     async def _on_expired(self) -> None:
-        """The session is gone, and with it the registration and the office."""
+        """The session expired: its registration and, if active, the controllership ended."""
         self._active = None
         if not self._has_session:
             self._earlier_sessions = (*self._earlier_sessions[-7:], self._session.session_id)
@@ -413,7 +427,12 @@ class Controller:
         if self._identity is not None:
             await self._elect()
 
-    def _on_event(self, event: Event) -> None:
+    def _on_response(
+        self, broker_id: int, request: ControlRequest, response: ControlResponse
+    ) -> None:
+        self._submit_active(lambda active: active.on_response(broker_id, request, response))
+
+    def _on_event(self, event: SessionEvent) -> None:
         if self._is_closed:
             return
         match event:
@@ -456,12 +475,12 @@ class Controller:
         self._submit_event(run)
 
     def _submit_event(self, procedure: Procedure[None], *, is_urgent: bool = False) -> None:
-        self._procedures.submit(lambda: self._run_guarded(procedure), is_urgent=is_urgent).on_done(
+        self._executor.submit(lambda: self._run_guarded(procedure), is_urgent=is_urgent).on_done(
             self._note_failure
         )
 
     async def _run_guarded(self, procedure: Procedure[None]) -> None:
-        """Run; when another controller was elected meanwhile, step down and look who it is."""
+        """Run; on ControllerMoved drop the active controller and take part in the election."""
         try:
             await procedure()
         except ControllerMoved:
@@ -472,17 +491,8 @@ class Controller:
             pending.result()
         except (CoordinationError, BrokerError) as error:
             if not self._is_closed:
-                self._is_behind = True
-                self._complain(f"the coordination service refused: {error!r}")
-
-    def _send(self, broker_id: int, request: ControlRequest) -> None:
-        def respond(response: ControlResponse) -> None:
-            self._submit_active(lambda active: active.on_response(broker_id, request, response))
-
-        if broker_id == self.broker_id:
-            self.receive(request, respond)
-        else:
-            self._door.send(broker_id, request, respond)
+                self._has_failed_event = True
+                self._warn(f"the coordination service refused: {error!r}")
 
 
 def _duplicate(topic: str) -> TopicResult:

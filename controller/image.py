@@ -1,11 +1,11 @@
-"""The picture of the cluster that decisions and Metadata answers rest on.
+"""The metadata image: what decisions and Metadata responses are made from.
 
-Immutable: an update gives another picture that shares what did not change, so a reader that holds
-one never sees half a change.  The controller has one of its own (all that the znodes say); every
-broker has another, made of the UpdateMetadata requests that it was sent.
+Immutable: an update returns another image that shares what did not change, so a reader that keeps
+one never sees half a change.  The active controller has one of its own (the content of all znodes);
+every broker has another, built from the UpdateMetadata requests that it received.
 
 Cost: looking up a topic, an id, a partition, a broker is one or two dict accesses.  An update
-copies one dict of topics (or brokers) and the partitions of the topics that it touches, whatever
+copies one dict of topics (or brokers) and the partitions of the topics that it changes, whatever
 the number of updates that are given together.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-TopicPartition = tuple[str, int]
+from odradek.protocol.topic_partition import TopicPartition
 
 NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2
@@ -26,8 +26,6 @@ RECOVERING: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker listens."""
-
     listener_name: str
     host: str
     port: int
@@ -37,18 +35,16 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A registered broker."""
-
     broker_id: int
     broker_epoch: int
-    """The zxid of its registration; -1 where it is not known (in a broker's own picture)."""
+    """The zxid of its registration; -1 in the image of a broker, which does not know it."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     features: tuple[tuple[str, int, int], ...] = ()
     """(name, lowest, highest) supported version."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """The address on a listener, or None when the broker does not have it."""
+        """The endpoint of a listener, or None."""
         for endpoint in self.endpoints:
             if endpoint.listener_name == listener_name:
                 return endpoint
@@ -57,10 +53,10 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What the state znode says."""
+    """The content of a partition's state znode."""
 
     leader: int
-    """-1 when nobody leads."""
+    """-1 when there is none."""
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
@@ -72,22 +68,22 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """A partition: where it should be, and who leads it."""
+    """A partition: its assigned replicas, and its state."""
 
     partition: int
     replicas: tuple[int, ...]
     """In order of preference; the first is the preferred leader."""
     state: PartitionState | None = None
-    """None until a first leader was elected."""
+    """None until the first leader is elected."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
-    """As the controller told; filled in a broker's own picture only."""
+    """From UpdateMetadata; always empty in the image of the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic; its partitions are numbered from 0 without gaps unless somebody made it by hand."""
+    """A topic; its partitions are numbered from 0, without gaps unless its znode was edited."""
 
     name: str
     topic_id: UUID
@@ -96,8 +92,6 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The cluster."""
-
     cluster_id: str | None = None
     controller_id: int = -1
     controller_epoch: int = 0
@@ -105,35 +99,37 @@ class Image:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Overrides; a topic without any is not in it."""
+    """Overrides by topic; topics without overrides have no entry."""
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Dynamic configs by broker id as text, or `<default>`."""
     shutting_down: tuple[int, ...] = ()
-    """Registered brokers that asked to leave; in the controller's picture only."""
+    """Registered brokers that sent ControlledShutdown; in the controller's image only."""
     offline_directories: Mapping[int, tuple[TopicPartition, ...]] = field(default_factory=dict)
-    """Broker -> its partitions on failed log directories; in the controller's picture only."""
+    """Broker -> its partitions on failed log directories; in the controller's image only."""
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        """A partition by its topic's name."""
         found = self.topics.get(topic)
         return found.partitions.get(partition) if found is not None else None
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """Overrides of a topic."""
+        """Overrides of a topic; empty when there are none."""
         return self.topic_configs.get(topic, _NO_CONFIG)
 
     def is_live(self, broker_id: int) -> bool:
-        """Registered and not shutting down."""
+        """Whether the broker is registered and not shutting down."""
         return broker_id in self.brokers and broker_id not in self.shutting_down
 
     def live_brokers(self) -> list[BrokerImage]:
-        """Registered and not shutting down, by id."""
+        """Brokers that are registered and not shutting down, by id."""
         return [self.brokers[one] for one in sorted(self.brokers) if self.is_live(one)]
 
     def is_online(
         self, broker_id: int, topic: str, partition: int, *, or_shutting_down: bool = False
     ) -> bool:
-        """Whether a replica there could work: the broker lives, its log directory too."""
+        """Whether a replica on the broker can serve: the broker is live, its log directory online.
+
+        or_shutting_down  counts brokers that are shutting down as live
+        """
         if or_shutting_down:
             if broker_id not in self.brokers:
                 return False
@@ -154,27 +150,27 @@ class Image:
         return True
 
     def partitions(self) -> Iterator[tuple[str, PartitionImage]]:
-        """(topic, partition) for all, by name and number."""
+        """(topic, partition) of all topics, by name and number."""
         for name in sorted(self.topics):
             partitions = self.topics[name].partitions
             for partition in sorted(partitions):
                 yield name, partitions[partition]
 
     def partitions_on(self, brokers: Iterable[int]) -> list[TopicPartition]:
-        """Partitions with a replica on one of the brokers."""
+        """Partitions with a replica on one of the brokers, by name and number."""
         wanted = set(brokers)
         return [
-            (topic, partition.partition)
+            TopicPartition(topic, partition.partition)
             for topic, partition in self.partitions()
             if not wanted.isdisjoint(partition.replicas)
         ]
 
     def with_brokers(
-        self, registered: Iterable[BrokerImage] = (), gone: Iterable[int] = ()
+        self, registered: Iterable[BrokerImage] = (), removed: Iterable[int] = ()
     ) -> Image:
-        """After brokers came, changed or left; those that left are not shutting down any more."""
+        """Brokers registered, changed or removed; removed ones are no longer shutting down."""
         brokers = dict(self.brokers)
-        left = list(gone)
+        left = list(removed)
         for broker_id in left:
             brokers.pop(broker_id, None)
         for broker in registered:
@@ -191,18 +187,18 @@ class Image:
             offline_directories=offline,
         )
 
-    def with_topics(self, made: Iterable[TopicImage] = (), gone: Iterable[str] = ()) -> Image:
-        """After topics came, changed as a whole, or left (their configs leave with them)."""
+    def with_topics(self, changed: Iterable[TopicImage] = (), removed: Iterable[str] = ()) -> Image:
+        """Topics added, replaced as a whole, or removed (their configs with them)."""
         topics = dict(self.topics)
         names = dict(self.topic_names)
         configs = self.topic_configs
-        for name in gone:
+        for name in removed:
             old = topics.pop(name, None)
             if old is not None:
                 names.pop(old.topic_id, None)
             if name in configs:
                 configs = {key: configs[key] for key in configs if key != name}
-        for topic in made:
+        for topic in changed:
             old = topics.get(topic.name)
             if old is not None and old.topic_id != topic.topic_id:
                 names.pop(old.topic_id, None)
@@ -211,7 +207,7 @@ class Image:
         return replace(self, topics=topics, topic_names=names, topic_configs=configs)
 
     def with_partitions(self, changed: Mapping[TopicPartition, PartitionImage]) -> Image:
-        """After partitions of known topics came or changed."""
+        """Partitions of known topics added or replaced."""
         if not changed:
             return self
         topics = dict(self.topics)
@@ -226,15 +222,15 @@ class Image:
         return replace(self, topics=topics)
 
     def with_states(self, changed: Mapping[TopicPartition, PartitionState]) -> Image:
-        """After state znodes changed."""
+        """States of known partitions replaced."""
         partitions = {}
-        for (topic, index), state in changed.items():
-            partition = self.topics[topic].partitions[index]
-            partitions[topic, index] = replace(partition, state=state)
+        for key, state in changed.items():
+            topic, index = key
+            partitions[key] = replace(self.topics[topic].partitions[index], state=state)
         return self.with_partitions(partitions)
 
     def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> Image:
-        """After topics' overrides changed; an empty one means none."""
+        """Overrides of topics replaced; empty ones remove the entry."""
         configs = dict(self.topic_configs)
         for topic, config in changed.items():
             if config:
@@ -244,7 +240,7 @@ class Image:
         return replace(self, topic_configs=configs)
 
     def with_broker_config(self, broker: str, config: Mapping[str, str]) -> Image:
-        """After dynamic broker configs changed."""
+        """Dynamic configs of a broker, or of `<default>`, replaced."""
         return replace(self, broker_configs={**self.broker_configs, broker: config})
 
 

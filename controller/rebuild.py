@@ -1,11 +1,11 @@
-"""Metadata rebuilt from the folders of the topics, on what the coordination files still give.
+"""Rebuilding metadata from partition folders and what is left of the coordination files.  Pure.
 
-The folders decide: a topic that has some exists, with the id and at least the partitions that they
-name, and no leader epoch is written again.  The rest (settings, partitions that never had a folder)
-is taken from the tree where it knows the same topic id.  Pure.
+The folders decide: a topic that has a folder exists, with the topic id of the folders and at least
+their partitions, and every leader epoch is above those in the logs.  The rest (configs, partitions
+without a folder) is taken from the tree, if the topic id there is the same.
 
-    base tree whole      what it knows stays; topics of folders are added
-    base tree damaged    topics without a folder are dropped: they may have been deleted since
+    tree is complete      its topics stay; topics that only have folders are added
+    tree is incomplete    topics without a folder are removed: they may have been deleted
 """
 
 from __future__ import annotations
@@ -21,60 +21,60 @@ from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.config_znodes import encode_config
 
 SAFE_JUMP: Final = 1_000_000
-"""Producer ids that are passed over when it is not known which were given out: a producer that has
-an id and has not written yet left no trace of it.  There are 2**63."""
+"""Producer ids that are skipped when the last allocated block is unknown: ids that were allocated
+and never written leave no trace in the logs.  There are 2**63."""
 
 KEEP_EVERYTHING: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of a topic whose own are lost: by the defaults it could lose records at once."""
+"""Settings of a topic whose own are lost: with the defaults it could lose records at once."""
 
 _TIMEOUT_MS: Final = 18_000
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTopic:
-    """A topic, as its folders say."""
+class TopicOnDisk:
+    """A topic, as found in its partition folders."""
 
     name: str
     topic_id: UUID | None
     leader_epochs: Mapping[int, int]
-    """Per partition that has a folder the greatest one, or -1."""
+    """Partition -> the latest leader epoch in its log, or -1; for partitions with a folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Everything that was found on the disks."""
+class DiskFindings:
+    """Everything that was found in the log directories."""
 
     broker_id: int
     cluster_id: str | None
-    topics: Sequence[FoundTopic]
+    topics: Sequence[TopicOnDisk]
     producer_id: int
-    """The greatest one, or -1."""
+    """The greatest one in any log, or -1."""
 
 
 @dataclass(slots=True)
-class Report:
-    """What was done to the tree, for the operator."""
+class RebuildReport:
+    """What was changed in the tree, one line each for the operator."""
 
     changes: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
-    """What could not be found again."""
+    """What could not be recovered."""
 
 
 class Rebuild:
-    """Changes a tree so that it describes what was found; see `run`."""
+    """Changes a tree so that it describes the folders that were found."""
 
     def __init__(
         self,
         tree: Tree,
-        found: Found,
+        found: DiskFindings,
         *,
         is_whole: bool,
         internal_config: Callable[[str], Mapping[str, str] | None],
         now_ms: int,
     ) -> None:
-        """tree             as much as the coordination files give; it is changed
-        is_whole         whether that is everything that was acknowledged
-        internal_config  settings of an internal topic, None for others
+        """tree             what could be read from the coordination files; it is changed
+        is_whole         whether it contains every acknowledged transaction
+        internal_config  (topic) -> settings of an internal topic, None for others
         """
         self._tree = tree
         self._found = found
@@ -83,11 +83,11 @@ class Rebuild:
         self._now_ms = now_ms
         self._session_id = 0
         self._is_growing = False
-        """Whether the folders have a topic or partitions that the tree does not know."""
-        self._report = Report()
+        """Whether there are folders of topics or partitions that the tree does not contain."""
+        self._report = RebuildReport()
 
-    def run(self) -> Report:
-        """Do everything.  An empty list of changes: the tree describes the folders already."""
+    def run(self) -> RebuildReport:
+        """TreeChange the tree.  Without changes in the result it described the folders already."""
         tree = self._tree
         tree.open_session(_TIMEOUT_MS, self._now_ms)
         self._session_id = tree.last_session_id
@@ -111,11 +111,11 @@ class Rebuild:
     def _ensure(self, path: str) -> None:
         position = path.find("/", 1)
         while position > 0:
-            self._create_unless_there(path[:position])
+            self._create_if_absent(path[:position])
             position = path.find("/", position + 1)
-        self._create_unless_there(path)
+        self._create_if_absent(path)
 
-    def _create_unless_there(self, path: str) -> None:
+    def _create_if_absent(self, path: str) -> None:
         if path not in self._tree.nodes:
             self._tree.transact(self._session_id, (Create(path),), self._now_ms)
 
@@ -167,7 +167,7 @@ class Rebuild:
 
     # Topics.
 
-    def _restore_topic(self, topic: FoundTopic) -> None:
+    def _restore_topic(self, topic: TopicOnDisk) -> None:
         known = self._known(topic.name)
         is_same = known is not None and topic.topic_id in (None, known.topic_id)
         count = max(topic.leader_epochs) + 1
@@ -210,7 +210,7 @@ class Rebuild:
         self._remove_tree(zk_data.config_path("topics", name))
         self._remove_tree(zk_data.delete_topic_path(name))
 
-    def _restore_states(self, topic: FoundTopic) -> None:
+    def _restore_states(self, topic: TopicOnDisk) -> None:
         raised: list[int] = []
         for index, log_epoch in topic.leader_epochs.items():
             path = zk_data.partition_state_path(topic.name, index)
@@ -221,7 +221,7 @@ class Rebuild:
                 state = None
             if state is not None and self._is_whole and state.leader_epoch >= log_epoch:
                 continue
-            # The epochs that were written since the log's last one are not known: above it.
+            # Epochs that were in use without a record are unknown; take one above the log's.
             epoch = max(log_epoch, -1 if state is None else state.leader_epoch) + 1
             broker_id = self._found.broker_id
             written = zk_data.PartitionStateZnode(

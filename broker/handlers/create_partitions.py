@@ -15,7 +15,7 @@ from odradek.broker.handlers.handler import Context, Delayed, Steps
 from odradek.broker.handlers.waiting import when_done
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
-from odradek.controller.decide.partitions import CreatePartitions
+from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -80,7 +80,7 @@ def _create(
     context: Context, topic: CreatePartitionsTopic, *, validate_only: bool
 ) -> Pending[TopicResult]:
     assignments = topic.assignments
-    wish = CreatePartitions(
+    wish = CreatePartitionsSpec(
         topic.name,
         topic.count,
         None if assignments is None else [tuple(one.broker_ids) for one in assignments],

@@ -19,7 +19,7 @@ from odradek.broker.replication.leadership import topic_key
 from odradek.broker.settings.describe import describe_topic
 from odradek.broker.settings.topic_config import validate_topic_config
 from odradek.controller.active.topic_admin import TopicResult
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
@@ -114,14 +114,14 @@ def _size(topic: CreatableTopic) -> int:
     return max(topic.num_partitions, len(topic.assignments), 1)
 
 
-def _wish(context: Context, topic: CreatableTopic) -> CreateTopic:
+def _wish(context: Context, topic: CreatableTopic) -> CreateTopicSpec:
     config = {entry.name: entry.value for entry in topic.configs}
     refusal = None
     try:
         validate_topic_config(config, context.services.settings)
     except BrokerError as error:
         refusal = error.message
-    return CreateTopic(
+    return CreateTopicSpec(
         name=topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,

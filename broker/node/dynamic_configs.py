@@ -65,6 +65,6 @@ class DynamicConfigs:
             partition.log.config = self.log_config(partition.topic)
         self._compaction.on_settings_changed()
 
-    def on_problem(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         """Log what the controller reports to the operator."""
         logger.warning("%s", text)

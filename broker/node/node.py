@@ -153,7 +153,7 @@ class Node:
         self._reserve = DiskReserve(self._files, settings.log_dirs[0])
         try:
             self._tree = EmbeddedTree(
-                self._files, settings.log_dirs[0], self._clock, make_room=self._release_reserve
+                self._files, settings.log_dirs[0], self._clock, free_space=self._release_reserve
             )
         except OSError as error:
             raise StartError(
@@ -304,10 +304,10 @@ class Node:
                 is_deletion_enabled=settings.delete_topic_enable,
                 is_unclean_election_enabled=settings.unclean_leader_election_enable,
             ),
-            door=self._leadership,
+            handler=self._leadership,
             listener=self._configs,
             clock=self._clock,
-            rng=self._rng,
+            randomness=self._rng,
             metadata=self._metadata,
             check_new_topic=self._orphaned.check_new_topic,
         )
@@ -347,7 +347,7 @@ class Node:
         self._tree.serve(
             self._coordination_work,
             on_failure=self._on_fatal,
-            on_problem=self._configs.on_problem,
+            on_warning=self._configs.on_warning,
         )
         self._leadership.serve(self._defer)
         self._descriptors.rebuild_later = self._jobs.rebuild_index

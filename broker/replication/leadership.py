@@ -152,8 +152,8 @@ class Leadership:
         self, left: deque[LeaderAndIsrPartition], response: Pending[ControlResponse]
     ) -> Iterator[None]:
         """Apply the state of one partition a step; a step with a new log costs 1 ms of disk."""
-        errors: dict[tuple[str, int], ErrorCode] = {}
-        log_epochs: dict[tuple[str, int], int] = {}
+        errors: dict[TopicPartition, ErrorCode] = {}
+        log_epochs: dict[TopicPartition, int] = {}
         while left:
             replica = left.popleft()
             key = TopicPartition(replica.topic, replica.partition)
@@ -270,7 +270,7 @@ class Leadership:
         return has_space
 
     def _stop(self, request: StopReplica) -> ControlResponse:
-        errors: dict[tuple[str, int], ErrorCode] = {}
+        errors: dict[TopicPartition, ErrorCode] = {}
         removed: list[TopicPartition] = []
         for replica in request.partitions:
             key = TopicPartition(replica.topic, replica.partition)
@@ -293,7 +293,8 @@ class Leadership:
                 removed, unique=self._rng.uuid().hex, now_ms=self._clock.now_ms()
             )
             self._run_jobs(list(deletion.checkpoints))
-            errors |= dict.fromkeys(deletion.missing, ErrorCode.KAFKA_STORAGE_ERROR)
+            missing = (TopicPartition(*one) for one in deletion.missing)
+            errors |= dict.fromkeys(missing, ErrorCode.KAFKA_STORAGE_ERROR)
             for topic, index in removed:
                 for observer in self._observers:
                     observer.on_partition_deleted(topic, index)

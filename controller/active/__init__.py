@@ -1,1 +1,1 @@
-"""What the active controller does: elections, admin requests, deletions, the states it writes."""
+"""The active controller: events, admin requests, deletions, partition states."""

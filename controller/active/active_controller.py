@@ -1,18 +1,24 @@
-"""The controller in office: events of the cluster -> decisions -> states written -> brokers told.
+"""The active controller: cluster events -> decisions -> znodes written -> control requests sent.
 
-One of these lives from a won election until this broker resigns or is outvoted.  Its methods are
-procedures; the driver runs one at a time.  An event carries no data: its handler reads the znodes
-again and looks for what is different, so that a missed, repeated or late event is harmless.
+`Controller` makes one when this broker wins the election, and drops it when another broker was
+elected.  An event carries no data: its method reads the znodes again and compares them with the
+image, so that a missed, repeated or late event is harmless.
 Source: Kafka's KafkaController, PartitionStateMachine, ReplicaStateMachine.
 """
 
+# `async def` here is not asyncio and needs no event loop.  The methods are procedures: `Controller`
+# runs them one at a time, in order, on `coordination/serial_executor.py`, and they await nothing
+# but `runtime.pending.Pending`.  With an embedded session most run to their end within the call.
+
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
-from odradek.controller.active.partition_states import ControllerSettings, Doors, PartitionStates
+from odradek.controller.active.control_channel import ControlChannel
+from odradek.controller.active.partition_states import ControllerSettings, PartitionStates
 from odradek.controller.active.topic_deletion import TopicDeletion
 from odradek.controller.control_requests import (
     ControlBatch,
@@ -22,7 +28,7 @@ from odradek.controller.control_requests import (
     StopReplica,
 )
 from odradek.controller.coordination.errors import NodeExists, NoNode
-from odradek.controller.coordination.session import Session, SetData
+from odradek.controller.coordination.session import CoordinationSession, SetData
 from odradek.controller.decide.deletion import Replica
 from odradek.controller.decide.elections import Strategy, needs_leader
 from odradek.controller.decide.isr import AlterIsr, check_sender, decide_alter_isr
@@ -31,10 +37,10 @@ from odradek.controller.image import (
     Image,
     PartitionImage,
     PartitionState,
-    TopicPartition,
 )
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.cluster_reading import (
+    Warn,
     read_brokers,
     read_registrations,
     read_states,
@@ -43,44 +49,49 @@ from odradek.controller.znodes.cluster_reading import (
 from odradek.controller.znodes.config_znodes import decode_log_directory_event
 from odradek.controller.znodes.fenced_writes import FencedWrites, read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
-LEADER_EPOCH_MAX: Final = 2**31 - 1
+_LEADER_EPOCH_MAX: Final = 2**31 - 1
 
 
 class ActiveController:
-    """A term of office."""
+    """The controller of one controller epoch."""
 
     def __init__(
         self,
-        session: Session,
+        session: CoordinationSession,
         image: Image,
         *,
         epoch_version: int,
         settings: ControllerSettings,
-        doors: Doors,
+        channel: ControlChannel,
+        new_topic_id: Callable[[], UUID],
+        warn: Warn,
     ) -> None:
-        """image  carries this broker's id and the epoch that it won, nothing else is used"""
+        """image  only the cluster id, controller id and controller epoch of it are used"""
         self._session = session
-        self._doors = doors
+        self._channel = channel
+        self._new_topic_id = new_topic_id
+        self._warn = warn
         self._fence = FencedWrites(session, epoch_version)
         empty = Image(
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             controller_epoch=image.controller_epoch,
         )
-        self._states = PartitionStates(self._fence, empty, settings, doors)
+        self._states = PartitionStates(self._fence, empty, settings, channel=channel, warn=warn)
         self._deletions = self._states.deletions
         self._deletion = TopicDeletion(self._states)
 
     @property
     def image(self) -> Image:
-        """The cluster as this controller knows it."""
+        """The cluster as this controller has read and written it."""
         return self._states.image
 
     async def load(self) -> None:
-        """Take over: read everything, tell everybody, elect where nobody leads.
+        """Take over: read all znodes, send them to all brokers, elect leaders where there are none.
 
-        May be repeated when it failed half-way.
+        May be repeated after it failed half-way.
         raises  ControllerMoved and other CoordinationErrors
         """
         await self._set_up_features()
@@ -89,14 +100,15 @@ class ActiveController:
                 folder, watch=folder == zk_data.LOG_DIRECTORY_EVENTS
             )
             await self._fence.remove(*(f"{folder}/{name}" for name in names))
-        complain = self._doors.complain
-        brokers = await read_brokers(self._session, complain)
+        brokers = await read_brokers(self._session, self._warn)
         names = await self._session.children(zk_data.BROKER_TOPICS, watch=True)
-        topics = await read_topics(self._fence, names, self._doors.new_topic_id, complain)
+        topics = await read_topics(self._fence, names, self._new_topic_id, self._warn)
         image = replace(self.image, brokers=brokers, topics={}, topic_names={}).with_topics(topics)
-        everything = [(topic, partition.partition) for topic, partition in image.partitions()]
+        everything = [
+            TopicPartition(topic, partition.partition) for topic, partition in image.partitions()
+        ]
         self._states.image = image.with_states(
-            await read_states(self._session, everything, complain)
+            await read_states(self._session, everything, self._warn)
         )
         await self._deletion.read()
         batch = ControlBatch()
@@ -107,31 +119,31 @@ class ActiveController:
         await self._deletion.resume()
 
     async def on_brokers_changed(self) -> None:
-        """Brokers came, left, or came back before anybody saw that they had left."""
-        now = await read_brokers(self._session, self._doors.complain)
+        """Brokers registered, left, or registered again before this controller saw them leave."""
+        now = await read_brokers(self._session, self._warn)
         before = self.image.brokers
-        fresh = {one: now[one] for one in now if one not in before}
+        new = {one: now[one] for one in now if one not in before}
         dead = [one for one in before if one not in now]
         bounced = {
             one: now[one]
             for one in now
             if one in before and now[one].broker_epoch > before[one].broker_epoch
         }
-        if fresh:
-            self._states.image = self.image.with_brokers(fresh.values())
-            await self._brokers_started(fresh)
+        if new:
+            self._states.image = self.image.with_brokers(new.values())
+            await self._brokers_started(new)
         if bounced:
-            self._states.image = self.image.with_brokers(gone=bounced)
+            self._states.image = self.image.with_brokers(removed=bounced)
             await self._brokers_failed(list(bounced))
             self._states.image = self.image.with_brokers(bounced.values())
             await self._brokers_started(bounced)
         if dead:
-            self._states.image = self.image.with_brokers(gone=dead)
+            self._states.image = self.image.with_brokers(removed=dead)
             await self._brokers_failed(dead)
 
     async def on_broker_changed(self, broker_id: int) -> None:
-        """A registration has other data, or is gone (then `on_brokers_changed` comes too)."""
-        found = await read_registrations(self._session, [broker_id], self._doors.complain)
+        """A registration changed, or was removed (then `on_brokers_changed` is called, too)."""
+        found = await read_registrations(self._session, [broker_id], self._warn)
         broker = found.get(broker_id)
         known = self.image.brokers.get(broker_id)
         if broker is None or known is None or broker == known:
@@ -143,56 +155,53 @@ class ActiveController:
             self._states.send(batch)
 
     async def on_topics_changed(self) -> None:
-        """Topics were created, or are gone."""
+        """Topics were created or removed."""
         names = await self._session.children(zk_data.BROKER_TOPICS, watch=True)
         present = dict.fromkeys(names)
-        gone = [name for name in self.image.topics if name not in present]
-        fresh = [name for name in names if name not in self.image.topics]
-        for name in gone:
+        removed = [name for name in self.image.topics if name not in present]
+        new = [name for name in names if name not in self.image.topics]
+        for name in removed:
             self._deletions.forget(name)
-        topics = await read_topics(
-            self._fence, fresh, self._doors.new_topic_id, self._doors.complain
-        )
-        self._states.image = self.image.with_topics(topics, gone)
-        await self._bring_up(
-            [(topic.name, index) for topic in topics for index in topic.partitions]
+        topics = await read_topics(self._fence, new, self._new_topic_id, self._warn)
+        self._states.image = self.image.with_topics(topics, removed)
+        await self._start_partitions(
+            [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
         )
 
     async def on_topic_changed(self, name: str) -> None:
-        """A topic has more partitions, or is gone (then `on_topics_changed` comes too)."""
+        """A topic got partitions, or was removed (then `on_topics_changed` is called, too)."""
         known = self.image.topics.get(name)
         if known is None:
             return
-        topics = await read_topics(
-            self._fence, [name], self._doors.new_topic_id, self._doors.complain
-        )
+        topics = await read_topics(self._fence, [name], self._new_topic_id, self._warn)
         if not topics:
             return
         (topic,) = topics
-        fresh = {
+        new = {
             index: partition
             for index, partition in topic.partitions.items()
             if index not in known.partitions
         }
-        if not fresh:
+        if not new:
             return
         if name in self._deletions:
             await self._deletion.take_partitions_back(name)
             return
         self._states.image = self.image.with_partitions(
-            {(name, index): partition for index, partition in fresh.items()}
+            {TopicPartition(name, index): partition for index, partition in new.items()}
         )
-        await self._bring_up([(name, index) for index in sorted(fresh)])
+        await self._start_partitions([TopicPartition(name, index) for index in sorted(new)])
 
     async def on_deletions_changed(self) -> None:
-        """Somebody wants topics deleted."""
+        """There are new pending deletions."""
         await self._deletion.read()
         await self._deletion.resume()
 
     async def on_log_directory_events(self) -> None:
-        """Log directories of brokers have failed, or replicas have found space on the disk.
+        """Log directories of brokers failed, or have space again.
 
-        The brokers get LeaderAndIsr for all their replicas; those that they refuse are offline.
+        These brokers get LeaderAndIsr for all their replicas; those for which they respond with
+        KAFKA_STORAGE_ERROR are offline.
         """
         names = await self._session.children(zk_data.LOG_DIRECTORY_EVENTS, watch=True)
         paths = [f"{zk_data.LOG_DIRECTORY_EVENTS}/{name}" for name in names]
@@ -202,23 +211,23 @@ class ActiveController:
                 try:
                     brokers[decode_log_directory_event(found[0])] = None
                 except zk_data.BadZnode as error:
-                    self._doors.complain(f"{path}: {error}")
+                    self._warn(f"{path}: {error}")
         batch = ControlBatch()
-        for topic, index in self.image.partitions_on(brokers) if brokers else ():
-            partition = self._partition((topic, index))
-            if partition.state is not None and topic not in self._deletions:
+        for key in self.image.partitions_on(brokers) if brokers else ():
+            partition = self._partition(key)
+            if partition.state is not None and key.topic not in self._deletions:
                 here = [one for one in partition.replicas if one in brokers]
-                batch.add_leader_and_isr(here, topic, partition, is_new=False)
+                batch.add_leader_and_isr(here, key.topic, partition, is_new=False)
         self._states.send(batch)
         await self._fence.remove(*paths)
 
     async def on_response(
         self, broker_id: int, request: ControlRequest, response: ControlResponse
     ) -> None:
-        """A broker answered.
+        """A broker responded to a control request.
 
-        What an earlier life of the broker answered, or to an earlier term, is late: its failure
-        was handled when it left, and must not be taken for one of today's.
+        Responses of an earlier registration of the broker, or to an earlier controller epoch, are
+        dropped: what failed then was handled when the broker left, or when this controller loaded.
         """
         broker = self.image.brokers.get(broker_id)
         if (
@@ -234,17 +243,17 @@ class ActiveController:
                 ]
                 await self._deletion.on_stopped(replicas, response)
             case LeaderAndIsr(partitions=partitions) if response.error is ErrorCode.NONE:
-                told = [(one.topic, one.partition) for one in partitions]
-                await self._on_leadership_taken(broker_id, told, response.partition_errors)
+                keys = [TopicPartition(one.topic, one.partition) for one in partitions]
+                await self._on_leadership_taken(broker_id, keys, response.partition_errors)
                 if response.log_epochs:
                     await self._raise_epochs(response.log_epochs)
             case _:
                 pass
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """A broker wants to leave: others lead what it leads, where there are others.
+        """ControlledShutdown: move the leaderships of a broker to others, where there are any.
 
-        returns  the partitions that it leads still
+        returns  the partitions that the broker still leads
         raises   BrokerError BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH
         """
         broker = self.image.brokers.get(broker_id)
@@ -258,11 +267,12 @@ class ActiveController:
             )
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
-        for topic, index in self.image.partitions_on([broker_id]):
-            partition = self._partition((topic, index))
-            if partition.state is None or len(partition.replicas) < 2 or topic in self._deletions:
+        for key in self.image.partitions_on([broker_id]):
+            partition = self._partition(key)
+            is_alone = len(partition.replicas) < 2
+            if partition.state is None or is_alone or key.topic in self._deletions:
                 continue
-            (led if partition.state.leader == broker_id else followed).append((topic, index))
+            (led if partition.state.leader == broker_id else followed).append(key)
         batch = ControlBatch()
         await self._states.elect(led, Strategy.CONTROLLED_SHUTDOWN, batch)
         self._states.send(batch)
@@ -270,7 +280,7 @@ class ActiveController:
         await self._states.take_offline(_replicas(followed, broker_id), batch)
         self._states.send(batch)
         return [
-            (topic, partition.partition)
+            TopicPartition(topic, partition.partition)
             for topic, partition in self.image.partitions()
             if partition.state is not None
             and partition.state.leader == broker_id
@@ -281,22 +291,24 @@ class ActiveController:
         self,
         broker_id: int,
         broker_epoch: int,
-        wishes: Sequence[tuple[str, AlterIsr]],
+        proposals: Sequence[tuple[str, AlterIsr]],
     ) -> list[PartitionState | ErrorCode]:
-        """A leader wants other in-sync replicas; per wish the state that holds now, or why not.
+        """AlterPartition: the in-sync replicas that a leader proposes.
 
-        raises  BrokerError STALE_BROKER_EPOCH
+        proposals  (topic, proposal), one for each partition
+        returns    for each proposal the state now in force, or the error
+        raises     BrokerError STALE_BROKER_EPOCH
         """
         check_sender(self.image, broker_id, broker_epoch)
-        answers: dict[TopicPartition, PartitionState | ErrorCode] = {}
-        by_key = {(topic, wish.partition): wish for topic, wish in wishes}
+        refused: dict[TopicPartition, ErrorCode] = {}
+        by_key = {TopicPartition(topic, one.partition): one for topic, one in proposals}
 
         def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
-            key = (topic, partition.partition)
+            key = TopicPartition(topic, partition.partition)
             try:
                 return decide_alter_isr(self.image, partition, broker_id, by_key[key])
             except BrokerError as refusal:
-                answers[key] = refusal.code
+                refused[key] = refusal.code
                 return None
 
         written = await self._states.change(list(by_key), decide)
@@ -305,14 +317,14 @@ class ActiveController:
         self._states.send(batch)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return [
-            written.get(key, answers.get(key, unknown))
-            for key in ((topic, wish.partition) for topic, wish in wishes)
+            written.get(key, refused.get(key, unknown))
+            for key in (TopicPartition(topic, one.partition) for topic, one in proposals)
         ]
 
     async def elect_preferred(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, PartitionState]:
-        """Preferred leaders for known partitions; those that got theirs by it."""
+        """Elect the preferred leaders of known partitions; the states that changed."""
         batch = ControlBatch()
         written = await self._states.elect(partitions, Strategy.PREFERRED, batch)
         self._states.send(batch)
@@ -320,11 +332,11 @@ class ActiveController:
 
     def _partition(self, key: TopicPartition) -> PartitionImage:
         partition = self.image.partition(*key)
-        assert partition is not None, "the key comes from the picture"
+        assert partition is not None, "the key comes from the image"
         return partition
 
     async def _set_up_features(self) -> None:
-        """Features are enabled and none is finalized (KIP-584)."""
+        """Write /feature: the feature system is enabled, no feature is finalized (KIP-584)."""
         wanted = zk_data.encode_feature({}, zk_data.FEATURES_ENABLED)
         try:
             data, stat = await self._session.get(zk_data.FEATURE)
@@ -337,34 +349,36 @@ class ActiveController:
         try:
             features, status = zk_data.decode_feature(data)
         except zk_data.BadZnode as error:
-            self._doors.complain(f"{zk_data.FEATURE}: {error}")
+            self._warn(f"{zk_data.FEATURE}: {error}")
             return
         if status != zk_data.FEATURES_ENABLED:
             kept = zk_data.encode_feature(features, zk_data.FEATURES_ENABLED)
             await self._fence.write(SetData(zk_data.FEATURE, kept, stat.version))
 
-    async def _bring_up(self, partitions: Sequence[TopicPartition]) -> None:
+    async def _start_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        """First leaders for partitions that entered the image; states that exist are kept."""
         batch = ControlBatch()
-        states = await read_states(self._session, partitions, self._doors.complain)
+        states = await read_states(self._session, partitions, self._warn)
         self._states.image = self.image.with_states(states)
         await self._states.create_first([key for key in partitions if key not in states], batch)
         self._states.send(batch)
         if states:
-            # A topic made by hand over the remains of an old one.
+            # The topic's znode was created by hand, over the state znodes of an earlier topic.
             batch = ControlBatch()
-            for topic, index in states:
-                partition = self._partition((topic, index))
-                batch.add_leader_and_isr(partition.replicas, topic, partition, is_new=False)
+            for key in states:
+                partition = self._partition(key)
+                batch.add_leader_and_isr(partition.replicas, key.topic, partition, is_new=False)
             self._states.send(batch)
             await self._elect_leaderless()
 
     async def _elect_leaderless(self) -> bool:
-        """Leaders for all new and offline partitions; whether any got one."""
+        """Elect leaders for all new and offline partitions; whether an offline one got one."""
         first: list[TopicPartition] = []
         offline: list[TopicPartition] = []
         for topic, partition in self.image.partitions():
             if topic not in self._deletions and needs_leader(self.image, topic, partition):
-                (first if partition.state is None else offline).append((topic, partition.partition))
+                key = TopicPartition(topic, partition.partition)
+                (first if partition.state is None else offline).append(key)
         batch = ControlBatch()
         await self._states.create_first(first, batch)
         written = await self._states.elect(offline, Strategy.OFFLINE, batch)
@@ -372,11 +386,12 @@ class ActiveController:
         return bool(written)
 
     async def _start_replicas(self, partitions: Iterable[TopicPartition]) -> None:
-        """At take-over: living replicas hear who leads, dead ones leave the in-sync replicas."""
+        """After `load` has read: online replicas get LeaderAndIsr, offline ones leave the in-sync
+        replicas."""
         batch = ControlBatch()
         dead: list[Replica] = []
         for topic, index in partitions:
-            partition = self._partition((topic, index))
+            partition = self._partition(TopicPartition(topic, index))
             for broker in partition.replicas:
                 if not self.image.is_online(broker, topic, index):
                     dead.append((topic, index, broker))
@@ -394,26 +409,27 @@ class ActiveController:
         self._states.send(batch)
         batch = ControlBatch()
         batch.add_metadata(
-            ((topic, one.partition) for topic, one in self.image.partitions()), brokers
+            (TopicPartition(topic, one.partition) for topic, one in self.image.partitions()),
+            brokers,
         )
         for broker, request in batch.requests(
             self.image, self.image.controller_id, self._deletions.topics()
         ):
             if broker in brokers:
-                self._doors.send(broker, request)
+                self._channel.send(broker, request)
         batch = ControlBatch()
-        for topic, index in self.image.partitions_on(brokers):
-            partition = self._partition((topic, index))
+        for key in self.image.partitions_on(brokers):
+            partition = self._partition(key)
             if partition.state is not None:
                 here = [one for one in partition.replicas if one in brokers]
-                batch.add_leader_and_isr(here, topic, partition, is_new=False)
+                batch.add_leader_and_isr(here, key.topic, partition, is_new=False)
         self._states.send(batch)
         await self._elect_leaderless()
         self._deletions.on_brokers_started(self.image, brokers)
         await self._deletion.resume()
 
     async def _brokers_failed(self, brokers: Sequence[int]) -> None:
-        """The brokers have left the picture already."""
+        """The brokers are removed from the image already."""
         await self._replicas_failed(
             [
                 (topic, index, broker)
@@ -441,7 +457,8 @@ class ActiveController:
         partitions: Sequence[TopicPartition],
         errors: Mapping[TopicPartition, ErrorCode],
     ) -> None:
-        """Replicas on failed log directories are offline until the broker has taken them up."""
+        """LeaderAndIsr was applied: replicas with KAFKA_STORAGE_ERROR are offline, the others, if
+        they were offline, are online again."""
         before = dict.fromkeys(self.image.offline_directories.get(broker_id, ()))
         after = dict(before)
         for key in partitions:
@@ -467,18 +484,19 @@ class ActiveController:
             await self._elect_leaderless()
 
     async def _raise_epochs(self, log_epochs: Mapping[TopicPartition, int]) -> None:
-        """Lead partitions in an epoch above those of their logs.
+        """Raise leader epochs above those of the logs.
 
-        A log that another cluster wrote, or whose states were lost, knows later epochs than the
-        states that were made for it here.
+        The log of another cluster, or one whose state znode was lost, has later leader epochs than
+        the state that was written for it here.
         """
 
         def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
             state = partition.state
-            epoch = min(log_epochs[topic, partition.partition] + 1, LEADER_EPOCH_MAX)
+            key = TopicPartition(topic, partition.partition)
+            epoch = min(log_epochs[key] + 1, _LEADER_EPOCH_MAX)
             if state is None or state.leader_epoch >= epoch:
                 return state
-            self._doors.complain(
+            self._warn(
                 f"{topic}-{partition.partition} has a log of leader epoch {epoch - 1}, its state "
                 f"says {state.leader_epoch}: it is led in epoch {epoch}"
             )
@@ -486,10 +504,10 @@ class ActiveController:
 
         written = await self._states.change(list(log_epochs), decide)
         batch = ControlBatch()
-        for topic, index in written:
-            partition = self._partition((topic, index))
-            online = [one for one in partition.replicas if self.image.is_online(one, topic, index)]
-            batch.add_leader_and_isr(online, topic, partition, is_new=False)
+        for key in written:
+            partition = self._partition(key)
+            online = [one for one in partition.replicas if self.image.is_online(one, *key)]
+            batch.add_leader_and_isr(online, key.topic, partition, is_new=False)
         self._states.send(batch)
 
 

@@ -1,8 +1,9 @@
-"""Writing partition states: the controller's one way to change who leads.
+"""Partition states: the only place where the controller changes leaders and in-sync replicas.
 
-A state is changed by compare-and-set on its znode, under the fence of the controller's epoch; the
-picture follows only what was written, and brokers hear of it only then.  Where the version is not
-the expected one the state is read again and decided anew.
+A state is written by compare-and-set on its znode, fenced by the controller epoch.  Only what was
+written enters the controller's image, and only then is it sent to brokers.  A state whose version
+is not the expected one is read and decided again.
+Source: Kafka's PartitionStateMachine, ReplicaStateMachine (ZkPartitionStateMachine, ...).
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from uuid import UUID
 
-from odradek.controller.control_requests import ControlBatch, ControlRequest
+from odradek.controller.active.control_channel import ControlChannel
+from odradek.controller.control_requests import ControlBatch
 from odradek.controller.coordination.errors import BadVersion, CoordinationError, NodeExists
 from odradek.controller.coordination.session import Create, SetData, Stat
 from odradek.controller.decide.deletion import Deletions, Replica
@@ -23,23 +24,25 @@ from odradek.controller.decide.elections import (
     decide_first_leader,
     decide_replica_offline,
 )
-from odradek.controller.image import Image, PartitionImage, PartitionState, TopicPartition
+from odradek.controller.image import Image, PartitionImage, PartitionState
 from odradek.controller.znodes import zk_data
-from odradek.controller.znodes.cluster_reading import Complain, encode_state, read_states
+from odradek.controller.znodes.cluster_reading import Warn, encode_state, read_states
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites, read_all
+from odradek.protocol.topic_partition import TopicPartition
 
 ATTEMPTS_MAX: Final = 10
-"""A state that changes under us more often is left as it is; the next event looks again."""
+"""A state that other writers change more often is left as it is until the next event."""
 
-UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+_UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 Decide = Callable[[str, PartitionImage], PartitionState | None]
+"""(topic, partition) -> the state to write, the known state itself, or None to leave it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """What of the broker's settings the controller needs."""
+    """The settings of a broker that its controller uses."""
 
     partitions: int = 1
     """num.partitions."""
@@ -51,38 +54,37 @@ class ControllerSettings:
     """unclean.leader.election.enable of the broker; a topic's config overrides it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doors:
-    """What the controller in office reaches the world through."""
-
-    send: Callable[[int, ControlRequest], None]
-    """Queue a request for a broker; never answers within the call."""
-    new_topic_id: Callable[[], UUID]
-    complain: Complain
-
-
 class PartitionStates:
-    """The controller's picture, its writes to state znodes, its word to brokers; one term."""
+    """The image of the active controller, its writes to state znodes, and what follows from them
+    for brokers; made for one controller epoch."""
 
     def __init__(
-        self, fence: FencedWrites, image: Image, settings: ControllerSettings, doors: Doors
+        self,
+        fence: FencedWrites,
+        image: Image,
+        settings: ControllerSettings,
+        *,
+        channel: ControlChannel,
+        warn: Warn,
     ) -> None:
         self.fence = fence
         self.image = image
         self.settings = settings
-        self.doors = doors
+        self.channel = channel
+        self.warn = warn
         self.deletions = Deletions()
 
     def send(self, batch: ControlBatch) -> None:
-        """Queue what the batch holds for the brokers."""
+        """Send the requests of the batch, as of the present image."""
         image = self.image
         for broker, request in batch.requests(image, image.controller_id, self.deletions.topics()):
-            self.doors.send(broker, request)
+            self.channel.send(broker, request)
 
     async def create_first(self, partitions: Sequence[TopicPartition], batch: ControlBatch) -> None:
-        """First leaders for those of the partitions that have a live replica.
+        """Elect first leaders for those of the partitions that have a live replica.
 
-        raises  ControllerMoved
+        batch    gets the LeaderAndIsr requests of the new leaders and followers
+        raises   ControllerMoved
         """
         elections: dict[TopicPartition, Election] = {}
         for topic, index in partitions:
@@ -90,9 +92,11 @@ class PartitionStates:
             assert partition is not None, "only known partitions get a leader"
             election = decide_first_leader(self.image, topic, partition)
             if election is not None:
-                elections[topic, index] = election
+                elections[TopicPartition(topic, index)] = election
         topics = list(dict.fromkeys(topic for topic, _ in elections))
-        await self._create({(topic, -1): (zk_data.partitions_path(topic),) for topic in topics}, {})
+        await self._create(
+            {TopicPartition(topic, -1): (zk_data.partitions_path(topic),) for topic in topics}, {}
+        )
         states = {key: encode_state(one.state) for key, one in elections.items()}
         refused = await self._create(
             {
@@ -101,20 +105,20 @@ class PartitionStates:
             },
             states,
         )
-        # Somebody who left in the middle made the parent: only the state is to be made then.
+        # A controller that failed half-way created the parent: only the state is missing then.
         refused = await self._create(
             {key: (zk_data.partition_state_path(*key),) for key in refused}, states
         )
         for key in refused:
             del elections[key]
-        self._tell(elections, batch, is_new=True)
+        self._take_over(elections, batch, is_new=True)
         if refused:
             await self._read_again(refused)
 
     async def elect(
         self, partitions: Sequence[TopicPartition], strategy: Strategy, batch: ControlBatch
     ) -> dict[TopicPartition, PartitionState]:
-        """New leaders where one can be had; the states that were written.
+        """Elect leaders; the states that were written, without partitions that have no candidate.
 
         raises  ControllerMoved
         """
@@ -127,22 +131,24 @@ class PartitionStates:
             )
             if election is None:
                 return None
-            recipients[topic, partition.partition] = election.recipients
+            recipients[TopicPartition(topic, partition.partition)] = election.recipients
             return election.state
 
         written = await self.change(partitions, decide)
-        self._tell({key: Election(written[key], recipients[key]) for key in written}, batch)
+        self._take_over({key: Election(written[key], recipients[key]) for key in written}, batch)
         return written
 
     async def take_offline(self, replicas: Iterable[Replica], batch: ControlBatch) -> None:
-        """Replicas went away: out of the in-sync replicas, and the other brokers are told.
+        """Stop replicas, and remove them from the in-sync replicas.
 
+        batch  gets StopReplica for their brokers, LeaderAndIsr for the other replicas
         raises  ControllerMoved
         """
         by_broker: dict[int, list[TopicPartition]] = {}
         for topic, index, broker in replicas:
-            batch.add_stop(broker, (topic, index), is_deleted=False)
-            by_broker.setdefault(broker, []).append((topic, index))
+            key = TopicPartition(topic, index)
+            batch.add_stop(broker, key, is_deleted=False)
+            by_broker.setdefault(broker, []).append(key)
         for broker in sorted(by_broker):
 
             def decide(_: str, partition: PartitionImage, broker: int = broker) -> PartitionState:
@@ -161,9 +167,10 @@ class PartitionStates:
     async def change(
         self, partitions: Sequence[TopicPartition], decide: Decide
     ) -> dict[TopicPartition, PartitionState]:
-        """Compare-and-set each state to what `decide` says; None leaves it out of the result.
+        """Compare-and-set each state to what `decide` returns.
 
-        raises  ControllerMoved
+        returns  the states now in force, without those for which `decide` returned None
+        raises   ControllerMoved
         """
         done: dict[TopicPartition, PartitionState] = {}
         remaining = list(partitions)
@@ -183,7 +190,7 @@ class PartitionStates:
                 break
             await self._read_again(remaining)
         for topic, index in remaining:
-            self.doors.complain(f"the state of {topic}-{index} kept changing")
+            self.warn(f"the state of {topic}-{index} kept changing")
         return done
 
     async def _set(
@@ -209,17 +216,17 @@ class PartitionStates:
             if isinstance(result, BadVersion):
                 stale.append(key)
             elif isinstance(result, CoordinationError):
-                self.doors.complain(f"state of {key[0]}-{key[1]}: {result!r}")
+                self.warn(f"state of {key[0]}-{key[1]}: {result!r}")
             else:
                 (stat,) = result
-                assert isinstance(stat, Stat), "setting data gives a stat"
+                assert isinstance(stat, Stat), "SetData results in a stat"
                 written[key] = replace(wanted[key], partition_epoch=stat.version)
         self.image = self.image.with_states(written)
         done |= written
         return stale
 
     async def _read_again(self, partitions: Sequence[TopicPartition]) -> None:
-        states = await read_states(self.fence.session, partitions, self.doors.complain)
+        states = await read_states(self.fence.session, partitions, self.warn)
         for state in states.values():
             if state.controller_epoch > self.image.controller_epoch:
                 raise ControllerMoved(f"epoch {state.controller_epoch} has written a state")
@@ -230,7 +237,8 @@ class PartitionStates:
         paths: Mapping[TopicPartition, Sequence[str]],
         data: Mapping[TopicPartition, bytes],
     ) -> list[TopicPartition]:
-        """Make the nodes of each, the last one with its data; those where one was there."""
+        """Create the nodes of each key, the last one with its data; the keys that failed, most
+        of them because one of their nodes exists."""
         groups = [
             [Create(path) for path in paths[key][:-1]] + [Create(paths[key][-1], data.get(key))]
             for key in paths
@@ -240,13 +248,13 @@ class PartitionStates:
             if isinstance(result, CoordinationError):
                 refused.append(key)
                 if not isinstance(result, NodeExists):
-                    self.doors.complain(f"znodes of {key[0]}-{key[1]}: {result!r}")
+                    self.warn(f"znodes of {key[0]}-{key[1]}: {result!r}")
         return refused
 
     async def _unclean_topics(self, partitions: Sequence[TopicPartition]) -> dict[str, None]:
         topics: dict[str, None] = {}
         for topic, index in partitions:
-            state = self._state((topic, index))
+            state = self._state(TopicPartition(topic, index))
             if state is not None and not any(
                 self.image.is_online(one, topic, index) for one in state.isr
             ):
@@ -257,9 +265,9 @@ class PartitionStates:
             try:
                 config = decode_config(found[0]) if found is not None else {}
             except zk_data.BadZnode as error:
-                self.doors.complain(f"config of {topic}: {error}")
+                self.warn(f"config of {topic}: {error}")
                 continue
-            value = config.get(UNCLEAN_KEY)
+            value = config.get(_UNCLEAN_KEY)
             if (
                 self.settings.is_unclean_election_enabled
                 if value is None
@@ -272,13 +280,14 @@ class PartitionStates:
         partition = self.image.partition(*key)
         return partition.state if partition is not None else None
 
-    def _tell(
+    def _take_over(
         self,
         elections: dict[TopicPartition, Election],
         batch: ControlBatch,
         *,
         is_new: bool = False,
     ) -> None:
+        """Elections that were written: into the image, and as LeaderAndIsr into the batch."""
         self.image = self.image.with_states({key: one.state for key, one in elections.items()})
         for (topic, index), election in elections.items():
             partition = self.image.partition(topic, index)

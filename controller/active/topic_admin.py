@@ -1,7 +1,7 @@
-"""Wishes of clients that are written for the controller to find: topics, partitions, deletions.
+"""Requests of clients to create, grow and delete topics, written to znodes.
 
-Any broker may write them (a broker that creates a topic on first use does); the controller learns
-of them by its watches, like everybody's.  Hence they are not fenced by the controller's epoch.
+Any broker may write them (one that creates a topic on first use does), so the writes are not fenced
+by the controller epoch.  The active controller reads them when its watches fire.
 Source: Kafka's ZkAdminManager, AdminZkClient.
 """
 
@@ -15,13 +15,18 @@ from uuid import UUID
 
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.coordination.errors import BadVersion, MultiFailed, NodeExists, NoNode
-from odradek.controller.coordination.session import ANY_VERSION, Create, Session, SetData
-from odradek.controller.decide.partitions import CreatePartitions, decide_create_partitions
+from odradek.controller.coordination.session import (
+    ANY_VERSION,
+    CoordinationSession,
+    Create,
+    SetData,
+)
+from odradek.controller.decide.partitions import CreatePartitionsSpec, decide_create_partitions
 from odradek.controller.decide.placement import Placement
 from odradek.controller.decide.topics import (
-    CreateTopic,
+    CreateTopicSpec,
     KnownTopics,
-    TopicDraw,
+    TopicCreationInputs,
     TopicToCreate,
     decide_create_topic,
     has_collision_characters,
@@ -36,7 +41,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.randomness import Randomness
 
 ATTEMPTS_MAX = 10
-CONFIG_SHOWN_MAX = 500
+_CONFIG_SHOWN_MAX = 500
 """Characters of a topic's config in a log line."""
 
 logger = logging.getLogger("odradek.controller")
@@ -44,10 +49,11 @@ logger = logging.getLogger("odradek.controller")
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """What became of a wish about a topic.
+    """The outcome of a request for one topic.
 
-    NONE means that it is written (or, validating only, could be), not that it is carried out:
-    a new topic serves once `Image.has_leaders` says so, a deleted one leaves `Image.topics`.
+    NONE means that the znodes are written (with validate_only: could be), not that the controller
+    has acted on them: a new topic serves once `Image.has_leaders` is true, a deleted one is removed
+    from `Image.topics`.
     """
 
     topic: str
@@ -55,22 +61,21 @@ class TopicResult:
     message: str | None = None
     topic_id: UUID = zk_data.NO_TOPIC_ID
     replicas: Placement = field(default_factory=dict)
-    """Partition -> replicas: all of a new topic's, or of a topic that got more, the new ones."""
+    """Partition -> replicas: of all partitions of a new topic, or of those added to a topic."""
 
     @classmethod
     def refused(cls, topic: str, refusal: BrokerError) -> TopicResult:
-        """A wish that was not granted."""
         return cls(topic, refusal.code, refusal.message)
 
 
-class Admin:
-    """Writes wishes."""
+class TopicAdmin:
+    """Writes topics, partitions and pending deletions."""
 
     def __init__(
         self,
-        session: Session,
+        session: CoordinationSession,
         settings: ControllerSettings,
-        rng: Randomness,
+        randomness: Randomness,
         image: Callable[[], Image],
         *,
         check_new_topic: Callable[[str], None],
@@ -80,64 +85,64 @@ class Admin:
         """
         self._session = session
         self._settings = settings
-        self._rng = rng
+        self._randomness = randomness
         self._image = image
         self._check_new_topic = check_new_topic
 
     def new_topic_id(self) -> UUID:
         """A random id whose text does not begin with '-'."""
-        while not is_good_topic_id(topic_id := self._rng.uuid()):
+        while not is_good_topic_id(topic_id := self._randomness.uuid()):
             pass
         return topic_id
 
     async def create_topic(
-        self, wish: CreateTopic, *, validate_only: bool, requested_by: str
+        self, spec: CreateTopicSpec, *, validate_only: bool, requested_by: str
     ) -> TopicResult:
         """Decide and write one topic."""
         bound = 1 << 30
-        draw = TopicDraw(
+        inputs = TopicCreationInputs(
             topic_id=self.new_topic_id(),
-            start=self._rng.below(bound),
-            shift=self._rng.below(bound),
+            start=self._randomness.below(bound),
+            shift=self._randomness.below(bound),
             default_partitions=self._settings.partitions,
             default_replication_factor=self._settings.replication_factor,
         )
         try:
-            known = await self._known_topics(wish.name)
+            known = await self._known_topics(spec.name)
             brokers = self._image().live_brokers()
-            topic = decide_create_topic(brokers, known, wish, draw)
-            self._check_new_topic(wish.name)
+            topic = decide_create_topic(brokers, known, spec, inputs)
+            self._check_new_topic(spec.name)
             if not validate_only:
                 await self._write_topic(topic)
                 _log_created(topic, requested_by)
         except BrokerError as refusal:
-            return TopicResult.refused(wish.name, refusal)
+            return TopicResult.refused(spec.name, refusal)
         topic_id = zk_data.NO_TOPIC_ID if validate_only else topic.topic_id
-        return TopicResult(wish.name, topic_id=topic_id, replicas=topic.replicas)
+        return TopicResult(spec.name, topic_id=topic_id, replicas=topic.replicas)
 
     async def create_partitions(
-        self, wish: CreatePartitions, *, validate_only: bool, requested_by: str
+        self, spec: CreatePartitionsSpec, *, validate_only: bool, requested_by: str
     ) -> TopicResult:
-        """Decide and write one topic's new partitions."""
+        """Decide and write the new partitions of one topic."""
         try:
             for _ in range(ATTEMPTS_MAX):
-                placed = await self._add_partitions(wish, validate_only=validate_only)
+                placed = await self._add_partitions(spec, validate_only=validate_only)
                 if placed is not None:
                     if not validate_only:
                         logger.info(
                             "topic %s has %d partitions now, %d of them new, by %s",
-                            wish.topic,
-                            wish.count,
+                            spec.topic,
+                            spec.count,
                             len(placed),
                             requested_by,
                         )
-                    return TopicResult(wish.topic, replicas=placed)
+                    return TopicResult(spec.topic, replicas=placed)
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic kept changing")
         except BrokerError as refusal:
-            return TopicResult.refused(wish.topic, refusal)
+            return TopicResult.refused(spec.topic, refusal)
 
     async def delete_topic(self, topic: str, *, requested_by: str) -> TopicResult:
-        """Mark a topic for deletion; to mark it again changes nothing."""
+        """Write a pending deletion; repeating it changes nothing."""
         if not self._settings.is_deletion_enabled:
             return TopicResult(
                 topic, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
@@ -161,23 +166,24 @@ class Admin:
         return KnownTopics(found is not None, marked is not None, names)
 
     async def _write_topic(self, topic: TopicToCreate) -> None:
-        """Config and assignment in one multi: nobody sees a topic with another's config."""
+        """Write config and assignment in one multi: a topic never appears without its config, or
+        with that of an earlier topic of its name."""
         assignment = zk_data.TopicAssignmentZnode(topic.topic_id, topic.replicas, {}, {})
         config_path = zk_data.config_path("topics", topic.name)
         config = encode_config(topic.config)
-        make = Create(zk_data.topic_path(topic.name), assignment.encode())
+        create = Create(zk_data.topic_path(topic.name), assignment.encode())
         for _ in range(ATTEMPTS_MAX):
             try:
-                await self._session.multi([Create(config_path, config), make])
+                await self._session.multi([Create(config_path, config), create])
                 return
             except MultiFailed as failed:
                 if not isinstance(failed.error, NodeExists):
                     raise
                 if failed.index == 1:
                     raise _already_exists(topic.name) from failed
-            # A config that outlived its topic.
+            # The config of an earlier topic of this name was left over: replace it.
             try:
-                await self._session.multi([SetData(config_path, config), make])
+                await self._session.multi([SetData(config_path, config), create])
                 return
             except MultiFailed as refused:
                 if isinstance(refused.error, NodeExists):
@@ -187,21 +193,21 @@ class Admin:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic's config kept changing")
 
     async def _add_partitions(
-        self, wish: CreatePartitions, *, validate_only: bool
+        self, spec: CreatePartitionsSpec, *, validate_only: bool
     ) -> Placement | None:
-        path = zk_data.topic_path(wish.topic)
+        path = zk_data.topic_path(spec.topic)
         brokers = self._image().live_brokers()
         topic: TopicImage | None = None
         assignment = zk_data.TopicAssignmentZnode(None, {}, {}, {})
         version = ANY_VERSION
-        paths = [path] if _is_path_part(wish.topic) else []
+        paths = [path] if _is_path_part(spec.topic) else []
         for found in await read_all(self._session, paths):
             if found is None:
                 break
             version = found[1].version
             assignment = zk_data.TopicAssignmentZnode.decode(found[0])
-            topic = topic_image(wish.topic, assignment)
-        placed = decide_create_partitions(brokers, topic, wish)
+            topic = topic_image(spec.topic, assignment)
+        placed = decide_create_partitions(brokers, topic, spec)
         if not validate_only:
             grown = replace(assignment, partitions={**assignment.partitions, **placed})
             try:
@@ -223,7 +229,7 @@ def _log_created(topic: TopicToCreate, requested_by: str) -> None:
         zk_data.encode_topic_id(topic.topic_id),
         len(topic.replicas),
         len(topic.replicas[0]),
-        config[:CONFIG_SHOWN_MAX] if config else "default config",
+        config[:_CONFIG_SHOWN_MAX] if config else "default config",
         requested_by,
     )
 
@@ -232,8 +238,8 @@ def _already_exists(name: str) -> BrokerError:
     return BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
-async def allocate_producer_ids(session: Session, broker_id: int) -> tuple[int, int]:
-    """(first id, count) of a block that no broker got before.
+async def allocate_producer_ids(session: CoordinationSession, broker_id: int) -> tuple[int, int]:
+    """(first id, count) of a block that was not allocated before.
 
     raises  CoordinationError; BrokerError UNKNOWN_SERVER_ERROR when all ids are used up
     """

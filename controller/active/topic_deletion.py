@@ -1,6 +1,6 @@
-"""Deleting topics: the wishes in `/admin/delete_topics`, and the steps until the znodes are gone.
+"""Topic deletion: from the pending deletions in `/admin/delete_topics` to the removal of znodes.
 
-What to do next is decided in `decide/deletion.py`; here it is done.
+`decide/deletion.py` decides the next step; this module does it.
 Source: Kafka's TopicDeletionManager.
 """
 
@@ -13,15 +13,22 @@ from odradek.controller.active.partition_states import PartitionStates
 from odradek.controller.control_requests import ControlBatch, ControlResponse
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.session import SetData
-from odradek.controller.decide.deletion import DeleteReplicas, RemoveTopic, Replica, replicas_of
+from odradek.controller.decide.deletion import (
+    DeleteReplicas,
+    RemoveTopic,
+    Replica,
+    partition_of,
+    replicas_of,
+)
 from odradek.controller.znodes import zk_data
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger("odradek.controller")
 
 
 class TopicDeletion:
-    """The hands of `Deletions`; every method may raise ControllerMoved."""
+    """Does what `Deletions` decides.  Every method may raise ControllerMoved."""
 
     def __init__(self, states: PartitionStates) -> None:
         self._states = states
@@ -29,9 +36,9 @@ class TopicDeletion:
         self._fence = states.fence
 
     async def read(self) -> None:
-        """Queue the topics that somebody wants deleted; watches for more.
+        """Queue the pending deletions, and watch for new ones.
 
-        Wishes that cannot be granted are removed: unknown topics, or deletion is not enabled.
+        A pending deletion is removed when its topic is unknown, or delete.topic.enable is false.
         """
         names = await self._fence.session.children(zk_data.DELETE_TOPICS, watch=True)
         known = [name for name in names if name in self._states.image.topics]
@@ -43,7 +50,7 @@ class TopicDeletion:
         await self._fence.remove(*(zk_data.delete_topic_path(name) for name in refused))
 
     async def resume(self) -> None:
-        """Do what can be done now."""
+        """Do every step that can be done now."""
         for effect in self._deletions.resume(self._states.image):
             match effect:
                 case DeleteReplicas(topic, replicas):
@@ -52,12 +59,13 @@ class TopicDeletion:
                     await self._remove_topic(topic)
 
     async def on_stopped(self, replicas: Sequence[Replica], response: ControlResponse) -> None:
-        """A broker answered that it deleted these replicas, or why not."""
+        """A broker responded to a StopReplica that deletes these replicas."""
         failed = [
             one
             for one in replicas
             if response.error is not ErrorCode.NONE
-            or response.partition_errors.get(one[:2], ErrorCode.NONE) is not ErrorCode.NONE
+            or response.partition_errors.get(partition_of(one), ErrorCode.NONE)
+            is not ErrorCode.NONE
         ]
         self._deletions.on_failed(failed)
         self._deletions.on_deleted(one for one in replicas if one not in failed)
@@ -65,7 +73,7 @@ class TopicDeletion:
             await self.resume()
 
     async def take_partitions_back(self, topic: str) -> None:
-        """Partitions added to a topic that is being deleted leave its znode again."""
+        """Remove partitions that were added to a topic that is being deleted from its znode."""
         known = self._states.image.topics[topic]
         assignment = zk_data.TopicAssignmentZnode(
             known.topic_id,
@@ -77,17 +85,17 @@ class TopicDeletion:
             [(SetData(zk_data.topic_path(topic), assignment.encode()),)]
         )
         if isinstance(result, CoordinationError):
-            self._states.doors.complain(f"topic {topic}: {result!r}")
+            self._states.warn(f"topic {topic}: {result!r}")
 
     async def _delete_replicas(self, topic: str, replicas: Sequence[Replica]) -> None:
         batch = ControlBatch()
         every = replicas_of(self._states.image, topic)
-        batch.add_metadata(dict.fromkeys(one[:2] for one in every))
+        batch.add_metadata(dict.fromkeys(map(partition_of, every)))
         self._states.send(batch)
         batch = ControlBatch()
         await self._states.take_offline(replicas, batch)
         for name, index, broker in replicas:
-            batch.add_stop(broker, (name, index), is_deleted=True)
+            batch.add_stop(broker, TopicPartition(name, index), is_deleted=True)
         self._states.send(batch)
 
     async def _remove_topic(self, topic: str) -> None:
@@ -104,4 +112,4 @@ class TopicDeletion:
                 zk_data.encode_topic_id(known.topic_id),
                 len(known.partitions),
             )
-        self._states.image = self._states.image.with_topics(gone=[topic])
+        self._states.image = self._states.image.with_topics(removed=[topic])

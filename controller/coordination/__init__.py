@@ -1,1 +1,1 @@
-"""Coordination sessions with ZooKeeper's semantics, and the tree that is embedded here."""
+"""Coordination sessions with ZooKeeper's semantics, and the embedded tree."""

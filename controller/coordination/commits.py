@@ -1,12 +1,12 @@
-"""Group commit: what a write has changed is reported only when it is durable.
+"""Group commit: the result of a write is reported only when the write is durable.
 
 Writes are numbered in their order.  Everything that shows the tree to its users (results of writes
-and reads, refusals, watch events) is held here until the writes before it are durable, and released
+and reads, errors, watch events) is held here until the writes before it are durable, and released
 in the order of the calls.  One sync at a time runs in a thread, and covers all writes that were
 made before it began.
 
-    visible to a caller    its own writes and the others', in one order, once durable
-    a failed sync          is not repeated: the kernel has dropped the pages.  What is held fails
+    visible to a caller    all writes, its own and those of others, in one order, once durable
+    a failed sync          is not repeated: the kernel has dropped the pages.  Held results fail
 
 Source: ZooKeeper's SyncRequestProcessor of a standalone server (forceSync=yes), where a read that
 finds transactions to be flushed waits for them as well.
@@ -26,7 +26,7 @@ Release = Callable[[OSError | None], None]
 
 
 class Commits:
-    """The results that wait, in order.
+    """The results that are held, in order.
 
     Bounded by the callers: the controller's procedures await their writes one after the other.
     """
@@ -69,17 +69,17 @@ class Commits:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is held: a result may be returned at once."""
+        """Whether all writes are durable and nothing is held: a result may be returned at once."""
         return not self._held and not self._is_releasing and self._written == self._durable
 
     def note_write(self) -> None:
-        """A write is in the journal."""
+        """A write was appended to the journal."""
         self._written += 1
         if not self._is_syncing and self._failure is None:
             self._start()
 
     def hold(self, release: Release) -> None:
-        """Call `release` once all writes so far are durable, after what is held already."""
+        """Call `release` once all writes so far are durable, after what was held before."""
         self._held.append((self._written, release))
         self._release()
 

@@ -1,20 +1,20 @@
-"""A tree in this process, kept in files, and sessions on it.
+"""The embedded coordination service: a tree in this process, stored in files, and its sessions.
 
-For one machine: development, tests, and a node that runs alone.  The files are described in
-`state_files.py`; they are plain files directly in the folder that the caller names, so the first
-log directory will do: Apache Kafka's LogManager looks at folders only.
+For one machine: development, tests, and a node that runs alone.  The files (`state_files.py`) are
+plain files in the given folder, which may be a log directory: Apache Kafka's LogManager reads the
+folders in it only.
 
 A tree has two phases.  While it *starts*, a write is done when its call returns, and nothing is
-synced: the process has no clients yet.  `serve` syncs all of that and begins the second phase, in
-which whatever shows a write (its result, a watch event, a later read) is held until the write is
-durable; syncs run in a thread, each for all writes that wait (`commits.py`).
+synced: the process has no clients yet.  `serve` syncs everything and begins the second phase.  From
+then on the result of a write, its watch events and all later reads are held until the write is
+durable; syncs run in a thread, each for all writes that are waiting (`commits.py`).
 
-When the disk refuses a write, the write is taken back, in memory and in the file, and fails with
-StorageFailed; later ones are tried again.  When even that cannot be done, or a sync fails, which is
-never repeated, the tree is out of use: what is held and every later call fails with StorageFailed,
-and the process has to end.  The writes that were held may be there at the next start, or not.
+A write that the disk refuses is undone, in memory and in the file, and fails with StorageFailed;
+later writes are tried again.  If it cannot be undone, or a sync fails (which is never repeated),
+the tree is out of use: held results and all later calls fail with StorageFailed, and the process
+must end.  The writes whose results were held may or may not be there at the next start.
 
-Sessions of an earlier process are ended at opening, with their ephemeral nodes.
+Opening ends the sessions of an earlier process, which removes their ephemeral nodes.
 Source: ZooKeeper's SyncRequestProcessor, FileTxnLog (forceSync).
 """
 
@@ -31,7 +31,7 @@ from odradek.controller.coordination.errors import (
     StorageFailed,
 )
 from odradek.controller.coordination.journal import (
-    Entry,
+    JournalEntry,
     SessionClosing,
     SessionOpening,
     Transaction,
@@ -40,16 +40,16 @@ from odradek.controller.coordination.session import (
     ANY_VERSION,
     Create,
     Delete,
-    Event,
     EventCallback,
-    Operation,
-    OperationResult,
+    SessionEvent,
     SessionState,
     SetData,
     Stat,
+    ZkOperation,
+    ZkResult,
 )
 from odradek.controller.coordination.state_files import (
-    CannotTakeBack,
+    CannotRevert,
     CoordinationDamaged,
     JournalWriter,
     StateFile,
@@ -58,7 +58,7 @@ from odradek.controller.coordination.state_files import (
     read_tree,
     write_snapshot,
 )
-from odradek.controller.coordination.tree import Change
+from odradek.controller.coordination.tree import TreeChange
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.pending import Pending
@@ -68,18 +68,17 @@ T = TypeVar("T")
 
 JOURNAL_ENTRIES_MAX: Final = 2_000
 """A journal is folded into a snapshot when it has more entries than this, and than the tree has
-nodes: replaying stays cheap, and snapshots cost a few microseconds per write on average."""
+nodes: replaying stays cheap, and snapshots cost a few microseconds a write on average."""
 
 DEFAULT_TIMEOUT_MS: Final = 18_000
-"""zookeeper.session.timeout.ms of Kafka; sessions in this process never fall silent."""
+"""zookeeper.session.timeout.ms of Kafka; sessions in this process do not time out."""
 
 
 def _ignore(_: str) -> None:
-    """The tree does not serve yet."""
+    """Before `serve`."""
 
 
-def _no_room() -> bool:
-    """Nothing is kept for a full disk."""
+def _no_free_space() -> bool:
     return False
 
 
@@ -93,14 +92,14 @@ class EmbeddedTree:
         clock: Clock,
         *,
         journal_entries_max: int = JOURNAL_ENTRIES_MAX,
-        make_room: Callable[[], bool] = _no_room,
+        free_space: Callable[[], bool] = _no_free_space,
     ) -> None:
-        """Open or create; reads the newest snapshot and what came after it.
+        """Open or create; reads the newest snapshot and the journals after it.
 
-        make_room  called when the disk is full; whether it has released some room, so that the
-                   write is to be repeated
-        raises  OSError; CoordinationDamaged
-        cost    a few microseconds per node
+        free_space  called when the disk is full; whether it freed some space, so that the write is
+                    repeated
+        raises      OSError; CoordinationDamaged
+        cost        a few microseconds for each node
         """
         self._files = files
         self._folder = folder
@@ -111,7 +110,7 @@ class EmbeddedTree:
         self._on_failure: Callable[[str], None] = _ignore
         self._on_problem: Callable[[str], None] = _ignore
         self._sessions: dict[int, EmbeddedSession] = {}
-        self._events: deque[tuple[EmbeddedSession, Event]] = deque()
+        self._events: deque[tuple[EmbeddedSession, SessionEvent]] = deque()
         self._is_delivering = False
         self._is_folding = False
         self._fold_above = self._journal_entries_max = journal_entries_max
@@ -120,10 +119,10 @@ class EmbeddedTree:
         self.tree = loaded.tree
         self._snapshot = loaded.snapshot
         self._journal = JournalWriter(files, folder, loaded)
-        self._make_room = make_room
-        self.warnings = list(loaded.complaints)
-        """What an operator should read about the files, one line each."""
-        if loaded.complaints:
+        self._free_space = free_space
+        self.warnings = list(loaded.problems)
+        """For the operator, one line each: what was wrong with the files."""
+        if loaded.problems:
             source = f"{loaded.snapshot.path} and " if loaded.snapshot is not None else ""
             self.warnings.append(
                 f"the metadata were read from {source}the journals instead; nothing is lost"
@@ -134,8 +133,8 @@ class EmbeddedTree:
                 f"was not acknowledged; cut off at byte {loaded.good_bytes}"
             )
         if loaded.entry_count:
-            # Left by a process that was killed, perhaps before its sync: what this start makes of
-            # them on the disk must not outlive them.
+            # A process that was killed may not have synced these entries.  What this start writes
+            # because of them must not survive a power failure without them.
             self._journal.sync()
         for session_id in list(self.tree.sessions):
             self._end_session(session_id)
@@ -147,12 +146,12 @@ class EmbeddedTree:
         run_in_thread: RunInThread,
         *,
         on_failure: Callable[[str], None],
-        on_problem: Callable[[str], None],
+        on_warning: Callable[[str], None],
     ) -> None:
-        """Make what the start has written durable; from now on a write is durable when it is done.
+        """Sync what the start has written; from now on a write is durable when it is done.
 
-        on_failure  given why the tree is out of use; the process must stop
-        on_problem  given what an operator should read
+        on_failure  called with the reason when the tree is out of use; the process must stop
+        on_warning  called with a line for the operator
         raises      StorageFailed
         cost        two fsyncs, within the call
         """
@@ -165,7 +164,7 @@ class EmbeddedTree:
             self._check_failure()
         self._run_in_thread = run_in_thread
         self._on_failure = on_failure
-        self._on_problem = on_problem
+        self._on_problem = on_warning
         self._commits = Commits(
             self._journal.sync,
             run_in_thread,
@@ -174,7 +173,10 @@ class EmbeddedTree:
         )
 
     def close(self) -> None:
-        """End all sessions, write a snapshot, close the files; no thread works for the tree."""
+        """End all sessions, write a snapshot, close the files.
+
+        Must not be called while a thread works for the tree.
+        """
         self._commits = None
         for session_id in list(self._sessions):
             self._sessions.pop(session_id)
@@ -196,14 +198,14 @@ class EmbeddedTree:
         return EmbeddedSession(self, on_event, timeout_ms)
 
     def expire(self, session_id: int) -> None:
-        """End a session as a service does whose client fell silent."""
+        """End a session as after its time-out."""
         session = self._sessions.pop(session_id)
         self._end_session(session_id)
         session.is_expired = True
         self._hold_events([(session, SessionState.EXPIRED)])
 
     def begin_session(self, session: EmbeddedSession) -> int:
-        """A new session's id.
+        """Begin a session; its id.
 
         raises  StorageFailed
         """
@@ -216,14 +218,14 @@ class EmbeddedTree:
         return session_id
 
     def leave(self, session_id: int) -> None:
-        """End a session that its owner closes."""
+        """End a session at its owner's request."""
         self._sessions.pop(session_id, None)
         self._end_session(session_id)
 
     # Calls.
 
     def call(self, act: Callable[[], T]) -> Pending[T]:
-        """Do it now; the result is reported when all writes before it are durable."""
+        """Call `act` now; the pending is completed when all writes so far are durable."""
         outcome: Pending[T]
         try:
             self._check_failure()
@@ -244,8 +246,8 @@ class EmbeddedTree:
         commits.hold(release)
         return held
 
-    def write(self, session_id: int, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Do all operations and put them into the journal; the watch events come after that.
+    def write(self, session_id: int, operations: Sequence[ZkOperation]) -> list[ZkResult]:
+        """Do all operations, append them to the journal, and then fire the watches.
 
         raises  MultiFailed, SessionExpired, StorageFailed
         """
@@ -265,10 +267,10 @@ class EmbeddedTree:
         self._append(SessionClosing(change.zxid, self._clock.now_ms(), session_id), change)
         self._report(change)
 
-    def _append(self, entry: Entry, change: Change) -> None:
+    def _append(self, entry: JournalEntry, change: TreeChange) -> None:
         try:
             self._append_to_journal(entry)
-        except CannotTakeBack as error:
+        except CannotRevert as error:
             self.tree.undo(change)
             self._fail(f"{self._journal.path} has a torn end that cannot be cut off: {error}")
             raise StorageFailed(str(error)) from error
@@ -278,12 +280,12 @@ class EmbeddedTree:
         if self._commits is not None:
             self._commits.note_write()
 
-    def _append_to_journal(self, entry: Entry) -> None:
+    def _append_to_journal(self, entry: JournalEntry) -> None:
         while True:
             try:
                 self._journal.append(entry)
             except OSError as error:
-                if not (is_full(error) and self._make_room()):
+                if not (is_full(error) and self._free_space()):
                     raise
             else:
                 return
@@ -302,7 +304,7 @@ class EmbeddedTree:
 
     # Events.
 
-    def _report(self, change: Change) -> None:
+    def _report(self, change: TreeChange) -> None:
         fired = self.tree.fire(change)
         if fired:
             self._hold_events(
@@ -313,7 +315,7 @@ class EmbeddedTree:
                 ]
             )
 
-    def _hold_events(self, events: Sequence[tuple[EmbeddedSession, Event]]) -> None:
+    def _hold_events(self, events: Sequence[tuple[EmbeddedSession, SessionEvent]]) -> None:
         commits = self._commits
         if commits is None or commits.is_idle:
             self._deliver(events)
@@ -325,8 +327,8 @@ class EmbeddedTree:
 
         commits.hold(release)
 
-    def _deliver(self, events: Sequence[tuple[EmbeddedSession, Event]]) -> None:
-        """Hand over in order, also when a callback's write causes more."""
+    def _deliver(self, events: Sequence[tuple[EmbeddedSession, SessionEvent]]) -> None:
+        """Call the callbacks in order, also when a callback causes further events."""
         self._events.extend(events)
         if self._is_delivering:
             return
@@ -341,7 +343,7 @@ class EmbeddedTree:
     # Snapshots.
 
     def _fold_when_due(self) -> None:
-        """Everything is durable and no sync is under way: the journal may be closed."""
+        """Called when everything is durable and no sync runs: the journal may be closed then."""
         limit = max(self._fold_above, len(self.tree.nodes))
         if self._is_folding or self._journal.entry_count <= limit:
             return
@@ -375,7 +377,7 @@ class EmbeddedTree:
         self._run_in_thread(work, done)
 
     def _put_off(self, error: Exception) -> None:
-        """The journals hold everything still; a full disk is tried again much later."""
+        """The journals still contain everything; the next attempt is at twice their length."""
         self._fold_above = 2 * max(self._fold_above, self._journal.entry_count)
         self._on_problem(f"the metadata journal cannot be folded into a snapshot: {error}")
 
@@ -390,7 +392,7 @@ class EmbeddedTree:
 
 
 class EmbeddedSession:
-    """A `Session`; its pendings are done at once while the tree starts, later when it serves."""
+    """A `CoordinationSession`; before `EmbeddedTree.serve` its pendings are done at once."""
 
     def __init__(self, tree: EmbeddedTree, on_event: EventCallback, timeout_ms: int) -> None:
         self._embedded = tree
@@ -402,48 +404,38 @@ class EmbeddedSession:
 
     @property
     def session_id(self) -> int:
-        """The owner of this session's ephemeral nodes."""
         return self._session_id
 
     def create(
         self, path: str, data: bytes | None, *, ephemeral: bool = False, sequential: bool = False
     ) -> Pending[str]:
-        """Make a node."""
         operation = Create(path, data, ephemeral, sequential)
         return self._embedded.call(lambda: str(self._write_one(operation)))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Pending[None]:
-        """Remove a node."""
         return self._embedded.call(lambda: _nothing(self._write_one(Delete(path, version))))
 
     def get(self, path: str, *, watch: bool = False) -> Pending[tuple[bytes | None, Stat]]:
-        """Data and stat."""
         return self._embedded.call(lambda: self._tree.get(self._session_id, path, watch=watch))
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Pending[Stat]:
-        """Replace the data."""
-
         def act() -> Stat:
             stat = self._write_one(SetData(path, data, version))
-            assert isinstance(stat, Stat), "setting data gives a stat"
+            assert isinstance(stat, Stat), "SetData results in a stat"
             return stat
 
         return self._embedded.call(act)
 
     def exists(self, path: str, *, watch: bool = False) -> Pending[Stat | None]:
-        """The stat, or None."""
         return self._embedded.call(lambda: self._tree.exists(self._session_id, path, watch=watch))
 
     def children(self, path: str, *, watch: bool = False) -> Pending[list[str]]:
-        """Names of the children, sorted."""
         return self._embedded.call(lambda: self._tree.children(self._session_id, path, watch=watch))
 
-    def multi(self, operations: Sequence[Operation]) -> Pending[list[OperationResult]]:
-        """All or nothing."""
+    def multi(self, operations: Sequence[ZkOperation]) -> Pending[list[ZkResult]]:
         return self._embedded.call(lambda: self._embedded.write(self._session_id, operations))
 
     def reopen(self) -> Pending[None]:
-        """A new session after the old one expired."""
         assert self.is_expired, "only an expired session is opened again"
 
         def act() -> None:
@@ -453,15 +445,14 @@ class EmbeddedSession:
         return self._embedded.call(act)
 
     def close(self) -> Pending[None]:
-        """End the session."""
         return self._embedded.call(lambda: self._embedded.leave(self._session_id))
 
-    def _write_one(self, operation: Operation) -> OperationResult:
+    def _write_one(self, operation: ZkOperation) -> ZkResult:
         try:
             return self._embedded.write(self._session_id, (operation,))[0]
         except MultiFailed as failed:
             raise failed.error from None
 
 
-def _nothing(result: OperationResult) -> None:
-    assert result is None, "deleting gives nothing"
+def _nothing(result: ZkResult) -> None:
+    assert result is None, "Delete has no result"

@@ -1,4 +1,4 @@
-"""What a coordination session may refuse with; codes are ZooKeeper's (KeeperException.Code)."""
+"""The errors of a coordination session; codes are ZooKeeper's (KeeperException.Code)."""
 
 from __future__ import annotations
 
@@ -6,28 +6,26 @@ from collections.abc import Sequence
 
 
 class CoordinationError(Exception):
-    """The session could not do what was asked."""
-
     code = -1
 
 
 class StorageFailed(CoordinationError):
-    """The embedded tree's disk refused (SystemError).
+    """The disk of the embedded tree failed (ZooKeeper: SystemError).
 
-    The write did not happen; after a failed sync, which ends the use of the tree, it may have.
+    The write did not take effect; after a failed sync, which puts the tree out of use, it may have.
     """
 
     code = -1
 
 
 class RuntimeInconsistency(CoordinationError):
-    """This operation of a multi was not tried, because an earlier one failed."""
+    """This operation of a multi was not tried: an earlier one failed."""
 
     code = -2
 
 
 class ConnectionLoss(CoordinationError):
-    """No answer came; a write may or may not have happened."""
+    """The connection was lost before the response; a write may have taken effect."""
 
     code = -4
 
@@ -39,7 +37,7 @@ class BadArguments(CoordinationError):
 
 
 class NoNode(CoordinationError):
-    """The node, or its parent, is not there."""
+    """The node, or its parent, does not exist."""
 
     code = -101
 
@@ -57,19 +55,15 @@ class NoChildrenForEphemerals(CoordinationError):
 
 
 class NodeExists(CoordinationError):
-    """The node is there already."""
-
     code = -110
 
 
 class NotEmpty(CoordinationError):
-    """The node has children."""
-
     code = -111
 
 
 class SessionExpired(CoordinationError):
-    """The session ended; its ephemeral nodes are gone.  `reopen` starts another one."""
+    """The session ended, its ephemeral nodes are removed.  `reopen` begins another one."""
 
     code = -112
 
@@ -77,10 +71,10 @@ class SessionExpired(CoordinationError):
 class MultiFailed(CoordinationError):
     """No operation of a multi took effect.
 
-    index    the first operation that failed
-    error    why
-    errors   per operation: None for those before it (rolled back), the error, then
-             RuntimeInconsistency for those after it
+    index    of the first operation that failed
+    error    its error
+    errors   for each operation: None before `index` (rolled back), `error`, then
+             RuntimeInconsistency
     """
 
     def __init__(self, index: int, error: CoordinationError, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What the files of an embedded tree contain: a snapshot, and a journal of what came after it.
+"""The binary layout of an embedded tree's files: snapshots, and journals of later transactions.
 
 Snapshot, all integers big-endian:
 
@@ -6,17 +6,17 @@ Snapshot, all integers big-endian:
 |--|--|
 | 8 | magic `ODRTREE1` |
 | 8 | zxid of the last change in it |
-| 8 | the last session id given out |
-| 4 | count of living sessions, then for each: id int64, time-out int32 ms |
+| 8 | last session id |
+| 4 | count of open sessions, then for each: id int64, time-out int32 ms |
 | 4 | count of nodes, then for each, a parent before its children: |
 | 2, 4 | length of the path, length of the data or -1 for null |
 | 6 x 8 | czxid, mzxid, pzxid, ctime ms, mtime ms, owner |
-| 2 x 4 | version, children ever made |
+| 2 x 4 | version, children ever created |
 | | path (UTF-8), data |
 | 4 | CRC-32C of everything before it |
 
-Journal: entries of length int32, CRC-32C uint32 of the body, body.  The
-body begins with kind int8, zxid int64, time int64 ms, session id int64; then
+Journal: entries of length int32, CRC-32C uint32 of the body, body.  The body begins with kind int8,
+zxid int64, time int64 ms, session id int64; then
 
 | kind | rest |
 |--|--|
@@ -32,8 +32,8 @@ body begins with kind int8, zxid int64, time int64 ms, session id int64; then
 | 2, 4 | length of the path, length of the data or -1 for null |
 | | path (UTF-8), data |
 
-A journal holds the *commands* of changes that succeeded; replayed in order on the snapshot they
-give the same tree.  Entries with a zxid not above the snapshot's are skipped.
+A journal contains the *commands* of changes that succeeded; replayed in order on the snapshot they
+result in the same tree.  Entries with a zxid not above the snapshot's are skipped.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from odradek.controller.coordination.session import Check, Create, Delete, Operation, SetData
-from odradek.controller.coordination.tree import Node, Tree, TreeSession
+from odradek.controller.coordination.session import Check, Create, Delete, SetData, ZkOperation
+from odradek.controller.coordination.tree import Tree, TreeSession, Znode
 
 MAGIC: Final = b"ODRTREE1"
 _HEAD: Final = struct.Struct(">8sqqi")
@@ -60,7 +60,7 @@ _TIMEOUT: Final = struct.Struct(">i")
 _OPERATION: Final = struct.Struct(">bbiHi")
 
 ENTRY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A longer length is garbage: a multi is bounded far below."""
+"""A greater length is not one of an entry: a multi is bounded far below."""
 
 _OPENED: Final = 1
 _CLOSED: Final = 2
@@ -71,13 +71,12 @@ _SEQUENTIAL: Final = 2
 
 
 class SnapshotDamaged(Exception):
-    """The bytes are no snapshot; it is written whole, so this is a damaged disk."""
+    """The bytes are no snapshot.  Snapshots are renamed into place when they are complete, so the
+    disk has damaged it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOpening:
-    """A session began."""
-
     zxid: int
     now_ms: int
     session_id: int
@@ -86,8 +85,6 @@ class SessionOpening:
 
 @dataclass(frozen=True, slots=True)
 class SessionClosing:
-    """A session ended."""
-
     zxid: int
     now_ms: int
     session_id: int
@@ -95,19 +92,17 @@ class SessionClosing:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Operations that all succeeded."""
-
     zxid: int
     now_ms: int
     session_id: int
-    operations: Sequence[Operation]
+    operations: Sequence[ZkOperation]
 
 
-Entry = SessionOpening | SessionClosing | Transaction
+JournalEntry = SessionOpening | SessionClosing | Transaction
 
 
 def encode_snapshot(tree: Tree) -> bytes:
-    """The whole tree, sessions included, watches not."""
+    """The whole tree with its sessions, without watches."""
     parts = [_HEAD.pack(MAGIC, tree.zxid, tree.last_session_id, len(tree.sessions))]
     parts.extend(
         _SESSION.pack(session_id, session.timeout_ms)
@@ -139,7 +134,7 @@ def encode_snapshot(tree: Tree) -> bytes:
 
 
 def decode_snapshot(content: bytes, now_ms: int) -> Tree:
-    """The tree of a snapshot; its sessions count as heard at `now_ms`.
+    """The tree of a snapshot; the time-outs of its sessions begin at `now_ms`.
 
     raises  SnapshotDamaged
     """
@@ -174,7 +169,7 @@ def _decode_nodes(tree: Tree, content: bytes, position: int, count: int) -> None
         if data_bytes >= 0:
             data = content[position : position + data_bytes]
             position += data_bytes
-        node = Node(data, czxid, ctime, owner)
+        node = Znode(data, czxid, ctime, owner)
         node.mzxid = mzxid
         node.pzxid = pzxid
         node.mtime_ms = mtime
@@ -188,8 +183,8 @@ def _decode_nodes(tree: Tree, content: bytes, position: int, count: int) -> None
             tree.sessions[owner].ephemerals[path] = None
 
 
-def encode_entry(entry: Entry) -> bytes:
-    """One journal entry, length and checksum in front."""
+def encode_entry(entry: JournalEntry) -> bytes:
+    """One journal entry with its length and checksum."""
     match entry:
         case SessionOpening(zxid, now_ms, session_id, timeout_ms):
             body = _BODY.pack(_OPENED, zxid, now_ms, session_id) + _TIMEOUT.pack(timeout_ms)
@@ -203,7 +198,7 @@ def encode_entry(entry: Entry) -> bytes:
     return _ENTRY.pack(len(body), crc32c(body)) + body
 
 
-def _encode_operation(operation: Operation, parts: list[bytes]) -> None:
+def _encode_operation(operation: ZkOperation, parts: list[bytes]) -> None:
     data: bytes | None = None
     flags = 0
     version = -1
@@ -225,8 +220,8 @@ def _encode_operation(operation: Operation, parts: list[bytes]) -> None:
         parts.append(data)
 
 
-def decode_entries(content: bytes) -> Iterator[tuple[int, Entry]]:
-    """(position after the entry, entry) for each whole one; stops at the first torn one."""
+def decode_entries(content: bytes) -> Iterator[tuple[int, JournalEntry]]:
+    """(position after the entry, entry) for each complete one; stops at the first other bytes."""
     position = 0
     view = memoryview(content)
     while position + _ENTRY.size <= len(content):
@@ -242,10 +237,10 @@ def decode_entries(content: bytes) -> Iterator[tuple[int, Entry]]:
 
 
 def holds_entry(content: bytes, start: int) -> bool:
-    """Whether a whole entry is found anywhere from `start` on: then the bytes before it are
-    damaged, and not the torn tail that a crash leaves.
+    """Whether there is a complete entry at any position from `start` on.  Then the bytes before it
+    are damaged, and not the torn tail that a crash leaves.
 
-    cost  0.3 us a byte; the journal is small, and asked only when its tail is not whole
+    cost  0.3 us a byte; called only when the tail of the journal is not a complete entry
     """
     view = memoryview(content)
     for position in range(start, len(content) - _ENTRY.size):
@@ -260,7 +255,7 @@ def holds_entry(content: bytes, start: int) -> bool:
     return False
 
 
-def _decode_body(content: bytes, start: int, end: int) -> Entry:
+def _decode_body(content: bytes, start: int, end: int) -> JournalEntry:
     kind, zxid, now_ms, session_id = _BODY.unpack_from(content, start)
     position = start + _BODY.size
     if kind == _OPENED:
@@ -268,7 +263,7 @@ def _decode_body(content: bytes, start: int, end: int) -> Entry:
     if kind == _CLOSED:
         return SessionClosing(zxid, now_ms, session_id)
     assert kind == _TRANSACTION, "a checksummed entry has a known kind"
-    operations: list[Operation] = []
+    operations: list[ZkOperation] = []
     while position < end:
         op, flags, version, path_bytes, data_bytes = _OPERATION.unpack_from(content, position)
         position += _OPERATION.size

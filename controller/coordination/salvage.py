@@ -1,4 +1,4 @@
-"""Damaged coordination files: as much of the tree as they give, and a tree in their place."""
+"""Damaged coordination files: read what is left of the tree, and replace them by another tree."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from odradek.runtime.files import FileSystem
 
 @dataclass(slots=True)
 class Salvaged:
-    """As much of a tree as damaged files give."""
+    """What could be read of a tree."""
 
     tree: Tree
-    complaint: str | None
-    """Why it is not the whole tree; None when it is."""
+    problem: str | None
+    """Why the tree is incomplete; None when it is complete."""
     last_ms: int = 0
-    """Time of the last change in it, milliseconds since 1970; 0 for an empty tree."""
+    """Time of the last change in the tree, milliseconds since 1970; 0 for an empty tree."""
 
 
 def salvage(files: FileSystem, folder: str, now_ms: int) -> Salvaged:
-    """The newest state of the tree that can be read, whatever comes after it.
+    """Read the newest state of the tree that can be read; changes nothing on the disk.
 
-    Nothing is changed on the disk.
     raises  OSError
     """
-    complaint: str | None = None
+    problem: str | None = None
     try:
         tree = read_tree(files, folder, now_ms).tree
     except CoordinationDamaged as damaged:
-        complaint = damaged.complaint
+        problem = damaged.problem
         tree = _salvage_damaged(files, folder, now_ms)
     last_ms = max(node.mtime_ms for node in tree.nodes.values())
-    return Salvaged(tree, complaint, last_ms)
+    return Salvaged(tree, problem, last_ms)
 
 
 def _salvage_damaged(files: FileSystem, folder: str, now_ms: int) -> Tree:
@@ -63,10 +62,10 @@ def _salvage_damaged(files: FileSystem, folder: str, now_ms: int) -> Tree:
 
 
 def replace_all(files: FileSystem, folder: str, tree: Tree, suffix: str) -> list[str]:
-    """Write a tree in place of all files that are there; the new paths of those.
+    """Write a tree, and rename all files that were there; returns their new paths.
 
-    The zxid of the tree becomes greater than any of theirs.
-    suffix  for the names of the files that are set aside
+    The zxid of the tree becomes greater than that of every file.
+    suffix  is appended to the names of the former files
     raises  OSError; may be repeated then
     """
     snapshots, journals = find_files(files, folder)

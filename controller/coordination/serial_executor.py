@@ -1,7 +1,8 @@
-"""SerialExecutor run one at a time, in order: the controller's event thread without a thread.
+"""Runs procedures one at a time, in order: Kafka's controller event thread, without a thread.
 
-Code that waits is written once, as an `async def` procedure that awaits pendings
-(`odradek.runtime.pending`): awaiting a done one never suspends, and no event loop is needed.
+A procedure is an `async def` function that awaits `runtime.pending.Pending` and nothing else.
+This is not asyncio, and needs no event loop: `_step` sends into the coroutine, and a pending that
+is awaited calls the next step when it is done.  Awaiting a done pending never suspends.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ Procedure = Callable[[], Coroutine[Pending[Any], None, T]]
 class SerialExecutor:
     """Runs procedures one at a time, in order.
 
-    Since no two interleave, what a procedure has read stays true in memory until it ends; what
-    other nodes may change meanwhile is guarded by versions.  A CoordinationError or a BrokerError
-    ends the procedure and fails its pending; any other exception is a bug and goes to the caller.
+    Since no two interleave, the memory that a procedure has read does not change until it ends;
+    what other nodes may change meanwhile is guarded by versions.  A CoordinationError or a
+    BrokerError ends the procedure and fails its pending; any other exception is a bug and is raised
+    in the caller.
 
-    The queue is bounded by what feeds it: one-shot watches enter one event each, and the broker
-    bounds the requests that it admits.
+    The queue is bounded by its sources: a one-shot watch adds one procedure, and the broker bounds
+    the requests that it admits.
     """
 
     __slots__ = ("_is_running", "_waiting")
@@ -37,7 +39,7 @@ class SerialExecutor:
         self._is_running = False
 
     def submit(self, procedure: Procedure[T], *, is_urgent: bool = False) -> Pending[T]:
-        """Run after what waits already, or before it when urgent (never within a running one)."""
+        """Run after the waiting procedures; an urgent one before them, after the running one."""
         pending: Pending[T] = Pending()
         if is_urgent:
             self._waiting.appendleft((procedure, pending))

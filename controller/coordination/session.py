@@ -1,18 +1,18 @@
-"""What a coordination session can do; ZooKeeper's semantics, one code path for every kind.
+"""The interface of a coordination session: ZooKeeper's semantics, for every kind of service.
 
-How results come: every call returns a `Pending`, completed on the owner's thread (the event loop)
-when the service has made the write durable; a read shows durable writes only.  The caller must be
-written for that: between a call and its result the world may change, hence every write
-that rests on something read carries its version, or a `Check` in the same multi.
+Results: every call returns a `Pending`, completed on the owner's thread (the event loop) when the
+service has made the write durable; a read returns durable writes only.  Other clients may change
+nodes between a call and its result, so a write that depends on something read carries its version,
+or a `Check` in the same multi.
 
-How events come: watches are one-shot and set by reading (`watch=True`).  All events, of watches
-and of the session itself, go to the one callback given at the session's making, on the owner's
-thread, an event always before the result of any later read that shows the change.  The callback
-must not call back into the session: it queues (see `SerialExecutor`).
+Events: watches are one-shot and set by reads (`watch=True`).  All events, of watches and of the
+session itself, go to the callback that the session was opened with, on the owner's thread; an event
+precedes the result of any later read that returns the change.  The callback must not call the
+session: it queues (see `SerialExecutor`).
 
 When the session expires, the callback gets SessionState.EXPIRED, every pending call fails with
-SessionExpired, and so do all later ones until the owner calls `reopen`: no write of the old
-session's owner can slip into the new session.
+SessionExpired, and so do all later ones until the owner calls `reopen`: no write that was decided
+in the old session is made in the new one.
 Source: ZooKeeper programmer's guide; Kafka's ZooKeeperClient.
 """
 
@@ -32,18 +32,18 @@ DATA_BYTES_MAX = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """ZooKeeper's figures of a node."""
+    """ZooKeeper's stat of a node."""
 
     czxid: int
-    """The transaction that created it; a broker's epoch is that of its registration."""
+    """The transaction that created the node; that of its registration is the broker epoch."""
     mzxid: int
     pzxid: int
     ctime_ms: int
     mtime_ms: int
     version: int
-    """How often the data were set."""
+    """How many times the data were set."""
     cversion: int
-    """How often children were created or removed."""
+    """How many children were created or removed."""
     ephemeral_owner: int
     """The session's id, or 0 for a persistent node."""
     data_bytes: int
@@ -52,13 +52,13 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node; fails with NoNode (parent), NodeExists, NoChildrenForEphemerals."""
+    """Create a node; fails with NoNode (parent), NodeExists, NoChildrenForEphemerals."""
 
     path: str
     data: bytes | None = None
     ephemeral: bool = False
     sequential: bool = False
-    """Ten digits, the count of children made under the parent so far, are put behind the path."""
+    """Ten digits are appended to the path: the count of children created under the parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +80,18 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Demand a data version (-1: that the node is there); fails with NoNode, BadVersion."""
+    """Require a data version (-1: that the node exists); fails with NoNode, BadVersion."""
 
     path: str
     version: int
 
 
-Operation = Create | Delete | SetData | Check
-OperationResult = str | Stat | None
-"""Create: the path made.  SetData: the new stat.  Delete and Check: None."""
+ZkOperation = Create | Delete | SetData | Check
+ZkResult = str | Stat | None
+"""Create: the path.  SetData: the new stat.  Delete and Check: None."""
 
 
 class WatchKind(Enum):
-    """What happened to a watched node."""
-
     CREATED = 1
     DELETED = 2
     DATA_CHANGED = 3
@@ -102,43 +100,41 @@ class WatchKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """A watch fired and is gone; carries no data: read again."""
+    """A watch fired and is removed; the event carries no data: read again."""
 
     kind: WatchKind
     path: str
 
 
 class SessionState(Enum):
-    """What happened to the session."""
-
     SUSPENDED = "suspended"
-    """The connection is lost, the session may live; stop acting as the controller."""
+    """The connection is lost, the session may still exist; the controller must not act."""
     CONNECTED = "connected"
     EXPIRED = "expired"
-    """The ephemeral nodes are gone; `reopen` makes a session with another id."""
+    """The ephemeral nodes are removed; `reopen` begins a session with another id."""
 
 
-Event = WatchEvent | SessionState
-EventCallback = Callable[[Event], None]
+SessionEvent = WatchEvent | SessionState
+EventCallback = Callable[[SessionEvent], None]
 
 
-class Session(Protocol):
+class CoordinationSession(Protocol):
     """A session; paths are absolute within its chroot."""
 
     @property
     def session_id(self) -> int:
-        """What ephemeral nodes of this session carry as their owner; changes with `reopen`."""
+        """The owner in the stat of this session's ephemeral nodes; changes with `reopen`."""
 
     def create(
         self, path: str, data: bytes | None, *, ephemeral: bool = False, sequential: bool = False
     ) -> Pending[str]:
-        """Make a node; gives its path (with its number when sequential)."""
+        """Create a node; resolves to its path, with the number when sequential."""
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Pending[None]:
-        """Remove a node."""
+        """Remove a node without children."""
 
     def get(self, path: str, *, watch: bool = False) -> Pending[tuple[bytes | None, Stat]]:
-        """Data and stat; no watch is set when it fails with NoNode."""
+        """Data and stat; fails with NoNode, and sets no watch then."""
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Pending[Stat]:
         """Replace the data."""
@@ -149,11 +145,11 @@ class Session(Protocol):
     def children(self, path: str, *, watch: bool = False) -> Pending[list[str]]:
         """Names (not paths) of the children, sorted."""
 
-    def multi(self, operations: Sequence[Operation]) -> Pending[list[OperationResult]]:
+    def multi(self, operations: Sequence[ZkOperation]) -> Pending[list[ZkResult]]:
         """All or nothing; fails with MultiFailed."""
 
     def reopen(self) -> Pending[None]:
-        """Start a new session after the old one expired."""
+        """Begin a new session after the old one expired."""
 
     def close(self) -> Pending[None]:
-        """End the session: its ephemeral nodes go at once."""
+        """End the session, which removes its ephemeral nodes at once."""

@@ -1,4 +1,4 @@
-"""The files of an embedded tree in one folder: snapshots, and journals of what came after them.
+"""The files of an embedded tree in one folder: snapshots, and journals of later transactions.
 
     coordination.snapshot.<zxid>   the whole tree after this transaction
     coordination.journal.<zxid>    the transactions from this one on
@@ -6,14 +6,14 @@
 A zxid has 20 digits, as Kafka's segments have.  The layout of the contents is in `journal.py`.
 `coordination.snapshot` and `coordination.journal`, without a number, are read as the oldest.
 
-Two snapshots are kept, and the journals that continue the older one: where the newest snapshot
-cannot be read, the older one and the journals give the same tree.  A snapshot is written aside,
-synced and renamed, after the journal that continues it was created.  Hence a tree that was read is
-whole only if it reaches every number that a file bears; a file that is missing, or one that was cut
-at the end of a transaction, is noticed by that.
+Two snapshots are kept, and the journals that continue the older one: if the newest snapshot cannot
+be read, the older one and the journals result in the same tree.  A snapshot is written to a
+temporary file, synced and renamed, after the journal that continues it was created.  So a tree that
+was read is complete only if its zxid reaches the number in the name of every file; this detects a
+missing file, and one that was cut at the end of a transaction.
 
-Only the newest journal may end in the middle of an entry: that is what a crash leaves.  In an older
-one, or where a whole entry comes after the damaged bytes, it is damage, and nothing is cut.
+Only the newest journal may end in the middle of an entry: a crash leaves it so.  In an older one,
+or if a complete entry follows, it is damage, and nothing is cut.
 Source: ZooKeeper's FileTxnSnapLog, which names its files and falls back in the same way.
 """
 
@@ -26,7 +26,7 @@ from itertools import pairwise, zip_longest
 from typing import Final
 
 from odradek.controller.coordination.journal import (
-    Entry,
+    JournalEntry,
     SessionClosing,
     SessionOpening,
     SnapshotDamaged,
@@ -44,61 +44,58 @@ SNAPSHOT: Final = "coordination.snapshot"
 JOURNAL: Final = "coordination.journal"
 _DIGITS: Final = 20
 
-WAYS_OUT: Final = (
+REMEDIES: Final = (
     "restore the file from a backup, or rebuild the metadata from the folders of the topics: "
     "odradek recover-metadata"
 )
 
 
 class CoordinationDamaged(Exception):
-    """The files do not give the tree; says which one, where, and what can be done."""
+    """The tree cannot be read; the text names the file, the position, and the remedies."""
 
-    def __init__(self, complaint: str) -> None:
-        super().__init__(f"{complaint}; {WAYS_OUT}")
-        self.complaint = complaint
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; {REMEDIES}")
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """A snapshot, or a journal."""
+    """A snapshot or a journal."""
 
     path: str
     number: int
-    """Snapshot: the zxid of its last transaction.  Journal: that of its first one.  Without a
-    number in the name: 1, which is the least that it can be."""
+    """Snapshot: the zxid of its last transaction.  Journal: the zxid of its first one.  1 when the
+    name has no number, which is the least possible."""
 
     @property
     def is_numbered(self) -> bool:
-        """Whether the name has the number."""
         return self.path.rpartition(".")[2].isdecimal()
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedTree:
     """A tree and the files that it was read from."""
 
     tree: Tree
     snapshot: StateFile | None
     """None: the journals begin with the first transaction."""
     journals: list[StateFile]
-    """All that are there, oldest first."""
+    """All of the folder, oldest first."""
     good_bytes: int = 0
-    """In the newest journal: up to the end of its last whole entry."""
+    """Of the newest journal: up to the end of its last complete entry."""
     torn_bytes: int = 0
-    """In the newest journal: what a crash has left after that."""
+    """Of the newest journal: what a crash left after that."""
     entry_count: int = 0
-    """Whole entries in the newest journal."""
-    complaints: list[str] = field(default_factory=list)
-    """Why a newer snapshot was passed over."""
+    """Complete entries in the newest journal."""
+    problems: list[str] = field(default_factory=list)
+    """Why newer snapshots were not used."""
 
 
 def snapshot_path(folder: str, zxid: int) -> str:
-    """Where the tree after a transaction is kept."""
     return f"{folder}/{SNAPSHOT}.{zxid:0{_DIGITS}d}"
 
 
 def journal_path(folder: str, zxid: int) -> str:
-    """Where the transactions from this one on are kept."""
     return f"{folder}/{JOURNAL}.{zxid:0{_DIGITS}d}"
 
 
@@ -122,12 +119,12 @@ def _find(folder: str, names: Sequence[str], kind: str) -> list[StateFile]:
     return sorted(found, key=lambda one: one.number)
 
 
-def read_tree(files: FileSystem, folder: str, now_ms: int) -> Loaded:
-    """The tree that the files in `folder` hold; an empty one where there are none.
+def read_tree(files: FileSystem, folder: str, now_ms: int) -> LoadedTree:
+    """Read the tree from the files in `folder`; an empty tree if there are none.
 
-    Nothing is changed on the disk.
+    Changes nothing on the disk.
     raises  CoordinationDamaged; OSError
-    cost    a few microseconds a node, and an entry
+    cost    a few microseconds for each node and each entry
     """
     snapshots, journals = find_files(files, folder)
     return read_from(files, snapshots, journals, now_ms)
@@ -135,12 +132,12 @@ def read_tree(files: FileSystem, folder: str, now_ms: int) -> Loaded:
 
 def read_from(
     files: FileSystem, snapshots: Sequence[StateFile], journals: Sequence[StateFile], now_ms: int
-) -> Loaded:
-    """The tree of these files: the newest snapshot that can be read, and the journals after it.
+) -> LoadedTree:
+    """Read the tree: the newest snapshot that can be read, and the journals after it.
 
     raises  CoordinationDamaged; OSError
     """
-    complaints: list[str] = []
+    problems: list[str] = []
     least_zxid = 0
     if snapshots:
         newest = snapshots[-1]
@@ -150,12 +147,12 @@ def read_from(
             raise CoordinationDamaged(f"{journal_path(folder, least_zxid + 1)} is missing")
     for snapshot in (*reversed(snapshots), None):
         try:
-            return _read_after(files, snapshot, journals, least_zxid, now_ms, complaints)
+            return _read_after(files, snapshot, journals, least_zxid, now_ms, problems)
         except CoordinationDamaged as damaged:
-            # That the journals do not begin with the first transaction says nothing new.
-            if snapshot is not None or not complaints:
-                complaints.append(damaged.complaint)
-    raise CoordinationDamaged("; ".join(dict.fromkeys(complaints)))
+            # The journals need not begin with the first transaction when there is a snapshot.
+            if snapshot is not None or not problems:
+                problems.append(damaged.problem)
+    raise CoordinationDamaged("; ".join(dict.fromkeys(problems)))
 
 
 def _read_after(
@@ -164,10 +161,10 @@ def _read_after(
     journals: Sequence[StateFile],
     least_zxid: int,
     now_ms: int,
-    complaints: list[str],
-) -> Loaded:
+    problems: list[str],
+) -> LoadedTree:
     tree = Tree() if snapshot is None else read_snapshot(files, snapshot, now_ms)
-    loaded = Loaded(tree, snapshot, list(journals), complaints=complaints)
+    loaded = LoadedTree(tree, snapshot, list(journals), problems=problems)
     needed = [
         one
         for one, later in zip_longest(journals, journals[1:])
@@ -184,7 +181,7 @@ def _read_after(
 
 
 def read_snapshot(files: FileSystem, snapshot: StateFile, now_ms: int) -> Tree:
-    """The tree that one snapshot holds.
+    """Read the tree of one snapshot.
 
     raises  CoordinationDamaged; OSError
     """
@@ -197,7 +194,7 @@ def read_snapshot(files: FileSystem, snapshot: StateFile, now_ms: int) -> Tree:
         ) from None
 
 
-def _replay(files: FileSystem, journal: StateFile, loaded: Loaded, *, is_newest: bool) -> None:
+def _replay(files: FileSystem, journal: StateFile, loaded: LoadedTree, *, is_newest: bool) -> None:
     tree = loaded.tree
     if journal.number > tree.zxid + 1:
         raise CoordinationDamaged(
@@ -226,8 +223,8 @@ def _replay(files: FileSystem, journal: StateFile, loaded: Loaded, *, is_newest:
     loaded.entry_count = count
 
 
-def replay_entry(tree: Tree, entry: Entry) -> None:
-    """Do what an entry says."""
+def replay_entry(tree: Tree, entry: JournalEntry) -> None:
+    """Apply the commands of an entry."""
     match entry:
         case SessionOpening():
             tree.open_session(entry.timeout_ms, entry.now_ms)
@@ -241,14 +238,15 @@ def replay_entry(tree: Tree, entry: Entry) -> None:
 class JournalWriter:
     """The newest journal, open for more entries."""
 
-    def __init__(self, files: FileSystem, folder: str, loaded: Loaded) -> None:
-        """Open or create; cuts a torn end off.
+    def __init__(self, files: FileSystem, folder: str, loaded: LoadedTree) -> None:
+        """Open or create the newest journal; truncates a torn end.
 
         raises  OSError
         """
         self._files = files
         self._folder = folder
-        # Also of a file that is there: the process that created it may have been killed before.
+        # Also when the file exists: the process that created it may have been killed before the
+        # folder was synced.
         self._is_folder_synced = False
         path = loaded.journals[-1].path if loaded.journals else journal_path(folder, 1)
         self._file: File = files.open(path, create=True)
@@ -259,13 +257,12 @@ class JournalWriter:
 
     @property
     def path(self) -> str:
-        """The file."""
         return self._file.path
 
-    def append(self, entry: Entry) -> None:
-        """Write an entry; on failure the file is as it was.
+    def append(self, entry: JournalEntry) -> None:
+        """Append an entry; a failure leaves the file as it was.
 
-        raises  OSError; CannotTakeBack when the file could not be cut back
+        raises  OSError; CannotRevert when the file could not be truncated either
         """
         encoded = encode_entry(entry)
         try:
@@ -274,7 +271,7 @@ class JournalWriter:
             try:
                 self._file.truncate(self._size_bytes)
             except OSError as second:
-                raise CannotTakeBack(str(second)) from error
+                raise CannotRevert(str(second)) from error
             raise
         self._size_bytes += len(encoded)
         self.entry_count += 1
@@ -290,34 +287,32 @@ class JournalWriter:
             self._is_folder_synced = True
 
     def rotate(self, first_zxid: int) -> None:
-        """Go on in a new file; everything appended was synced.
+        """Continue in a new file; the caller has synced everything that was appended.
 
-        raises  OSError; the old file is kept in use then
+        raises  OSError; then the old file stays in use
         """
-        fresh = self._files.open(journal_path(self._folder, first_zxid), create=True)
-        assert fresh.size() == 0, "no earlier journal has begun with this transaction"
+        new_file = self._files.open(journal_path(self._folder, first_zxid), create=True)
+        assert new_file.size() == 0, "no earlier journal has begun with this transaction"
         self._file.close()
-        self._file = fresh
+        self._file = new_file
         self._is_folder_synced = False
         self._size_bytes = 0
         self.entry_count = 0
 
     def close(self) -> None:
-        """Release the file."""
         self._file.close()
 
 
-class CannotTakeBack(Exception):
-    """A failed write has left bytes in the journal that could not be cut off."""
+class CannotRevert(Exception):
+    """A failed write left bytes in the journal that could not be truncated."""
 
 
 def fold(files: FileSystem, folder: str, now_ms: int) -> StateFile:
-    """Read all files but the newest journal, and write what they hold as a snapshot: the new one.
+    """Read all files but the newest journal, and write their tree as a new snapshot.
 
     May run in a thread while the newest journal is appended to.
-
-    raises  OSError, CoordinationDamaged; what is there is then kept
-    cost    that of a start, and two fsyncs
+    raises  OSError, CoordinationDamaged; then all files stay
+    cost    as `read_tree`, and two fsyncs
     """
     snapshots, journals = find_files(files, folder)
     loaded = read_from(files, snapshots, journals[:-1], now_ms)
@@ -331,7 +326,7 @@ def fold(files: FileSystem, folder: str, now_ms: int) -> StateFile:
 
 
 def write_snapshot(files: FileSystem, folder: str, tree: Tree) -> StateFile:
-    """Write a snapshot; the journal that continues it is there already.
+    """Write a snapshot; the journal that continues it exists already.
 
     raises  OSError
     """
@@ -342,15 +337,15 @@ def write_snapshot(files: FileSystem, folder: str, tree: Tree) -> StateFile:
 
 
 def purge(files: FileSystem, folder: str, newest: StateFile, base: StateFile | None) -> None:
-    """Remove what neither the newest snapshot nor its predecessor needs.
+    """Remove the files that neither the newest snapshot nor its predecessor needs.
 
-    base    the snapshot that the newest one was made from: it could be read
-    raises  OSError; a file that cannot be removed stays
+    base    the snapshot that the newest one was made from, which could be read
+    raises  OSError when the folder cannot be listed; a file that cannot be removed stays
     """
     snapshots, journals = find_files(files, folder)
-    superfluous = [one.path for one in snapshots if one not in (newest, base)]
+    obsolete = [one.path for one in snapshots if one not in (newest, base)]
     least_zxid = 0 if base is None else base.number
-    superfluous += [one.path for one, later in pairwise(journals) if later.number <= least_zxid + 1]
-    for path in superfluous:
+    obsolete += [one.path for one, later in pairwise(journals) if later.number <= least_zxid + 1]
+    for path in obsolete:
         with contextlib.suppress(OSError):
             files.remove(path)

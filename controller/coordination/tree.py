@@ -1,14 +1,14 @@
-"""The tree of nodes that a coordination service keeps.  Pure: time comes as `now_ms`.
+"""The tree of znodes of a coordination service.  Pure: time is passed as `now_ms`.
 
-Semantics are those of ZooKeeper 3.8, order of refusals included, without ACLs, quotas, TTL and
+Semantics are those of ZooKeeper 3.8, order of errors included, without ACLs, quotas, TTL and
 container nodes, and without the `/zookeeper` node.  A failed write takes no transaction id here.
 
-Writing is in three steps, so that the caller can make a write durable before anybody sees it:
-`transact` (or `open_session`, `close_session`) changes the tree and tells what was done, `undo`
-takes the last of these back, and `fire` gives the watch events that it causes.
+A write has three steps, so that the caller can make it durable before it is visible: `transact` (or
+`open_session`, `close_session`) changes the tree and returns what it did, `undo` reverts the last
+change, and `fire` returns the watch events of a change.
 
-Invariants: every node but the root has its parent; an ephemeral node has no children and a living
-session as its owner; zxids rise by one with each change; watches belong to living sessions.
+Invariants: every node but the root has its parent; an ephemeral node has no children, and an open
+session as its owner; zxids rise by one with each change; watches belong to open sessions.
 Source: ZooKeeper's PrepRequestProcessor, DataTree, WatchManager, PathUtils.
 """
 
@@ -35,12 +35,12 @@ from odradek.controller.coordination.session import (
     Check,
     Create,
     Delete,
-    Operation,
-    OperationResult,
     SetData,
     Stat,
     WatchEvent,
     WatchKind,
+    ZkOperation,
+    ZkResult,
 )
 
 _VALID_PATH = re.compile(
@@ -48,8 +48,8 @@ _VALID_PATH = re.compile(
 )
 
 
-class Node:
-    """A node; `creates` counts the children ever made and numbers the sequential ones."""
+class Znode:
+    """A node; `creates` counts the children ever created, and numbers the sequential ones."""
 
     __slots__ = (
         "children",
@@ -74,7 +74,6 @@ class Node:
         self.children: dict[str, None] = {}
 
     def stat(self) -> Stat:
-        """The figures as a client sees them."""
         count = len(self.children)
         return Stat(
             czxid=self.czxid,
@@ -83,7 +82,8 @@ class Node:
             ctime_ms=self.ctime_ms,
             mtime_ms=self.mtime_ms,
             version=self.version,
-            # Creations are counted; each child that is gone was removed once (DataNode.copyStat).
+            # Creations and removals: every created child that is not there was removed once
+            # (DataNode.copyStat).
             cversion=2 * self.creates - count,
             ephemeral_owner=self.owner,
             data_bytes=len(self.data) if self.data is not None else 0,
@@ -92,8 +92,6 @@ class Node:
 
 
 class TreeSession:
-    """A client of the tree."""
-
     __slots__ = ("child_watches", "data_watches", "ephemerals", "heard_ms", "timeout_ms")
 
     def __init__(self, timeout_ms: int, now_ms: int) -> None:
@@ -106,7 +104,7 @@ class TreeSession:
 
 @dataclass(slots=True)
 class Created:
-    """A node that this change made; the parent's figures of before, for undoing."""
+    """A node was created; the fields of all steps are what `undo` restores."""
 
     path: str
     parent_pzxid: int
@@ -114,17 +112,13 @@ class Created:
 
 @dataclass(slots=True)
 class Deleted:
-    """A node that this change removed."""
-
     path: str
-    node: Node
+    node: Znode
     parent_pzxid: int
 
 
 @dataclass(slots=True)
 class DataSet:
-    """Data that this change replaced."""
-
     path: str
     data: bytes | None
     mzxid: int
@@ -133,15 +127,11 @@ class DataSet:
 
 @dataclass(slots=True)
 class SessionOpened:
-    """A session that this change began."""
-
     session_id: int
 
 
 @dataclass(slots=True)
 class SessionClosed:
-    """A session that this change ended."""
-
     session_id: int
     session: TreeSession
 
@@ -150,11 +140,11 @@ Step = Created | Deleted | DataSet | SessionOpened | SessionClosed
 
 
 @dataclass(slots=True)
-class Change:
-    """What one transaction did."""
+class TreeChange:
+    """One transaction: its results, and the steps to undo."""
 
     zxid: int
-    results: list[OperationResult]
+    results: list[ZkResult]
     steps: list[Step]
 
 
@@ -164,20 +154,20 @@ class Tree:
     def __init__(self) -> None:
         self.zxid = 0
         self.last_session_id = 0
-        self.nodes: dict[str, Node] = {"/": Node(b"", 0, 0, 0)}
+        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
         self.sessions: dict[int, TreeSession] = {}
         self._data_watchers: dict[str, dict[int, None]] = {}
         self._child_watchers: dict[str, dict[int, None]] = {}
 
-    def open_session(self, timeout_ms: int, now_ms: int) -> Change:
-        """Begin a session; its id is `last_session_id` afterwards."""
+    def open_session(self, timeout_ms: int, now_ms: int) -> TreeChange:
+        """Begin a session, whose id is `last_session_id` then."""
         self.zxid += 1
         self.last_session_id += 1
         self.sessions[self.last_session_id] = TreeSession(timeout_ms, now_ms)
-        return Change(self.zxid, [], [SessionOpened(self.last_session_id)])
+        return TreeChange(self.zxid, [], [SessionOpened(self.last_session_id)])
 
-    def close_session(self, session_id: int) -> Change:
-        """End a session: its ephemeral nodes and watches go.
+    def close_session(self, session_id: int) -> TreeChange:
+        """End a session and remove its ephemeral nodes; `fire` then removes its watches.
 
         raises  SessionExpired when there is no such session
         """
@@ -187,10 +177,10 @@ class Tree:
         del self.sessions[session_id]
         for path in list(session.ephemerals):
             self._remove(path, steps)
-        return Change(self.zxid, [], steps)
+        return TreeChange(self.zxid, [], steps)
 
     def touch(self, session_id: int, now_ms: int) -> None:
-        """The session gave a sign of life.
+        """The client of the session was heard: its time-out begins again.
 
         raises  SessionExpired
         """
@@ -198,22 +188,24 @@ class Tree:
         session.heard_ms = max(session.heard_ms, now_ms)
 
     def expired_sessions(self, now_ms: int) -> list[int]:
-        """Sessions silent for longer than their time-out, which the caller should close."""
+        """Sessions whose clients were not heard for longer than their time-out."""
         return [
             session_id
             for session_id, session in self.sessions.items()
             if now_ms - session.heard_ms > session.timeout_ms
         ]
 
-    def transact(self, session_id: int, operations: Sequence[Operation], now_ms: int) -> Change:
+    def transact(
+        self, session_id: int, operations: Sequence[ZkOperation], now_ms: int
+    ) -> TreeChange:
         """Do all operations under one zxid, or none.
 
-        raises  SessionExpired; MultiFailed for the first operation that cannot be done
-        cost    per operation a few dict look-ups; no more than the path's length
+        raises  SessionExpired; MultiFailed for the first operation that fails
+        cost    a few dict look-ups and one scan of the path for each operation
         """
         self._session(session_id)
         self.zxid += 1
-        results: list[OperationResult] = []
+        results: list[ZkResult] = []
         steps: list[Step] = []
         index = 0
         try:
@@ -221,19 +213,19 @@ class Tree:
                 results.append(self._perform(session_id, operation, now_ms, steps))
                 index += 1
         except CoordinationError as error:
-            self.undo(Change(self.zxid, results, steps))
+            self.undo(TreeChange(self.zxid, results, steps))
             raise MultiFailed(index, error, len(operations)) from error
-        return Change(self.zxid, results, steps)
+        return TreeChange(self.zxid, results, steps)
 
-    def undo(self, change: Change) -> None:
-        """Take the last change back, as if it had never been."""
+    def undo(self, change: TreeChange) -> None:
+        """Revert the last change."""
         assert change.zxid == self.zxid, "only the last change can be undone"
         for step in reversed(change.steps):
             self._undo_step(step)
         self.zxid -= 1
 
-    def fire(self, change: Change) -> list[tuple[int, WatchEvent]]:
-        """(session id, event) for the watches that the change sets off; they are gone then."""
+    def fire(self, change: TreeChange) -> list[tuple[int, WatchEvent]]:
+        """(session id, event) for each watch that the change fires; these watches are removed."""
         events: list[tuple[int, WatchEvent]] = []
         for step in change.steps:
             match step:
@@ -241,8 +233,8 @@ class Tree:
                     self._fire_data(path, WatchKind.CREATED, events)
                     self._fire_children(_parent_of(path), WatchKind.CHILDREN_CHANGED, events)
                 case Deleted(path):
-                    told = self._fire_data(path, WatchKind.DELETED, events)
-                    self._fire_children(path, WatchKind.DELETED, events, told)
+                    notified = self._fire_data(path, WatchKind.DELETED, events)
+                    self._fire_children(path, WatchKind.DELETED, events, notified)
                     self._fire_children(_parent_of(path), WatchKind.CHILDREN_CHANGED, events)
                 case DataSet(path):
                     self._fire_data(path, WatchKind.DATA_CHANGED, events)
@@ -253,7 +245,7 @@ class Tree:
         return events
 
     def get(self, session_id: int, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """Data and stat; the watch is set only when the node is there.
+        """Data and stat; the watch is set only when the node exists.
 
         raises  SessionExpired, NoNode
         """
@@ -277,7 +269,7 @@ class Tree:
         return node.stat() if node is not None else None
 
     def children(self, session_id: int, path: str, *, watch: bool = False) -> list[str]:
-        """Names of the children, sorted.
+        """The names of the children, sorted.
 
         raises  SessionExpired, NoNode
         """
@@ -288,7 +280,7 @@ class Tree:
             self._child_watchers.setdefault(path, {})[session_id] = None
         return sorted(node.children)
 
-    def walk(self) -> Iterator[tuple[str, Node]]:
+    def walk(self) -> Iterator[tuple[str, Znode]]:
         """All nodes, a parent before its children."""
         waiting = ["/"]
         while waiting:
@@ -299,19 +291,21 @@ class Tree:
             waiting.extend(prefix + name for name in sorted(node.children, reverse=True))
 
     def check(self) -> None:
-        """Assert the invariants; for tests, its cost is that of the whole tree."""
+        """Assert the invariants; its cost is that of the whole tree."""
         walked = [path for path, _ in self.walk()]
-        assert sorted(walked) == sorted(self.nodes), "a node has lost its parent"
+        assert sorted(walked) == sorted(self.nodes), "a node without its parent"
         owned = {path for session in self.sessions.values() for path in session.ephemerals}
         for path, node in self.nodes.items():
             assert (path in owned) == (node.owner != 0), "an ephemeral node without its session"
             assert not (node.owner and node.children), "an ephemeral node has children"
             assert max(node.czxid, node.mzxid, node.pzxid) <= self.zxid, "a zxid of the future"
-            assert node.creates >= len(node.children), "more children than were made"
+            assert node.creates >= len(node.children), "more children than were created"
         for watchers in (self._data_watchers, self._child_watchers):
             for sessions in watchers.values():
-                assert sessions, "an empty set of watchers is kept"
-                assert all(watcher in self.sessions for watcher in sessions), "a dead watcher"
+                assert sessions, "an empty set of watchers"
+                assert all(watcher in self.sessions for watcher in sessions), (
+                    "a watcher without its session"
+                )
 
     def _session(self, session_id: int) -> TreeSession:
         session = self.sessions.get(session_id)
@@ -319,15 +313,15 @@ class Tree:
             raise SessionExpired(f"session {session_id}")
         return session
 
-    def _node(self, path: str) -> Node:
+    def _node(self, path: str) -> Znode:
         node = self.nodes.get(path)
         if node is None:
             raise NoNode(path)
         return node
 
     def _perform(
-        self, session_id: int, operation: Operation, now_ms: int, steps: list[Step]
-    ) -> OperationResult:
+        self, session_id: int, operation: ZkOperation, now_ms: int, steps: list[Step]
+    ) -> ZkResult:
         match operation:
             case Create():
                 return self._create(session_id, operation, now_ms, steps)
@@ -358,7 +352,7 @@ class Tree:
         if parent.owner:
             raise NoChildrenForEphemerals(path)
         owner = session_id if operation.ephemeral else 0
-        self.nodes[path] = Node(operation.data, self.zxid, now_ms, owner)
+        self.nodes[path] = Znode(operation.data, self.zxid, now_ms, owner)
         parent.children[path[path.rindex("/") + 1 :]] = None
         steps.append(Created(path, parent.pzxid))
         parent.creates += 1
@@ -443,11 +437,11 @@ class Tree:
         path: str,
         kind: WatchKind,
         events: list[tuple[int, WatchEvent]],
-        told: dict[int, None] | None = None,
+        notified: dict[int, None] | None = None,
     ) -> None:
         for session_id in self._child_watchers.pop(path, {}):
             self.sessions[session_id].child_watches.pop(path)
-            if told is None or session_id not in told:
+            if notified is None or session_id not in notified:
                 events.append((session_id, WatchEvent(kind, path)))
 
     def _drop_watches(self, session_id: int, session: TreeSession) -> None:

@@ -1,1 +1,1 @@
-"""The controller's decisions: (image, command or event) -> data.  Pure."""
+"""Decisions of the active controller: (image, request or event) -> data.  Pure."""

@@ -1,8 +1,8 @@
-"""The steps by which a topic goes: a small machine of the controller.  Pure.
+"""The state machine of topic deletion.  Pure.
 
-Per replica: none -> STARTED -> SUCCESSFUL, or INELIGIBLE when its broker is away or refused.  A
-topic with such a replica halts until a broker that holds one of its replicas comes (back); when
-all replicas are SUCCESSFUL the topic's znodes may go.
+Per replica: none -> STARTED -> SUCCESSFUL, or INELIGIBLE when its broker is offline or returned an
+error.  The deletion of a topic with an ineligible replica halts until a broker with one of its
+replicas registers.  When all replicas are SUCCESSFUL the znodes of the topic are removed.
 Source: Kafka's TopicDeletionManager.
 """
 
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from odradek.controller.image import Image
+from odradek.protocol.topic_partition import TopicPartition
 
 Replica = tuple[str, int, int]
 """(topic, partition, broker)."""
 
 
 class ReplicaDeletion(Enum):
-    """How far a replica is."""
-
     STARTED = "started"
     SUCCESSFUL = "successful"
     INELIGIBLE = "ineligible"
@@ -28,9 +27,9 @@ class ReplicaDeletion(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeleteReplicas:
-    """Tell all brokers that the topic has no leaders (leader -2), then have the replicas deleted.
+    """Send all brokers the partitions with leader -2, then the brokers of `replicas` StopReplica.
 
-    May be told twice; brokers answer success for a replica that is gone.
+    May be repeated: brokers respond without an error for a replica that they do not have.
     """
 
     topic: str
@@ -39,7 +38,7 @@ class DeleteReplicas:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
-    """Every replica is gone: remove the topic's znodes, the wish for its deletion last."""
+    """Every replica is deleted: remove the topic's znodes, the pending deletion last."""
 
     topic: str
 
@@ -48,7 +47,7 @@ DeletionEffect = DeleteReplicas | RemoveTopic
 
 
 class Deletions:
-    """Topics that are to go."""
+    """The topics that are being deleted, and how far their replicas are."""
 
     __slots__ = ("_halted", "_replicas")
 
@@ -60,28 +59,28 @@ class Deletions:
         return topic in self._replicas
 
     def topics(self) -> list[str]:
-        """What is queued, in order of arrival."""
+        """In the order in which they were queued."""
         return list(self._replicas)
 
     def enqueue(self, topics: Iterable[str]) -> None:
-        """Somebody wants these topics deleted."""
+        """Begin deletions; topics that are queued already keep their state."""
         for topic in topics:
             self._replicas.setdefault(topic, {})
 
     def forget(self, topic: str) -> None:
-        """The topic is gone."""
+        """The znodes of the topic are removed."""
         self._replicas.pop(topic, None)
         self._halted.pop(topic, None)
 
     def on_deleted(self, replicas: Iterable[Replica]) -> None:
-        """Brokers answered that these replicas are gone."""
+        """Brokers responded that they deleted these replicas."""
         for replica in replicas:
             known = self._replicas.get(replica[0])
             if known is not None and known.get(replica) is ReplicaDeletion.STARTED:
                 known[replica] = ReplicaDeletion.SUCCESSFUL
 
     def on_failed(self, replicas: Iterable[Replica]) -> None:
-        """Brokers refused, or went away before they answered."""
+        """Brokers responded with an error, or went offline before they responded."""
         for replica in replicas:
             known = self._replicas.get(replica[0])
             if known is not None and known.get(replica) is not ReplicaDeletion.SUCCESSFUL:
@@ -89,12 +88,12 @@ class Deletions:
                 self._halted[replica[0]] = None
 
     def on_brokers_started(self, image: Image, brokers: Iterable[int]) -> None:
-        """Brokers came: topics with a replica there are tried again."""
+        """Brokers registered: deletions of topics with a replica there are tried again."""
         for topic, _ in image.partitions_on(brokers):
             self._halted.pop(topic, None)
 
     def resume(self, image: Image) -> list[DeletionEffect]:
-        """What can be done now."""
+        """The steps that can be done now; the replicas in them count as STARTED."""
         effects: list[DeletionEffect] = []
         for topic in list(self._replicas):
             effect = self._step(topic, image)
@@ -123,8 +122,12 @@ class Deletions:
         return DeleteReplicas(topic, tuple(to_delete))
 
 
+def partition_of(replica: Replica) -> TopicPartition:
+    return TopicPartition(replica[0], replica[1])
+
+
 def replicas_of(image: Image, topic: str) -> Sequence[Replica]:
-    """All replicas of a topic; none when it is not known."""
+    """All replicas of a topic; none when the topic is unknown."""
     found = image.topics.get(topic)
     if found is None:
         return ()

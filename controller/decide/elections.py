@@ -1,10 +1,10 @@
-"""Who leads a partition next.  Pure.
+"""Leader election of partitions.  Pure.
 
 | election | leader | in-sync replicas | recovery state |
 |--|--|--|--|
 | first | first live replica | all live replicas | recovered |
 | offline | first replica that is live and in sync | those that are live | kept |
-| offline, nobody in sync lives, unclean allowed | first live replica | the leader | recovering |
+| offline, no live replica in sync, unclean allowed | first live replica | leader | recovering |
 | reassign | first target that is live and in sync | kept | kept |
 | preferred | the first replica, if live and in sync | kept | kept |
 | controlled shutdown | first in sync that is not shutting down | without those | kept |
@@ -24,8 +24,6 @@ from odradek.controller.image import NO_LEADER, RECOVERING, Image, PartitionImag
 
 
 class Strategy(Enum):
-    """Why a leader is elected."""
-
     OFFLINE = "offline"
     REASSIGN = "reassign"
     PREFERRED = "preferred"
@@ -34,15 +32,15 @@ class Strategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """An outcome; to be told only after the state znode took it (with the version it was read)."""
+    """A decided leader; LeaderAndIsr is sent only after the state is written by compare-and-set."""
 
     state: PartitionState
     recipients: tuple[int, ...]
-    """Brokers that LeaderAndIsr must reach."""
+    """The brokers that get LeaderAndIsr."""
 
 
 def decide_first_leader(image: Image, topic: str, partition: PartitionImage) -> Election | None:
-    """State of a partition that never had one; None while no replica lives."""
+    """The state of a partition that has none; None while no replica is live."""
     live = _live(image, topic, partition, partition.replicas)
     if not live:
         return None
@@ -64,9 +62,9 @@ def decide_election(
     *,
     is_unclean_allowed: bool = False,
 ) -> Election | None:
-    """The next state, or None when nobody can be elected.
+    """The next state, or None when there is no candidate.
 
-    partition   with the state just read; its partition epoch is what the write must expect
+    partition  has the state that was read last; the write expects its partition epoch
     """
     state = partition.state
     assert state is not None, "a partition without a state has its first election"
@@ -90,7 +88,7 @@ def decide_election(
 
 
 def decide_replica_offline(image: Image, state: PartitionState, broker: int) -> PartitionState:
-    """The state without a replica that went away; the very same one when it was not in sync."""
+    """The state without an offline replica; the same object when the replica was not in sync."""
     if broker not in state.isr:
         return state
     isr = state.isr if len(state.isr) == 1 else tuple(one for one in state.isr if one != broker)
@@ -105,7 +103,7 @@ def decide_replica_offline(image: Image, state: PartitionState, broker: int) -> 
 
 
 def needs_leader(image: Image, topic: str, partition: PartitionImage) -> bool:
-    """Whether nobody leads it, or a replica that cannot."""
+    """Whether the partition has no leader, or one that is offline."""
     state = partition.state
     return state is None or not image.is_online(state.leader, topic, partition.partition)
 

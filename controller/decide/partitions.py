@@ -1,4 +1,4 @@
-"""Whether a topic may get more partitions, and where they go.  Pure.
+"""Adding partitions to a topic: validation, and the replicas of the new ones.  Pure.
 
 Source: Kafka's ZkAdminManager.createPartitions, AdminZkClient.createNewPartitionsAssignment.
 """
@@ -14,21 +14,22 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePartitions:
-    """The wish that a topic have `count` partitions."""
+class CreatePartitionsSpec:
+    """One topic of a CreatePartitions request."""
 
     topic: str
     count: int
+    """Partitions that the topic has afterwards."""
     assignments: Sequence[tuple[int, ...]] | None = None
-    """Replicas of each new partition, in order; None: placed by the broker."""
+    """Replicas of each new partition, in order; None lets the broker place them."""
 
 
 def decide_create_partitions(
-    brokers: Sequence[BrokerImage], topic: TopicImage | None, wish: CreatePartitions
+    brokers: Sequence[BrokerImage], topic: TopicImage | None, spec: CreatePartitionsSpec
 ) -> Placement:
     """Replicas of the new partitions only.
 
-    topic   as its znode says now; None when there is none
+    topic   the present content of its znode; None when there is no such topic
     raises  BrokerError UNKNOWN_TOPIC_OR_PARTITION, REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS,
             INVALID_REPLICA_ASSIGNMENT, BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (some of the
             brokers without a rack, or no partition 0)
@@ -36,31 +37,31 @@ def decide_create_partitions(
     racks_of(brokers)
     if topic is None or not topic.partitions:
         raise BrokerError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.topic}' does not exist."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{spec.topic}' does not exist."
         )
     if any(one.adding or one.removing for one in topic.partitions.values()):
         raise BrokerError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"A partition reassignment is in progress for the topic '{wish.topic}'.",
+            f"A partition reassignment is in progress for the topic '{spec.topic}'.",
         )
     old = len(topic.partitions)
-    increment = wish.count - old
+    increment = spec.count - old
     if increment < 0:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
             f"Topic currently has {old} partitions, which is higher than the requested "
-            f"{wish.count}.",
+            f"{spec.count}.",
         )
     if increment == 0:
         raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {old} partitions.")
     ids = sorted(broker.broker_id for broker in brokers)
-    if wish.assignments is not None:
-        _check_brokers_and_count(ids, wish.assignments, increment)
+    if spec.assignments is not None:
+        _check_brokers_and_count(ids, spec.assignments, increment)
     first = topic.partitions.get(0)
     if first is None:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    if wish.assignments is not None:
-        given = {old + index: tuple(found) for index, found in enumerate(wish.assignments)}
+    if spec.assignments is not None:
+        given = {old + index: tuple(found) for index, found in enumerate(spec.assignments)}
         _check_replicas(given, len(first.replicas))
         return given
     start = next((at for at, one in enumerate(ids) if one >= first.replicas[0]), 0)

@@ -1,9 +1,9 @@
-"""Where the replicas of new partitions go.  Pure: start and shift come in as numbers.
+"""Replica placement of new partitions.  Pure: the random start and shift are parameters.
 
 Without racks: the first replica of partition p is broker (p + start) mod n of the sorted ids; the
 others follow at a distance that grows by one each time p wraps around, so that the partitions led
-by one broker have their followers on different ones.  With racks: the same walk over the brokers
-alternated by rack, passing over racks and brokers that the partition has already while there are
+by one broker have their followers on different ones.  With racks: the same order over the brokers
+alternated by rack, skipping racks and brokers that the partition has already while there are
 unused ones.
 Source: Kafka's AdminUtils.assignReplicasToBrokers, KIP-36.
 """
@@ -30,11 +30,10 @@ def place(
     """Partition -> replicas, preferred leader first, for `partitions` new ones.
 
     brokers          live ones, in any order
-    start, shift     any whole numbers that are not negative
+    start, shift     random, not negative
     first_partition  number of the first new partition
     raises           BrokerError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR;
-                     UNKNOWN_SERVER_ERROR
-                     without a message when only some of the brokers have a rack
+                     UNKNOWN_SERVER_ERROR without a message when only some brokers have a rack
     """
     if partitions <= 0:
         raise BrokerError(
@@ -80,7 +79,7 @@ def racks_of(brokers: Sequence[BrokerImage]) -> dict[int, str]:
 
 
 def alternate_racks(racks: Mapping[int, str]) -> list[int]:
-    """Brokers in rounds over the racks by name, ids rising within a rack."""
+    """One broker of each rack in turn, racks by name, ids ascending within a rack."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)

@@ -1,4 +1,4 @@
-"""Whether a topic may be created, and as what.  Pure.
+"""Topic creation: validation, and the replicas of the partitions.  Pure.
 
 Source: Kafka's ZkAdminManager.createTopics, AdminZkClient.validateTopicCreate, Topic.
 """
@@ -15,30 +15,30 @@ from odradek.controller.decide.placement import Placement, place
 from odradek.controller.image import BrokerImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
-DEFAULT: Final = -1
+_DEFAULT: Final = -1
 NAME_LENGTH_MAX: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopic:
-    """The wish for a topic, as a client sent it."""
+class CreateTopicSpec:
+    """One topic of a CreateTopics request."""
 
     name: str
-    partitions: int = DEFAULT
+    partitions: int = _DEFAULT
     """-1: the broker's num.partitions."""
-    replication_factor: int = DEFAULT
+    replication_factor: int = _DEFAULT
     """-1: the broker's default.replication.factor."""
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Partition -> replicas; when given, the two fields above must be -1."""
+    """Partition -> replicas; unless it is empty the two fields above must be -1."""
     config: Mapping[str, str | None] = field(default_factory=dict)
     config_refusal: str | None = None
-    """Why the config cannot be taken, as the broker's validation found; None: it is good."""
+    """The error message of the broker's config validation; None when the config is valid."""
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDraw:
-    """Chance and settings that come in with the wish."""
+class TopicCreationInputs:
+    """Random values and broker settings that the decision uses."""
 
     topic_id: UUID
     start: int
@@ -49,18 +49,16 @@ class TopicDraw:
 
 @dataclass(frozen=True, slots=True)
 class KnownTopics:
-    """What the coordination service says about topics of that name."""
+    """What the coordination service knows of topics of that name."""
 
     exists: bool
     is_marked_for_deletion: bool = False
     names: Sequence[str] = ()
-    """All topics; may be left out when the name has neither '.' nor '_'."""
+    """The names of all topics; not needed when the name contains neither '.' nor '_'."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicToCreate:
-    """What is to be written."""
-
     name: str
     topic_id: UUID
     replicas: Placement
@@ -68,51 +66,54 @@ class TopicToCreate:
 
 
 def decide_create_topic(
-    brokers: Sequence[BrokerImage], known: KnownTopics, wish: CreateTopic, draw: TopicDraw
+    brokers: Sequence[BrokerImage],
+    known: KnownTopics,
+    spec: CreateTopicSpec,
+    inputs: TopicCreationInputs,
 ) -> TopicToCreate:
-    """The topic to write; refusals come in the order in which Kafka finds them.
+    """The topic to write; of several errors the one that Kafka finds first is raised.
 
     raises  BrokerError TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_REQUEST, INVALID_PARTITIONS,
             INVALID_REPLICATION_FACTOR, INVALID_TOPIC_EXCEPTION, INVALID_REPLICA_ASSIGNMENT,
             UNKNOWN_SERVER_ERROR (some of the brokers without a rack)
     """
     if known.exists and not known.is_marked_for_deletion:
-        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
-    nulls = [name for name, value in wish.config.items() if value is None]
+        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
+    nulls = [name for name, value in spec.config.items() if value is None]
     if nulls:
         raise BrokerError(
             ErrorCode.INVALID_CONFIG,
             f"Null value not supported for topic configs: {','.join(nulls)}",
         )
-    has_counts = wish.partitions != DEFAULT or wish.replication_factor != DEFAULT
-    if has_counts and wish.assignments:
+    has_counts = spec.partitions != _DEFAULT or spec.replication_factor != _DEFAULT
+    if has_counts and spec.assignments:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
             "Both numPartitions or replicationFactor and replicasAssignments were set. "
             "Both cannot be used at the same time.",
         )
-    replicas = dict(wish.assignments) or place(
+    replicas = dict(spec.assignments) or place(
         brokers,
-        partitions=draw.default_partitions if wish.partitions == DEFAULT else wish.partitions,
+        partitions=inputs.default_partitions if spec.partitions == _DEFAULT else spec.partitions,
         replication_factor=(
-            draw.default_replication_factor
-            if wish.replication_factor == DEFAULT
-            else wish.replication_factor
+            inputs.default_replication_factor
+            if spec.replication_factor == _DEFAULT
+            else spec.replication_factor
         ),
-        start=draw.start,
-        shift=draw.shift,
+        start=inputs.start,
+        shift=inputs.shift,
     )
-    check_name(wish.name)
-    _check_unused(wish.name, known)
+    check_name(spec.name)
+    _check_unused(spec.name, known)
     _check_assignment(replicas)
-    if wish.config_refusal is not None:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, wish.config_refusal)
-    config = {name: value for name, value in wish.config.items() if value is not None}
-    return TopicToCreate(wish.name, draw.topic_id, replicas, config)
+    if spec.config_refusal is not None:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, spec.config_refusal)
+    config = {name: value for name, value in spec.config.items() if value is not None}
+    return TopicToCreate(spec.name, inputs.topic_id, replicas, config)
 
 
 def check_name(name: str) -> None:
-    """Whether a topic may be called so.
+    """Raise when the name is not a legal topic name.
 
     raises  BrokerError INVALID_TOPIC_EXCEPTION
     """
@@ -133,12 +134,12 @@ def check_name(name: str) -> None:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Whether another topic's metrics could be taken for this one's."""
+    """Whether a metric name may stand for this topic and for another one."""
     return "." in name or "_" in name
 
 
 def is_good_topic_id(topic_id: UUID) -> bool:
-    """Whether an id drawn at random may be used: not reserved, its text not beginning with '-'."""
+    """Whether a random id may be used: it is not reserved, and its text does not begin with '-'."""
     # The first base64 character shows the first six bits; 62 is '-'.
     return topic_id.int > 1 and topic_id.bytes[0] >> 2 != 62
 

@@ -1,1 +1,1 @@
-"""Registration of brokers and the election of the controller."""
+"""Registration of brokers, election of the controller."""

@@ -1,7 +1,7 @@
-"""Who is the controller: the race for `/controller`.
+"""Controller election: the first broker to create `/controller` wins.
 
-The winner makes the ephemeral node and raises `/controller_epoch` in one multi, so an epoch is
-never held by two.  Losing is no error; the watch that is set tells when there is a new race.
+The winner creates the ephemeral node and raises `/controller_epoch` in one multi, so two brokers
+never have the same epoch.  Losing is no error; the watch fires when there is a new election.
 Source: KIP-380; Kafka's KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.controller.coordination.errors import BadVersion, MultiFailed, NodeExists, NoNode
-from odradek.controller.coordination.session import Create, Session, SetData, Stat
+from odradek.controller.coordination.session import CoordinationSession, Create, SetData, Stat
 from odradek.controller.znodes import zk_data
 
 ATTEMPTS_MAX: Final = 10
@@ -20,23 +20,19 @@ ATTEMPTS_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """This broker is the controller."""
-
     epoch: int
     epoch_version: int
-    """Data version of /controller_epoch; what every write of the controller is checked against."""
+    """Data version of /controller_epoch; every write of the controller checks it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Another broker is."""
-
     controller_id: int
-    """-1 when nobody is just now; the watch will tell."""
+    """-1 when there is no controller at present; the watch fires when there is one."""
 
 
-async def watch_controller(session: Session) -> int:
-    """The controller's id, or -1; a change of it will be told once.
+async def watch_controller(session: CoordinationSession) -> int:
+    """The id of the controller, or -1; sets a watch that fires at the next change.
 
     raises  CoordinationError; BadZnode
     """
@@ -48,20 +44,20 @@ async def watch_controller(session: Session) -> int:
     return zk_data.ControllerZnode.decode(data).broker_id
 
 
-async def elect(session: Session, broker_id: int, now_ms: int) -> Won | Lost:
-    """Take part; sets the watch in any case.
+async def elect(session: CoordinationSession, broker_id: int, now_ms: int) -> Won | Lost:
+    """Take part in the election; sets the watch in any case.
 
-    An election that this session has won without hearing of it (the answer was lost) counts.
+    An election that this session won earlier counts, too: the response may have been lost.
     raises  CoordinationError; BadZnode
     """
     for _ in range(ATTEMPTS_MAX):
-        holder = await watch_controller(session)
-        if holder == broker_id:
-            won = await _find_unheard_victory(session)
+        controller_id = await watch_controller(session)
+        if controller_id == broker_id:
+            won = await _find_earlier_win(session)
             if won is not None:
                 return won
-        if holder >= 0:
-            return Lost(holder)
+        if controller_id >= 0:
+            return Lost(controller_id)
         epoch, stat = await _read_epoch(session)
         node = zk_data.ControllerZnode(broker_id, now_ms).encode()
         try:
@@ -78,16 +74,16 @@ async def elect(session: Session, broker_id: int, now_ms: int) -> Won | Lost:
                 raise
             continue
         written = results[1]
-        assert isinstance(written, Stat), "setting data gives a stat"
+        assert isinstance(written, Stat), "SetData results in a stat"
         return Won(epoch + 1, written.version)
     return Lost(-1)
 
 
-async def _find_unheard_victory(session: Session) -> Won | None:
-    """Whether this session holds the office, and since which epoch.
+async def _find_earlier_win(session: CoordinationSession) -> Won | None:
+    """The election that this session won, if `/controller` is its own node.
 
-    Both nodes are written by one multi, so they bear the same zxid: if they do not, the epoch is
-    that of somebody else's election and must not be taken for ours.
+    One multi writes both nodes, so they have the same zxid.  If they do not, the epoch is that of
+    a later election, which this session did not win.
     """
     epoch, stat = await _read_epoch(session)
     found = await session.exists(zk_data.CONTROLLER)
@@ -96,7 +92,7 @@ async def _find_unheard_victory(session: Session) -> Won | None:
     return Won(epoch, stat.version) if found.czxid == stat.mzxid else None
 
 
-async def _read_epoch(session: Session) -> tuple[int, Stat]:
+async def _read_epoch(session: CoordinationSession) -> tuple[int, Stat]:
     try:
         data, stat = await session.get(zk_data.CONTROLLER_EPOCH)
     except NoNode:

@@ -1,4 +1,4 @@
-"""A broker's registration in `/brokers/ids`, and the id of the cluster that it joins.
+"""The registration of a broker in `/brokers/ids`, and the id of the cluster that it joins.
 
 Source: KIP-380; Kafka's KafkaZkClient.registerBroker, CheckedEphemeral (KAFKA-7165).
 """
@@ -17,7 +17,7 @@ from odradek.controller.coordination.errors import (
     NodeExists,
     NoNode,
 )
-from odradek.controller.coordination.session import Create, Session, SetData, Stat
+from odradek.controller.coordination.session import CoordinationSession, Create, SetData, Stat
 from odradek.controller.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker, encode_broker
@@ -27,22 +27,22 @@ ATTEMPTS_MAX: Final = 10
 
 
 class RegistrationRefused(CoordinationError):
-    """Another broker holds the id or the address; this one cannot start."""
+    """Another broker is registered with this id or address; this broker cannot start."""
 
 
-async def ensure_roots(session: Session) -> None:
-    """The persistent nodes that every broker makes at its start."""
+async def ensure_roots(session: CoordinationSession) -> None:
+    """Create the persistent nodes that every broker creates at its start."""
     for path in zk_data.PERSISTENT_ROOTS:
         await ensure_path(session, path)
 
 
 def new_cluster_id(random: UUID) -> str:
-    """22 characters, as Kafka makes them."""
+    """22 characters of base64url, in Kafka's form."""
     return base64.urlsafe_b64encode(random.bytes).decode().rstrip("=")
 
 
-async def find_cluster_id(session: Session, proposal: str) -> str:
-    """The cluster's id; the proposal becomes it when there is none.
+async def find_cluster_id(session: CoordinationSession, proposal: str) -> str:
+    """The id of the cluster; stores `proposal` as the id when the cluster has none.
 
     raises  CoordinationError; BadZnode
     """
@@ -56,11 +56,15 @@ async def find_cluster_id(session: Session, proposal: str) -> str:
 
 
 async def register(
-    session: Session, broker: BrokerImage, *, now_ms: int, earlier_session_ids: Sequence[int] = ()
+    session: CoordinationSession,
+    broker: BrokerImage,
+    *,
+    now_ms: int,
+    earlier_session_ids: Sequence[int] = (),
 ) -> int:
-    """Register; the broker epoch, which is higher than that of any registration before.
+    """Register; the broker epoch, which is higher than that of every earlier registration.
 
-    earlier_session_ids  of this same process; their leftover registration is replaced
+    earlier_session_ids  of this process; a registration that one of them left is replaced
     raises               RegistrationRefused; other CoordinationErrors
     """
     await _check_addresses(session, broker)
@@ -76,7 +80,7 @@ async def register(
                 raise
         else:
             stat = results[1]
-            assert isinstance(stat, Stat), "setting data gives a stat"
+            assert isinstance(stat, Stat), "SetData results in a stat"
             return stat.czxid
         found = await session.exists(path)
         if found is None:
@@ -92,7 +96,7 @@ async def register(
     raise RegistrationRefused(f"the registration of broker {broker.broker_id} kept changing")
 
 
-async def _check_addresses(session: Session, broker: BrokerImage) -> None:
+async def _check_addresses(session: CoordinationSession, broker: BrokerImage) -> None:
     names = await session.children(zk_data.BROKER_IDS)
     others = [int(name) for name in names if name.isdecimal() and int(name) != broker.broker_id]
     own = [(end.host, end.port) for end in broker.endpoints if end.port]

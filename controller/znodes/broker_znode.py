@@ -1,4 +1,4 @@
-"""/brokers/ids/N: what a broker says of itself when it registers.
+"""/brokers/ids/N: the registration of a broker.
 
 Written as version 5 (KIP-584).  Read: 1 to 5; before 4 a listener's name is its security protocol,
 before 2 there is only host and port.
@@ -18,7 +18,8 @@ _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA
 
 
 def encode_broker(broker: BrokerImage, timestamp_ms: int) -> bytes:
-    """Version 5; host and port are the first PLAINTEXT endpoint's, for ancient readers."""
+    """Version 5; `host` and `port` are those of the first PLAINTEXT endpoint, for readers of
+    version 1."""
     value: dict[str, Any] = {
         "features": {
             name: {"min_version": lowest, "max_version": highest}

@@ -1,7 +1,7 @@
-"""Reading the cluster from its znodes, for a controller that has just been elected and later on.
+"""The active controller's reads of brokers, topics and partition states.
 
-Every reader sets the one-shot watches that tell the controller of the next change.  A znode that
-holds garbage is left out and reported: one bad topic must not stop the cluster.
+Every function sets the one-shot watches that fire at the next change.  A znode that cannot be
+decoded is left out and passed to `warn`: one bad topic must not stop the cluster.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from dataclasses import replace
 from uuid import UUID
 
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.session import Session, SetData
+from odradek.controller.coordination.session import CoordinationSession, SetData
 from odradek.controller.image import (
     BrokerImage,
     PartitionImage,
     PartitionState,
     TopicImage,
-    TopicPartition,
 )
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker
 from odradek.controller.znodes.fenced_writes import FencedWrites, read_all
+from odradek.protocol.topic_partition import TopicPartition
 
-Complain = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
-async def read_brokers(session: Session, complain: Complain) -> dict[int, BrokerImage]:
-    """Registered brokers; watches the list and each registration."""
+async def read_brokers(session: CoordinationSession, warn: Warn) -> dict[int, BrokerImage]:
+    """The registered brokers; watches the list and each registration."""
     names = await session.children(zk_data.BROKER_IDS, watch=True)
     ids = sorted(int(name) for name in names if name.isdecimal())
-    return await read_registrations(session, ids, complain)
+    return await read_registrations(session, ids, warn)
 
 
 async def read_registrations(
-    session: Session, ids: Sequence[int], complain: Complain
+    session: CoordinationSession, ids: Sequence[int], warn: Warn
 ) -> dict[int, BrokerImage]:
-    """Those of the brokers that are registered; watches each registration."""
+    """The registrations of those brokers that have one; watches each of them."""
     brokers: dict[int, BrokerImage] = {}
     found = await read_all(session, [zk_data.broker_path(one) for one in ids], watch=True)
     for broker_id, registration in zip(ids, found, strict=True):
@@ -46,14 +46,14 @@ async def read_registrations(
         try:
             brokers[broker_id] = decode_broker(broker_id, stat.czxid, data)
         except zk_data.BadZnode as error:
-            complain(f"registration of broker {broker_id}: {error}")
+            warn(f"registration of broker {broker_id}: {error}")
     return brokers
 
 
 async def read_topics(
-    fence: FencedWrites, names: Sequence[str], new_topic_id: Callable[[], UUID], complain: Complain
+    fence: FencedWrites, names: Sequence[str], new_topic_id: Callable[[], UUID], warn: Warn
 ) -> list[TopicImage]:
-    """Assignments, without states; watches each topic.  A topic without an id is given one.
+    """Topics without states; watches each topic.  A topic without an id gets one, which is written.
 
     raises  ControllerMoved
     """
@@ -66,21 +66,21 @@ async def read_topics(
         try:
             assignment = zk_data.TopicAssignmentZnode.decode(data)
         except zk_data.BadZnode as error:
-            complain(f"topic {name}: {error}")
+            warn(f"topic {name}: {error}")
             continue
         if assignment.topic_id is None:
             assignment = replace(assignment, topic_id=new_topic_id())
             write = SetData(zk_data.topic_path(name), assignment.encode(), stat.version)
             (result,) = await fence.write_all([(write,)])
             if isinstance(result, CoordinationError):
-                complain(f"topic {name} was changed while it got its id: {result}")
+                warn(f"topic {name} was changed while it got its id: {result}")
                 continue
         topics.append(topic_image(name, assignment))
     return topics
 
 
 def topic_image(name: str, assignment: zk_data.TopicAssignmentZnode) -> TopicImage:
-    """A topic as its znode says, without states."""
+    """The image of a topic, without states."""
     partitions = {
         index: PartitionImage(
             index,
@@ -95,9 +95,9 @@ def topic_image(name: str, assignment: zk_data.TopicAssignmentZnode) -> TopicIma
 
 
 async def read_states(
-    session: Session, partitions: Sequence[TopicPartition], complain: Complain
+    session: CoordinationSession, partitions: Sequence[TopicPartition], warn: Warn
 ) -> dict[TopicPartition, PartitionState]:
-    """States of those partitions that have one."""
+    """The states of those partitions that have one."""
     states: dict[TopicPartition, PartitionState] = {}
     paths = [zk_data.partition_state_path(topic, index) for topic, index in partitions]
     for key, found in zip(partitions, await read_all(session, paths), strict=True):
@@ -107,7 +107,7 @@ async def read_states(
         try:
             state = zk_data.PartitionStateZnode.decode(data)
         except zk_data.BadZnode as error:
-            complain(f"state of {key[0]}-{key[1]}: {error}")
+            warn(f"state of {key[0]}-{key[1]}: {error}")
             continue
         states[key] = PartitionState(
             leader=state.leader,
@@ -121,7 +121,7 @@ async def read_states(
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """The znode of a state."""
+    """The content of the state znode."""
     return zk_data.PartitionStateZnode(
         controller_epoch=state.controller_epoch,
         leader=state.leader,

@@ -1,7 +1,6 @@
-"""JSON of the znodes around configs, notifications and old-style admin wishes.
+"""JSON of the znodes of configs and notifications; written and read as in `zk_data`.
 
-Same rules as in `znodes.py`: encoders as Apache Kafka 3.9, decoders lenient.
-Source: Kafka's ZkData, ConfigEntityChangeNotification, Sanitizer.
+Source: Kafka's ZkData, ConfigEntityChangeNotification.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes | None) -> dict[str, str]:
-    """Overrides; an empty node (parents of users' clients) has none.
+    """Overrides; an empty node (the parent of a user's clients) has none.
 
     raises  BadZnode
     """
@@ -39,7 +38,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(data: bytes | None) -> tuple[str, str]:
-    """(entity type, rest of the entity's path below it) of versions 1 and 2.
+    """(entity type, the entity's path below it) of versions 1 and 2.
 
     raises  BadZnode
     """
@@ -61,7 +60,7 @@ def encode_log_directory_event(broker_id: int) -> bytes:
 
 
 def decode_log_directory_event(data: bytes | None) -> int:
-    """The broker.
+    """The id of the broker.
 
     raises  BadZnode
     """

@@ -1,8 +1,8 @@
-"""Dynamic configs in `/config`: reading all of them, writing one, following changes.
+"""Dynamic configs in `/config`: read all, write one, follow changes.
 
-Every broker reads everything once at its start and then follows `/config/changes`, whose entries
-only name what to read again.  Notifications are read once, in the order of their numbers; they are
-removed after 15 minutes, which every broker has used to read them.
+Every broker reads all configs at its start and then follows the notifications in `/config/changes`,
+which name the entity whose config changed.  A broker reads each notification once, in the order of
+their numbers, and removes those older than 15 minutes: every broker has read them by then.
 Source: Kafka's ZkConfigManager, ZkNodeChangeNotificationListener, AdminZkClient.
 """
 
@@ -23,14 +23,14 @@ from odradek.controller.coordination.errors import (
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     Check,
+    CoordinationSession,
     Create,
     Delete,
-    Operation,
-    Session,
     SetData,
+    ZkOperation,
 )
 from odradek.controller.znodes import zk_data
-from odradek.controller.znodes.cluster_reading import Complain
+from odradek.controller.znodes.cluster_reading import Warn
 from odradek.controller.znodes.config_znodes import (
     decode_config,
     decode_config_change,
@@ -48,7 +48,7 @@ PURGED_MAX: Final = 1_000
 SHOWN_MAX: Final = 500
 """Characters of the settings in a log line."""
 PURGE_INTERVAL_MS: Final = 60 * 1000
-"""How often the age of the oldest notification is asked for."""
+"""How often the age of the oldest notification is read."""
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
@@ -60,7 +60,7 @@ _REMOVED_WHEN_EMPTY: Final = ("clients", USERS, "ips")
 OnConfig = Callable[[str, str, Mapping[str, str]], None]
 """(entity type, entity as in its path: sanitized, `<default>`, or `user/clients/client`, config).
 
-The config is the whole of the overrides; empty when there are none (any more).
+The config contains all overrides; it is empty when there are none (any more).
 """
 
 
@@ -68,19 +68,19 @@ logger = logging.getLogger("odradek.configs")
 
 
 class ConfigChanges:
-    """What this broker has read."""
+    """Follows the configs of all entities, and passes each one that changed to `on_config`."""
 
-    def __init__(self, session: Session, on_config: OnConfig, complain: Complain) -> None:
+    def __init__(self, session: CoordinationSession, on_config: OnConfig, warn: Warn) -> None:
         self._session = session
         self._on_config = on_config
-        self._complain = complain
+        self._warn = warn
         self._last_number = -1
         self._purge_due_ms = 0
 
     async def load(self) -> None:
-        """Read every entity and report each that has overrides; watches for changes.
+        """Read every entity, pass on each that has overrides, watch for changes.
 
-        Changes that are named now are read with the rest.
+        Changes for which there are notifications already are read with the rest.
         """
         names = await self._session.children(zk_data.CONFIG_CHANGES, watch=True)
         for entity_type in ENTITY_TYPES:
@@ -92,9 +92,9 @@ class ConfigChanges:
             self._last_number = max(self._last_number, self._number(name))
 
     async def on_changes(self, now_ms: int) -> None:
-        """There are notifications: read what the new ones name; remove the old ones.
+        """Read the entities of new notifications; remove old notifications.
 
-        cost  that of the new notifications, and of the list of all names
+        cost  a read for each new notification, and the names of all
         """
         names = await self._session.children(zk_data.CONFIG_CHANGES, watch=True)
         # Numbers have ten digits each: sorted names are sorted numbers.
@@ -112,12 +112,12 @@ class ConfigChanges:
             try:
                 entity_type, entity = decode_config_change(found[0])
             except zk_data.BadZnode as error:
-                self._complain(f"{path}: {error}")
+                self._warn(f"{path}: {error}")
                 continue
             changed.setdefault(entity_type, {})[entity] = None
         for entity_type in changed:
             await self._read(entity_type, list(changed[entity_type]))
-        # Only now: when a read fails, the same notifications are looked at again.
+        # Only now: after a failed read the same notifications are read again.
         if new:
             self._last_number = max(map(self._number, new))
         if now_ms >= self._purge_due_ms:
@@ -125,7 +125,7 @@ class ConfigChanges:
             await self._purge(names, now_ms)
 
     async def _purge(self, names: list[str], now_ms: int) -> None:
-        """Remove what is older than 15 minutes, oldest first; looks at one that stays.
+        """Remove notifications older than 15 minutes, oldest first, up to the first younger one.
 
         Source: Kafka's ZkNodeChangeNotificationListener.purgeObsoleteNotifications.
         """
@@ -160,7 +160,7 @@ class ConfigChanges:
             try:
                 config = decode_config(node[0]) if node is not None else {}
             except zk_data.BadZnode as error:
-                self._complain(f"config of {entity_type} {entity}: {error}")
+                self._warn(f"config of {entity_type} {entity}: {error}")
                 continue
             if config or not is_first:
                 self._on_config(entity_type, entity, config)
@@ -173,29 +173,29 @@ class ConfigChanges:
 
 
 async def read_topic_configs(
-    session: Session, topics: list[str], complain: Complain
+    session: CoordinationSession, topics: list[str], warn: Warn
 ) -> dict[str, dict[str, str]]:
-    """Overrides of each topic; empty where there are none."""
+    """The overrides of each topic; empty where there are none."""
     configs: dict[str, dict[str, str]] = {}
     paths = [zk_data.config_path(TOPICS, topic) for topic in topics]
     for topic, found in zip(topics, await read_all(session, paths), strict=True):
         try:
             configs[topic] = decode_config(found[0]) if found is not None else {}
         except zk_data.BadZnode as error:
-            complain(f"config of topic {topic}: {error}")
+            warn(f"config of topic {topic}: {error}")
             configs[topic] = {}
     return configs
 
 
 async def write_config(
-    session: Session,
+    session: CoordinationSession,
     entity_type: str,
     entity: str,
     config: Mapping[str, str],
     *,
     requested_by: str,
 ) -> None:
-    """Replace an entity's overrides and notify all brokers; the last writer wins.
+    """Replace the overrides of an entity and notify all brokers; the last writer wins.
 
     entity  sanitized, as in its path
     raises  BrokerError UNKNOWN_SERVER_ERROR when there is no controller, or a KRaft one took over
@@ -212,13 +212,13 @@ async def write_config(
     # Differs from Kafka: the notification is in the same multi, so none is lost with its writer.
     notify = Create(zk_data.CONFIG_CHANGE_PREFIX, change, sequential=True)
     encoded = encode_config(config)
-    write: Operation = SetData(path, encoded)
+    write: ZkOperation = SetData(path, encoded)
     if not config and entity_type in _REMOVED_WHEN_EMPTY:
         write = Delete(path)
     for _ in range(ATTEMPTS_MAX):
         try:
             await session.multi([check, write, notify])
-            # Values of topics are no secrets; those of brokers and users may be.
+            # Values of brokers and users may be secret; those of topics are not.
             shown = (f"{key}={config[key]}" if entity_type == TOPICS else key for key in config)
             logger.info(
                 "settings of %s %s are stored: %s, by %s",
@@ -238,8 +238,8 @@ async def write_config(
 
 
 async def _other_write(
-    session: Session, write: Operation, encoded: bytes, error: CoordinationError
-) -> Operation:
+    session: CoordinationSession, write: ZkOperation, encoded: bytes, error: CoordinationError
+) -> ZkOperation:
     match write, error:
         case SetData(path), NoNode():
             await ensure_path(session, path[: path.rindex("/")])

@@ -1,8 +1,8 @@
-"""Reading many znodes at once, and writes that only the elected controller can make.
+"""Writes that only the active controller can make, and reads of many znodes at once.
 
-Each write is a multi with a check of `/controller_epoch`'s version as it was when this controller
-won: once another has won, all of them fail with ControllerMoved, however late the old one learns
-of it (KAFKA-6082).
+Each write is a multi that checks the version which `/controller_epoch` had when this controller was
+elected.  Once another broker is elected all writes of the old controller fail with ControllerMoved,
+however late it learns of the election (KAFKA-6082).
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from odradek.controller.coordination.errors import (
 )
 from odradek.controller.coordination.session import (
     Check,
+    CoordinationSession,
     Delete,
-    Operation,
-    OperationResult,
-    Session,
     Stat,
+    ZkOperation,
+    ZkResult,
 )
 from odradek.controller.znodes import zk_data
 from odradek.runtime.pending import settled
 
 
 class ControllerMoved(CoordinationError):
-    """Another broker was elected since; what this one knows is void."""
+    """Another broker was elected; the image of this controller is out of date."""
 
 
 class FencedWrites:
-    """Writes of one term of office."""
+    """Writes of one controller epoch."""
 
     __slots__ = ("_check", "session")
 
-    def __init__(self, session: Session, epoch_version: int) -> None:
-        """epoch_version  data version of /controller_epoch that the election wrote"""
+    def __init__(self, session: CoordinationSession, epoch_version: int) -> None:
+        """epoch_version  the data version of /controller_epoch that the election wrote"""
         self.session = session
         self._check = Check(zk_data.CONTROLLER_EPOCH, epoch_version)
 
-    async def write(self, *operations: Operation) -> list[OperationResult]:
+    async def write(self, *operations: ZkOperation) -> list[ZkResult]:
         """All or nothing.
 
         raises  ControllerMoved; else the first operation's error
@@ -55,15 +55,15 @@ class FencedWrites:
         return result
 
     async def write_all(
-        self, groups: Sequence[Sequence[Operation]]
-    ) -> list[list[OperationResult] | CoordinationError]:
-        """Each group all or nothing, all sent before the first answer is waited for.
+        self, groups: Sequence[Sequence[ZkOperation]]
+    ) -> list[list[ZkResult] | CoordinationError]:
+        """Each group all or nothing; all groups are sent before the first result is awaited.
 
-        returns  per group its results, or why it was refused
-        raises   ControllerMoved; what keeps any write from succeeding (expiry, connection, disk)
+        returns  for each group its results, or its error
+        raises   ControllerMoved; SessionExpired, ConnectionLoss or StorageFailed of any group
         """
         pendings = [self.session.multi((self._check, *group)) for group in groups]
-        results: list[list[OperationResult] | CoordinationError] = []
+        results: list[list[ZkResult] | CoordinationError] = []
         for pending in await settled(pendings):
             try:
                 results.append(pending.result()[1:])
@@ -76,7 +76,7 @@ class FencedWrites:
         return results
 
     async def remove(self, *paths: str) -> None:
-        """Remove nodes without children; those that are gone already are no error.
+        """Remove nodes without children; those that do not exist are no error.
 
         raises  ControllerMoved; NotEmpty and the like
         """
@@ -96,9 +96,9 @@ class FencedWrites:
 
 
 async def read_all(
-    session: Session, paths: Sequence[str], *, watch: bool = False
+    session: CoordinationSession, paths: Sequence[str], *, watch: bool = False
 ) -> list[tuple[bytes | None, Stat] | None]:
-    """Data and stat of each, None for one that is not there; all are asked before any answers.
+    """Data and stat of each, None for one that does not exist; all are requested at once.
 
     raises  CoordinationError other than NoNode
     """
@@ -111,8 +111,8 @@ async def read_all(
     return found
 
 
-async def ensure_path(session: Session, path: str) -> None:
-    """Make a persistent node without data, and its parents, unless they are there.
+async def ensure_path(session: CoordinationSession, path: str) -> None:
+    """Create a persistent node without data, and its parents, unless they exist.
 
     raises  CoordinationError
     """
@@ -120,12 +120,12 @@ async def ensure_path(session: Session, path: str) -> None:
         return
     position = path.find("/", 1)
     while position > 0:
-        await _create_unless_there(session, path[:position])
+        await _create_if_absent(session, path[:position])
         position = path.find("/", position + 1)
-    await _create_unless_there(session, path)
+    await _create_if_absent(session, path)
 
 
-async def _create_unless_there(session: Session, path: str) -> None:
+async def _create_if_absent(session: CoordinationSession, path: str) -> None:
     pending = session.create(path, None)
     (done,) = await settled([pending])
     try:

@@ -1,7 +1,7 @@
-"""Paths and JSON of Kafka's ZooKeeper mode: what brokers and their registrations look like.
+"""Paths and JSON of Kafka's ZooKeeper mode: the controller, topics, states, producer ids, features.
 
-Encoders write what Apache Kafka 3.9 writes, byte for byte, key order included.  Decoders take
-older versions too, ignore unknown fields, and raise BadZnode for what Kafka could not read either.
+Encoders write what Apache Kafka 3.9 writes, byte for byte, key order included.  Decoders also read
+older versions, ignore unknown fields, and raise BadZnode for what Kafka could not read either.
 Source: Kafka's ZkData, ReplicaAssignment; KIP-497, KIP-516, KIP-584, KIP-704.
 """
 
@@ -47,7 +47,7 @@ PERSISTENT_ROOTS: Final = (
     "/config/brokers",
     "/config/ips",
 )
-"""Made by every broker at its start, with their parents."""
+"""Every broker creates them at its start, with their parents."""
 
 DEFAULT_ENTITY: Final = "<default>"
 INITIAL_CONTROLLER_EPOCH: Final = 0
@@ -60,46 +60,44 @@ NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
 
 class BadZnode(CoordinationError):
-    """The content of a znode is not what its path promises."""
+    """The content of a znode cannot be decoded."""
 
 
 def broker_path(broker_id: int) -> str:
-    """A broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """A topic's assignment."""
     return f"{BROKER_TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """The parent of a topic's partitions."""
     return f"{BROKER_TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """The parent of a partition's state."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}"
 
 
 def partition_state_path(topic: str, partition: int) -> str:
-    """A partition's leader and in-sync replicas."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def config_path(entity_type: str, entity: str) -> str:
-    """Configs of an entity; `entity` is sanitized or `<default>`, users may hold `/clients/c`."""
+    """The config of an entity.
+
+    entity  sanitized, or `<default>`; of users also `user/clients/client`
+    """
     return f"/config/{entity_type}/{entity}"
 
 
 def delete_topic_path(topic: str) -> str:
-    """The wish that a topic be deleted."""
+    """The pending deletion of a topic."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
 def sequence_number(name: str) -> int:
-    """The number that a sequential node's name ends with.
+    """The number at the end of a sequential node's name.
 
     raises  BadZnode
     """
@@ -115,7 +113,7 @@ def encode_topic_id(topic_id: uuid.UUID) -> str:
 
 
 def decode_topic_id(text: str) -> uuid.UUID:
-    """The id of its 22 characters.
+    """Decode 22 characters of base64url.
 
     raises  BadZnode
     """
@@ -126,7 +124,7 @@ def decode_topic_id(text: str) -> uuid.UUID:
 
 
 def encode_json(value: object) -> bytes:
-    """As Kafka's Json: no spaces, UTF-8 unescaped."""
+    """As Kafka's Json: without spaces, UTF-8 unescaped."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -145,7 +143,7 @@ def decode_json(data: bytes | None) -> dict[str, Any]:
 
 
 def field(value: object, name: str, kind: type | tuple[type, ...]) -> Any:
-    """A field that must be there, of an object.
+    """A required field of an object.
 
     raises  BadZnode
     """
@@ -167,12 +165,12 @@ def broker_list(value: object) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ControllerZnode:
-    """/controller: who the controller is."""
+    """/controller: the active controller."""
 
     broker_id: int
     timestamp_ms: int
     kraft_controller_epoch: int = -1
-    """Above zero once a KRaft quorum took over; nothing may be altered through ZooKeeper then."""
+    """Above zero once a KRaft quorum took over; ZooKeeper must not be written any more then."""
 
     def encode(self) -> bytes:
         """Version 2."""
@@ -204,7 +202,7 @@ class ControllerZnode:
 
 
 def encode_number(number: int) -> bytes:
-    """/controller_epoch and the offsets of old consumers: decimal text."""
+    """/controller_epoch: decimal text."""
     return str(number).encode()
 
 
@@ -221,10 +219,10 @@ def decode_number(data: bytes | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignmentZnode:
-    """/brokers/topics/T: which brokers hold which partitions."""
+    """/brokers/topics/T: the assigned replicas of each partition."""
 
     topic_id: uuid.UUID | None
-    """None in what Kafka before 2.8 and people wrote (versions 1 and 2)."""
+    """None in versions 1 and 2, which Kafka before 2.8 wrote."""
     partitions: Mapping[int, tuple[int, ...]]
     adding: Mapping[int, tuple[int, ...]]
     removing: Mapping[int, tuple[int, ...]]
@@ -322,14 +320,14 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlockZnode:
-    """/latest_producer_id_block: the producer ids given out last, both ends included."""
+    """/latest_producer_id_block: the last allocated block, `start` and `end` included."""
 
     broker_id: int
     start: int
     end: int
 
     def encode(self) -> bytes:
-        """Version 1; the ends are strings."""
+        """Version 1; `block_start` and `block_end` are strings."""
         return encode_json(
             {
                 "version": 1,

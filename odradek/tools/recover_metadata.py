@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from odradek.broker.settings.broker_settings import BrokerSettings
     from odradek.controller.coordination.salvage import Salvaged
     from odradek.controller.coordination.tree import Tree
-    from odradek.controller.rebuild import FoundTopic, Report
+    from odradek.controller.rebuild import RebuildReport, TopicOnDisk
     from odradek.runtime.files import FileSystem
     from odradek.storage.directories.folder_survey import FoundPartition, Survey
     from odradek.storage.directories.log_manager import LogManager
@@ -110,7 +110,7 @@ def _recover_locked(
     from odradek.broker.node.node import FIRST_GENERATED_ID
     from odradek.broker.topics import INTERNAL_TOPICS
     from odradek.controller.coordination.salvage import replace_all, salvage
-    from odradek.controller.rebuild import Found, Rebuild
+    from odradek.controller.rebuild import DiskFindings, Rebuild
     from odradek.storage.checkpoints.meta_properties import (
         check_meta_properties,
         stored_broker_id,
@@ -137,17 +137,17 @@ def _recover_locked(
 
     report = Rebuild(
         salvaged.tree,
-        Found(
+        DiskFindings(
             broker_id=FIRST_GENERATED_ID if broker_id is None else broker_id,
             cluster_id=stored_cluster_id(identities),
             topics=group_by_topic(surveyed, salvaged.tree),
             producer_id=max((one.producer_id for one in surveyed.partitions), default=-1),
         ),
-        is_whole=salvaged.complaint is None and salvaged.last_ms > 0,
+        is_whole=salvaged.problem is None and salvaged.last_ms > 0,
         internal_config=internal_config,
         now_ms=now_ms,
     ).run()
-    if salvaged.complaint is None and not report.changes:
+    if salvaged.problem is None and not report.changes:
         print("\n".join([*_findings(salvaged, surveyed), "There is nothing to do."]))
         return
     print("\n".join(_findings(salvaged, surveyed) + _outcome(report, is_executed=is_executed)))
@@ -160,18 +160,18 @@ def _recover_locked(
         print("Nothing was written; --execute writes it.")
 
 
-def group_by_topic(surveyed: Survey, tree: Tree) -> list[FoundTopic]:
+def group_by_topic(surveyed: Survey, tree: Tree) -> list[TopicOnDisk]:
     """The topics of the folders, by name; a folder of another topic id is left out and reported.
 
     Where folders of one name have several ids, those of the id that the tree knows are taken.
     """
-    from odradek.controller.rebuild import FoundTopic
+    from odradek.controller.rebuild import TopicOnDisk
     from odradek.controller.znodes import zk_data
 
     by_name: dict[str, list[FoundPartition]] = {}
     for one in surveyed.partitions:
         by_name.setdefault(one.topic, []).append(one)
-    topics: list[FoundTopic] = []
+    topics: list[TopicOnDisk] = []
     for name in sorted(by_name):
         ids: dict[UUID, None] = {
             one.topic_id: None for one in by_name[name] if one.topic_id is not None
@@ -200,17 +200,17 @@ def group_by_topic(surveyed: Survey, tree: Tree) -> list[FoundTopic]:
             if one.partition in epochs:
                 surveyed.problems.append(f"{one.path} is there twice; the broker will not start")
             epochs[one.partition] = max(one.leader_epoch, epochs.get(one.partition, -1))
-        topics.append(FoundTopic(name, chosen, epochs))
+        topics.append(TopicOnDisk(name, chosen, epochs))
     return topics
 
 
 def _findings(salvaged: Salvaged, surveyed: Survey) -> list[str]:
     lines: list[str] = []
-    if salvaged.complaint is not None:
-        lines.append(f"coordination files: {salvaged.complaint}")
+    if salvaged.problem is not None:
+        lines.append(f"coordination files: {salvaged.problem}")
     if salvaged.last_ms:
         last = datetime.fromtimestamp(salvaged.last_ms / 1_000, tz=UTC)
-        extent = "whole" if salvaged.complaint is None else "read as far as they can be"
+        extent = "whole" if salvaged.problem is None else "read as far as they can be"
         lines.append(
             f"coordination files: {extent}, the last change is of {last:%Y-%m-%d %H:%M:%S} UTC"
         )
@@ -226,7 +226,7 @@ def _findings(salvaged: Salvaged, surveyed: Survey) -> list[str]:
     return lines
 
 
-def _outcome(report: Report, *, is_executed: bool) -> list[str]:
+def _outcome(report: RebuildReport, *, is_executed: bool) -> list[str]:
     verb = "restored" if is_executed else "would be restored"
     lines = [f"{verb}: {change}" for change in report.changes[:LINES_SHOWN_MAX]]
     lines += [f"lost: {loss}" for loss in report.losses[:LINES_SHOWN_MAX]]

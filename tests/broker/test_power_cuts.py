@@ -12,7 +12,7 @@ import pytest
 from odradek.broker.group.coordinator import OFFSETS_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
@@ -79,7 +79,7 @@ class World:
             (result,) = pending.result()
             self.note_created(name, result, number)
 
-        self.node.controller.create_topics([CreateTopic(name, partitions, 1)]).on_done(answered)
+        self.node.controller.create_topics([CreateTopicSpec(name, partitions, 1)]).on_done(answered)
 
     def create_on_first_use(self, name: str) -> None:
         creation = self.node.topic_creation.create(name, "a client")
@@ -270,7 +270,7 @@ def settled(node: StoredNode, pending: Pending[Any]) -> Any:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_producer_id_is_not_given_again_after_a_power_cut(seed: int) -> None:
     world = World(seed)
-    settled(world.node, world.node.controller.create_topics([CreateTopic("t", 1, 1)]))
+    settled(world.node, world.node.controller.create_topics([CreateTopicSpec("t", 1, 1)]))
     world.take_id()
     world.node.threads.settle()
     (first,) = [world.take_id()]
@@ -310,7 +310,7 @@ def test_a_topic_with_synced_records_is_known_after_a_power_cut(seed: int) -> No
 def test_nothing_is_acknowledged_before_its_sync() -> None:
     world = World(1)
     results: list[Pending[Any]] = [
-        world.node.controller.create_topics([CreateTopic("t", 1, 1)]),
+        world.node.controller.create_topics([CreateTopicSpec("t", 1, 1)]),
         world.node.controller.allocate_producer_ids(),
         world.node.controller.alter_config("topics", "t", {CONFIG: "1"}),
     ]

@@ -15,10 +15,11 @@ from odradek.controller.control_requests import (
 )
 from odradek.controller.coordination.session import SetData
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.decide.topics import CreateTopic
-from odradek.controller.image import PartitionState, TopicPartition
+from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.image import PartitionState
 from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from tests.support.cluster import Cluster, Node
 
 
@@ -32,7 +33,7 @@ def cluster() -> Cluster:
 
 def create(cluster: Cluster, name: str, **counts: tuple[int, ...]) -> None:
     assignments = {int(key[1:]): replicas for key, replicas in counts.items()}
-    wish = CreateTopic(name, assignments=assignments)
+    wish = CreateTopicSpec(name, assignments=assignments)
     (result,) = cluster.active.controller.create_topics([wish]).result()
     assert result.error is ErrorCode.NONE
     cluster.settle()
@@ -82,12 +83,12 @@ def test_only_the_controller_takes_wishes_but_any_broker_creates_on_first_use(
     cluster: Cluster,
 ) -> None:
     other = cluster.nodes[2].controller
-    (refused,) = other.create_topics([CreateTopic("t")]).result()
+    (refused,) = other.create_topics([CreateTopicSpec("t")]).result()
     assert refused.error is ErrorCode.NOT_CONTROLLER
     assert other.delete_topics(["t"]).result()[0].error is ErrorCode.NOT_CONTROLLER
     with pytest.raises(BrokerError):
         other.allocate_producer_ids().result()
-    assert other.auto_create_topic(CreateTopic("t")).result().error is ErrorCode.NONE
+    assert other.auto_create_topic(CreateTopicSpec("t")).result().error is ErrorCode.NONE
     cluster.settle()
     assert other.image.has_leaders(["t"])
     check_agreement(cluster)
@@ -139,7 +140,7 @@ def test_the_last_in_sync_replica_is_waited_for(cluster: Cluster) -> None:
 
 def test_an_unclean_election_is_made_where_the_topic_allows_it(cluster: Cluster) -> None:
     config = {"unclean.leader.election.enable": "true"}
-    wish = CreateTopic("t", assignments={0: (3, 2)}, config=config)
+    wish = CreateTopicSpec("t", assignments={0: (3, 2)}, config=config)
     cluster.active.controller.create_topics([wish]).result()
     cluster.settle()
     cluster.kill(2)
@@ -172,9 +173,9 @@ def test_a_request_for_an_earlier_life_of_a_broker_is_refused(cluster: Cluster) 
     answers: list[ControlResponse] = []
     stale = LeaderAndIsr(1, 1, node.controller.broker_epoch - 1, (), ())
     node.told.clear()
-    node.controller.receive(stale, answers.append)
+    node.controller.receiver.receive(stale, answers.append)
     old = UpdateMetadata(3, 0, node.controller.broker_epoch, (), ())
-    node.controller.receive(old, answers.append)
+    node.controller.receiver.receive(old, answers.append)
     assert [one.error for one in answers] == [
         ErrorCode.STALE_BROKER_EPOCH,
         ErrorCode.STALE_CONTROLLER_EPOCH,
@@ -200,7 +201,7 @@ def test_writes_of_an_old_controller_are_refused(cluster: Cluster) -> None:
     async def write() -> None:
         await fence.write(SetData("/brokers/topics/t/partitions/0/state", b"{}"))
 
-    pending = old.controller._procedures.submit(write)
+    pending = old.controller._executor.submit(write)
     with pytest.raises(ControllerMoved):
         pending.result()
     wish = AlterIsr(0, 0, (1,), 0)
@@ -370,7 +371,7 @@ def test_placement_heeds_racks() -> None:
     cluster = Cluster(settings=ControllerSettings(partitions=6, replication_factor=2))
     for broker_id, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
         cluster.add(broker_id, rack=rack)
-    (result,) = cluster.active.controller.create_topics([CreateTopic("t")]).result()
+    (result,) = cluster.active.controller.create_topics([CreateTopicSpec("t")]).result()
     assert all(
         sorted(one > 2 for one in found) == [False, True] for found in result.replicas.values()
     )
@@ -394,14 +395,14 @@ def test_a_broker_that_was_away_forgets_what_was_deleted_meanwhile(cluster: Clus
     create(cluster, "stays", p0=(1, 2))
     node = cluster.nodes[3]
     assert node.session is not None
-    node.controller._procedures._is_running = True
+    node.controller._executor._is_running = True
     cluster.tree.expire(node.session.session_id)
     cluster.settle()
     cluster.active.controller.delete_topics(["goes"]).result()
     cluster.settle()
     assert "goes" in node.controller.image.topics
-    node.controller._procedures._is_running = False
-    node.controller._procedures._run()
+    node.controller._executor._is_running = False
+    node.controller._executor._run()
     cluster.settle()
     assert list(node.controller.image.topics) == ["stays"]
     check_agreement(cluster)

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from odradek.controller.coordination.tree import Tree
-from odradek.controller.decide.partitions import CreatePartitions
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.partitions import CreatePartitionsSpec
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.dynamic_configs import NOTIFICATION_AGE_MAX_MS, PURGE_INTERVAL_MS
 from tests.support.cluster import Cluster
@@ -41,7 +41,7 @@ def test_the_thousandth_alteration_costs_what_the_first_did(
 ) -> None:
     cluster = Cluster()
     controller = cluster.add(1).controller
-    controller.create_topics([CreateTopic("t", 1, 1)]).result()
+    controller.create_topics([CreateTopicSpec("t", 1, 1)]).result()
     counted = CountedTree(cluster.tree.tree, monkeypatch)
     costs = []
     for number in range(1_000):
@@ -91,11 +91,11 @@ def test_changes_of_topics_are_logged_with_who_asked_for_them(
     controller = Cluster().add(1).controller
     by = "client 'c' at 192.0.2.1"
     (made,) = controller.create_topics(
-        [CreateTopic("t", 2, 1, config={"segment.ms": "9"})], requested_by=by
+        [CreateTopicSpec("t", 2, 1, config={"segment.ms": "9"})], requested_by=by
     ).result()
-    controller.create_topics([CreateTopic("u", 1, 1)], validate_only=True, requested_by=by)
-    controller.auto_create_topic(CreateTopic("v"), requested_by=by)
-    controller.create_partitions([CreatePartitions("t", 5)], requested_by=by)
+    controller.create_topics([CreateTopicSpec("u", 1, 1)], validate_only=True, requested_by=by)
+    controller.auto_create_topic(CreateTopicSpec("v"), requested_by=by)
+    controller.create_partitions([CreatePartitionsSpec("t", 5)], requested_by=by)
     controller.alter_config("topics", "t", {"segment.ms": "8"}, requested_by=by)
     controller.alter_config("brokers", "1", {"ssl.keystore.password": "hidden"}, requested_by=by)
     controller.delete_topics(["t"], requested_by=by)

@@ -16,8 +16,8 @@ from odradek.controller.control_requests import (
 from odradek.controller.controller import Identity
 from odradek.controller.coordination.errors import StorageFailed
 from odradek.controller.coordination.session import Create, SetData
-from odradek.controller.decide.partitions import CreatePartitions
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.partitions import CreatePartitionsSpec
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image import PartitionState
 from odradek.controller.membership.registration import RegistrationRefused
 from odradek.controller.znodes import zk_data
@@ -38,7 +38,7 @@ def node(cluster: Cluster) -> Node:
 
 
 def create(node: Node, *names: str, partitions: int = 1) -> None:
-    wishes = [CreateTopic(name, partitions, 1) for name in names]
+    wishes = [CreateTopicSpec(name, partitions, 1) for name in names]
     results = node.controller.create_topics(wishes).result()
     assert [one.error for one in results] == [ErrorCode.NONE] * len(names)
 
@@ -61,7 +61,7 @@ def test_all_roots_are_made(cluster: Cluster, node: Node) -> None:
 
 
 def test_a_topic_serves_when_its_creation_returns(cluster: Cluster, node: Node) -> None:
-    (result,) = node.controller.create_topics([CreateTopic("t", 2, 1)]).result()
+    (result,) = node.controller.create_topics([CreateTopicSpec("t", 2, 1)]).result()
     assert result.error is ErrorCode.NONE
     assert result.replicas == {0: (1,), 1: (1,)}
     image = node.controller.image
@@ -96,13 +96,14 @@ def test_a_topics_config_is_known_before_its_log_is_made(node: Node) -> None:
         return ControlResponse()
 
     node.answer = look
-    node.controller.create_topics([CreateTopic("t", config={"retention.ms": "9"})]).result()
+    node.controller.create_topics([CreateTopicSpec("t", config={"retention.ms": "9"})]).result()
     assert seen == [{"retention.ms": "9"}]
 
 
 def test_creating_only_to_validate_writes_nothing(cluster: Cluster, node: Node) -> None:
     zxid = cluster.tree.tree.zxid
-    (result,) = node.controller.create_topics([CreateTopic("t", 3, 1)], validate_only=True).result()
+    specs = [CreateTopicSpec("t", 3, 1)]
+    (result,) = node.controller.create_topics(specs, validate_only=True).result()
     assert result.error is ErrorCode.NONE
     assert len(result.replicas) == 3
     assert cluster.tree.tree.zxid == zxid
@@ -111,13 +112,13 @@ def test_creating_only_to_validate_writes_nothing(cluster: Cluster, node: Node) 
 def test_each_topic_has_its_own_answer(node: Node) -> None:
     create(node, "there", "a.b")
     wishes = [
-        CreateTopic("there"),
-        CreateTopic("twice"),
-        CreateTopic("twice"),
-        CreateTopic("new"),
-        CreateTopic("a_b"),
-        CreateTopic("too/bad"),
-        CreateTopic("big", 1, 2),
+        CreateTopicSpec("there"),
+        CreateTopicSpec("twice"),
+        CreateTopicSpec("twice"),
+        CreateTopicSpec("new"),
+        CreateTopicSpec("a_b"),
+        CreateTopicSpec("too/bad"),
+        CreateTopicSpec("big", 1, 2),
     ]
     results = node.controller.create_topics(wishes).result()
     assert [one.error for one in results] == [
@@ -133,7 +134,7 @@ def test_each_topic_has_its_own_answer(node: Node) -> None:
 
 
 def test_a_topic_on_an_absent_broker_is_written_and_waits(cluster: Cluster, node: Node) -> None:
-    wish = CreateTopic("t", assignments={0: (9,)})
+    wish = CreateTopicSpec("t", assignments={0: (9,)})
     (result,) = node.controller.create_topics([wish]).result()
     assert result.error is ErrorCode.NONE
     assert not node.controller.image.has_leaders(["t"])
@@ -145,7 +146,7 @@ def test_a_topic_on_an_absent_broker_is_written_and_waits(cluster: Cluster, node
 def test_a_config_that_outlived_its_topic_is_replaced(cluster: Cluster, node: Node) -> None:
     assert node.session is not None
     node.session.create("/config/topics/t", b'{"version":1,"config":{"old":"1"}}').result()
-    node.controller.create_topics([CreateTopic("t", config={"new": "2"})]).result()
+    node.controller.create_topics([CreateTopicSpec("t", config={"new": "2"})]).result()
     assert cluster.data("/config/topics/t") == b'{"version":1,"config":{"new":"2"}}'
     assert node.controller.image.topic_config("t") == {"new": "2"}
 
@@ -153,15 +154,15 @@ def test_a_config_that_outlived_its_topic_is_replaced(cluster: Cluster, node: No
 def test_more_partitions_serve_when_the_call_returns(cluster: Cluster, node: Node) -> None:
     create(node, "t")
     before = cluster.tree.tree.nodes["/brokers/topics/t"].version
-    (result,) = node.controller.create_partitions([CreatePartitions("t", 3)]).result()
+    (result,) = node.controller.create_partitions([CreatePartitionsSpec("t", 3)]).result()
     assert result.error is ErrorCode.NONE
     assert list(result.replicas) == [1, 2]
     assert node.controller.image.has_leaders(["t"])
     assert list(node.controller.image.topics["t"].partitions) == [0, 1, 2]
     assert [one.partition for one in node.leadership()[-1].partitions] == [1, 2]
     assert cluster.tree.tree.nodes["/brokers/topics/t"].version == before + 1
-    wishes = [CreatePartitions("t", 3), CreatePartitions("no", 3), CreatePartitions("a/b", 2)]
-    refused = node.controller.create_partitions(wishes).result()
+    specs = [CreatePartitionsSpec(name, count) for name, count in (("t", 3), ("no", 3), ("a/b", 2))]
+    refused = node.controller.create_partitions(specs).result()
     assert [one.error for one in refused] == [
         ErrorCode.INVALID_PARTITIONS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -191,7 +192,7 @@ def test_a_deleted_topic_is_gone_everywhere(cluster: Cluster, node: Node) -> Non
 
 
 def test_a_topic_is_created_anew_with_another_id_and_config(node: Node) -> None:
-    node.controller.create_topics([CreateTopic("t", config={"a": "1"})]).result()
+    node.controller.create_topics([CreateTopicSpec("t", config={"a": "1"})]).result()
     first = node.controller.image.topics["t"].topic_id
     node.controller.delete_topics(["t"]).result()
     create(node, "t")
@@ -209,7 +210,7 @@ def test_a_replica_that_cannot_be_deleted_halts_the_deletion(cluster: Cluster, n
     node.controller.delete_topics(["t"]).result()
     assert "t" not in node.controller.image.topics
     assert "/admin/delete_topics/t" in cluster.tree.tree.nodes
-    (result,) = node.controller.create_topics([CreateTopic("t")]).result()
+    (result,) = node.controller.create_topics([CreateTopicSpec("t")]).result()
     assert result.message == "Topic 't' is marked for deletion."
 
 
@@ -300,7 +301,7 @@ def test_everything_is_there_after_a_restart() -> None:
 def test_configs_are_known_before_the_broker_registers() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     node = Cluster(files).add(1)
-    node.controller.create_topics([CreateTopic("t", config={"x": "y"})]).result()
+    node.controller.create_topics([CreateTopicSpec("t", config={"x": "y"})]).result()
     second = Cluster(files)
     again = second.add(1, is_started=False)
     cluster_id = again.controller.prepare().result()
@@ -381,7 +382,7 @@ def test_a_full_disk_is_told_and_made_up_for_later() -> None:
     for failing in range(1, 8):
         name = f"t{failing}"
         files.fail_operation(failing, OSError(errno.ENOSPC, "full"))
-        pending = node.controller.create_topics([CreateTopic(name)])
+        pending = node.controller.create_topics([CreateTopicSpec(name)])
         if "/brokers/topics/" + name in cluster.tree.tree.nodes:
             node.controller.tick()
             assert node.controller.image.has_leaders([name])

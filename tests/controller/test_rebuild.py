@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.controller.coordination.tree import Tree
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.rebuild import (
     KEEP_EVERYTHING,
     SAFE_JUMP,
-    Found,
-    FoundTopic,
+    DiskFindings,
     Rebuild,
-    Report,
+    RebuildReport,
+    TopicOnDisk,
 )
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.config_znodes import decode_config
@@ -30,8 +30,10 @@ def internal_config(topic: str) -> Mapping[str, str] | None:
     return {"cleanup.policy": "compact"} if topic == "__consumer_offsets" else None
 
 
-def rebuild(tree: Tree, *topics: FoundTopic, producer_id: int = -1, is_whole: bool) -> Report:
-    found = Found(1, CLUSTER_ID, topics, producer_id)
+def rebuild(
+    tree: Tree, *topics: TopicOnDisk, producer_id: int = -1, is_whole: bool
+) -> RebuildReport:
+    found = DiskFindings(1, CLUSTER_ID, topics, producer_id)
     report = Rebuild(
         tree, found, is_whole=is_whole, internal_config=internal_config, now_ms=1
     ).run()
@@ -55,7 +57,7 @@ def next_producer_id(tree: Tree) -> int:
 
 def cluster_with_topic() -> tuple[Cluster, UUID]:
     cluster = Cluster()
-    wish = CreateTopic("t", 2, 1, config={"retention.ms": "5"})
+    wish = CreateTopicSpec("t", 2, 1, config={"retention.ms": "5"})
     (made,) = cluster.add(1).controller.create_topics([wish]).result()
     return cluster, made.topic_id
 
@@ -63,9 +65,9 @@ def cluster_with_topic() -> tuple[Cluster, UUID]:
 def test_an_empty_tree_gets_everything_that_the_folders_say() -> None:
     tree = Tree()
     topics = (
-        FoundTopic("__consumer_offsets", UUID(int=3), {0: -1, 1: 4}),
-        FoundTopic("t", OTHER_ID, {0: 6, 1: 0, 3: 2}),
-        FoundTopic("old", None, {0: -1}),
+        TopicOnDisk("__consumer_offsets", UUID(int=3), {0: -1, 1: 4}),
+        TopicOnDisk("t", OTHER_ID, {0: 6, 1: 0, 3: 2}),
+        TopicOnDisk("old", None, {0: -1}),
     )
     report = rebuild(tree, *topics, producer_id=12_345, is_whole=False)
     assert zk_data.decode_cluster_id(tree.nodes["/cluster/id"].data) == CLUSTER_ID
@@ -87,12 +89,12 @@ def test_a_whole_tree_that_knows_the_folders_is_not_changed() -> None:
     cluster, topic_id = cluster_with_topic()
     tree = cluster.tree.tree
     before = {path: node.data for path, node in tree.nodes.items()}
-    found = FoundTopic("t", topic_id, {0: 0, 1: -1})
+    found = TopicOnDisk("t", topic_id, {0: 0, 1: -1})
     node = cluster.nodes[1]
     cluster_id = node.controller.image.cluster_id
     report = Rebuild(
         tree,
-        Found(1, cluster_id, [found], -1),
+        DiskFindings(1, cluster_id, [found], -1),
         is_whole=True,
         internal_config=internal_config,
         now_ms=1,
@@ -107,8 +109,8 @@ def test_a_whole_tree_takes_up_what_it_does_not_know_and_keeps_the_rest() -> Non
     tree = cluster.tree.tree
     rebuild(
         tree,
-        FoundTopic("orphan", OTHER_ID, {0: 3}),
-        FoundTopic("t", topic_id, {0: 9, 1: 0}),
+        TopicOnDisk("orphan", OTHER_ID, {0: 3}),
+        TopicOnDisk("t", topic_id, {0: 9, 1: 0}),
         producer_id=50,
         is_whole=True,
     )
@@ -122,7 +124,7 @@ def test_a_whole_tree_takes_up_what_it_does_not_know_and_keeps_the_rest() -> Non
 def test_the_id_of_the_folders_replaces_one_that_no_folder_has() -> None:
     cluster, _ = cluster_with_topic()
     tree = cluster.tree.tree
-    rebuild(tree, FoundTopic("t", OTHER_ID, {0: 5, 1: 5}), is_whole=True)
+    rebuild(tree, TopicOnDisk("t", OTHER_ID, {0: 5, 1: 5}), is_whole=True)
     assert assignment(tree, "t").topic_id == OTHER_ID
     assert epoch(tree, "t", 0) == 6
     # The settings were those of another topic.
@@ -131,9 +133,9 @@ def test_the_id_of_the_folders_replaces_one_that_no_folder_has() -> None:
 
 def test_a_damaged_tree_gives_settings_and_partitions_but_no_topic_without_a_folder() -> None:
     cluster, topic_id = cluster_with_topic()
-    cluster.nodes[1].controller.create_topics([CreateTopic("gone", 1, 1)]).result()
+    cluster.nodes[1].controller.create_topics([CreateTopicSpec("gone", 1, 1)]).result()
     tree = cluster.tree.tree
-    report = rebuild(tree, FoundTopic("t", topic_id, {0: 0}), is_whole=False)
+    report = rebuild(tree, TopicOnDisk("t", topic_id, {0: 0}), is_whole=False)
     assert "/brokers/topics/gone" not in tree.nodes
     assert "/config/topics/gone" not in tree.nodes
     assert set(assignment(tree, "t").partitions) == {0, 1}
@@ -157,7 +159,7 @@ def test_no_epoch_and_no_producer_id_is_written_again(
     epochs: dict[str, dict[int, int]], producer_id: int, is_whole: bool, has_topic: bool
 ) -> None:
     tree = cluster_with_topic()[0].tree.tree if has_topic else Tree()
-    topics = [FoundTopic(name, OTHER_ID, epochs[name]) for name in sorted(epochs)]
+    topics = [TopicOnDisk(name, OTHER_ID, epochs[name]) for name in sorted(epochs)]
     rebuild(tree, *topics, producer_id=producer_id, is_whole=is_whole and has_topic)
     for name, found in epochs.items():
         assert set(assignment(tree, name).partitions) == set(range(max(found) + 1))

@@ -9,8 +9,8 @@ import pytest
 
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.decide.partitions import CreatePartitions
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.partitions import CreatePartitionsSpec
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.zk_data import BROKER_TOPICS, PartitionStateZnode
 from tests.support.slow_cluster import SlowCluster
@@ -82,7 +82,7 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             session.is_paused = True
             cluster.expire(victim)
         case 6:
-            wish = CreatePartitions(f"t{rng.below(number + 1)}", 3)
+            wish = CreatePartitionsSpec(f"t{rng.below(number + 1)}", 3)
             cluster.nodes[victim].controller.create_partitions([wish])
         case 7:
             for node in cluster.nodes.values():
@@ -103,7 +103,7 @@ def disturb(cluster: SlowCluster, number: int) -> None:
         case 12:
             ask_for_another_isr(cluster, victim)
         case _:
-            cluster.nodes[victim].controller.auto_create_topic(CreateTopic(f"t{number}"))
+            cluster.nodes[victim].controller.auto_create_topic(CreateTopicSpec(f"t{number}"))
 
 
 def ask_for_another_isr(cluster: SlowCluster, broker_id: int) -> None:

@@ -15,7 +15,7 @@ from odradek.controller.control_requests import (
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError
-from odradek.controller.coordination.session import EventCallback, Session
+from odradek.controller.coordination.session import CoordinationSession, EventCallback
 from odradek.controller.image import Endpoint
 from odradek.runtime.files import FileSystem
 from odradek.runtime.pending import Pending
@@ -44,18 +44,18 @@ class Node:
         self.configs: list[tuple[str, str, Mapping[str, str]]] = []
         self.problems: list[str] = []
         self.answer: Callable[[ControlRequest], ControlResponse] = lambda _: ControlResponse()
-        self.session: Session | None = None
+        self.session: CoordinationSession | None = None
         self.outbox: list[tuple[int, ControlRequest, Respond]] = []
         self.controller = Controller(
             self._connect,
             settings,
-            door=self,
+            handler=self,
             listener=self,
             clock=cluster.clock,
-            rng=SeededRandomness(broker_id),
+            randomness=SeededRandomness(broker_id),
         )
 
-    def _connect(self, on_event: EventCallback) -> Session:
+    def _connect(self, on_event: EventCallback) -> CoordinationSession:
         self.session = self.cluster.connect(on_event)
         return self.session
 
@@ -85,7 +85,7 @@ class Node:
         """Keep it."""
         self.configs.append((entity_type, entity, dict(config)))
 
-    def on_problem(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         """Keep it."""
         self.problems.append(text)
 
@@ -110,7 +110,7 @@ class Cluster:
         self.tree = EmbeddedTree(self.files, FOLDER, self.clock)
         self.nodes: dict[int, Node] = {}
 
-    def connect(self, on_event: EventCallback) -> Session:
+    def connect(self, on_event: EventCallback) -> CoordinationSession:
         """A session for a node."""
         return self.tree.connect(on_event)
 
@@ -146,7 +146,7 @@ class Cluster:
                 broker_id, request, respond = node.outbox.pop(0)
                 target = self.nodes.get(broker_id)
                 if target is not None:
-                    target.controller.receive(request, respond)
+                    target.controller.receiver.receive(request, respond)
                 return True
         return False
 

@@ -21,13 +21,13 @@ from odradek.controller.coordination.session import (
     Check,
     Create,
     Delete,
-    Event,
-    Operation,
-    OperationResult,
+    SessionEvent,
     SetData,
     Stat,
     WatchEvent,
     WatchKind,
+    ZkOperation,
+    ZkResult,
 )
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import MemoryFileSystem
@@ -53,7 +53,7 @@ def build_script(seed: int, length: int) -> list[Step]:
     def data() -> bytes:
         return rng.choice((b"", b"x", b"long" * 10))
 
-    def operation() -> Operation:
+    def operation() -> ZkOperation:
         kind = rng.randrange(6)
         if kind <= 1:
             return Create(path(), data(), rng.random() < 0.2, rng.random() < 0.2)
@@ -133,7 +133,7 @@ class EmbeddedActor:
         files = MemoryFileSystem(folders=["/data"])
         self.embedded = EmbeddedTree(files, "/data", VirtualClock(), journal_entries_max=7)
         self._threads = HeldThreads()
-        self.embedded.serve(self._threads, on_failure=self._fail, on_problem=self._fail)
+        self.embedded.serve(self._threads, on_failure=self._fail, on_warning=self._fail)
         self._events: list[tuple[str, str, str]] = []
         self._sessions: dict[str, EmbeddedSession] = {}
         self._owners: dict[int, str] = {0: "nobody"}
@@ -150,7 +150,7 @@ class EmbeddedActor:
         return pending.result()
 
     def _connect(self, name: str) -> None:
-        def on_event(event: Event) -> None:
+        def on_event(event: SessionEvent) -> None:
             assert isinstance(event, WatchEvent)
             self._events.append((name, event.kind.name, event.path))
 
@@ -202,7 +202,7 @@ class EmbeddedActor:
                 self._connect(step[0])
                 return None
 
-    def _result(self, result: OperationResult) -> Any:
+    def _result(self, result: ZkResult) -> Any:
         return self._stat(result) if isinstance(result, Stat) else result
 
     def _stat(self, stat: Stat) -> Any:
@@ -264,7 +264,7 @@ class ZooKeeperActor:
         """What fired: each client asks something, then its callbacks are waited for."""
         for client in self._clients.values():
             client.exists("/")
-            flushed = threading.Event()
+            flushed = threading.SessionEvent()
             client.handler.callback_queue.put(flushed.set)
             assert flushed.wait(60)
         found, self._events = self._events, []
@@ -314,7 +314,7 @@ class ZooKeeperActor:
                 self._connect(step[0])
                 return None
 
-    def _multi(self, client: KazooClient, operations: Sequence[Operation]) -> Any:
+    def _multi(self, client: KazooClient, operations: Sequence[ZkOperation]) -> Any:
         transaction = client.transaction()
         for one in operations:
             match _moved(one, self._prefix):
@@ -355,7 +355,7 @@ class ZooKeeperActor:
         )
 
 
-def _moved(operation: Operation, prefix: str) -> Operation:
+def _moved(operation: ZkOperation, prefix: str) -> ZkOperation:
     match operation:
         case Create(path, data, ephemeral, sequential):
             return Create(prefix + path, data, ephemeral, sequential)

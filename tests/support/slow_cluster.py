@@ -17,12 +17,12 @@ from odradek.controller.coordination.embedded import EmbeddedSession
 from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
 from odradek.controller.coordination.session import (
     ANY_VERSION,
-    Event,
+    CoordinationSession,
     EventCallback,
-    Operation,
-    OperationResult,
-    Session,
+    SessionEvent,
     Stat,
+    ZkOperation,
+    ZkResult,
 )
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
@@ -44,7 +44,7 @@ class SlowSession:
         self._on_event = on_event
         self._inner: EmbeddedSession = cluster.tree.connect(self._arrived)
 
-    def _arrived(self, event: Event) -> None:
+    def _arrived(self, event: SessionEvent) -> None:
         self.back.append(lambda: self._on_event(event))
 
     def _call(self, act: Callable[[], Pending[T]]) -> Pending[T]:
@@ -104,7 +104,7 @@ class SlowSession:
         """Later."""
         return self._call(lambda: self._inner.children(path, watch=watch))
 
-    def multi(self, operations: Sequence[Operation]) -> Pending[list[OperationResult]]:
+    def multi(self, operations: Sequence[ZkOperation]) -> Pending[list[ZkResult]]:
         """Later."""
         return self._call(lambda: self._inner.multi(operations))
 
@@ -127,7 +127,7 @@ class SlowCluster(Cluster):
         self.checks: list[Callable[[], None]] = []
         self._failed: list[Node] = []
 
-    def connect(self, on_event: EventCallback) -> Session:
+    def connect(self, on_event: EventCallback) -> CoordinationSession:
         """A slow session."""
         session = SlowSession(self, on_event)
         self.sessions.append(session)
@@ -185,7 +185,7 @@ class SlowCluster(Cluster):
         index = next(at for at, entry in enumerate(node.outbox) if entry[0] == target)
         entry: tuple[int, ControlRequest, Respond] = node.outbox.pop(index)
         if target in self.nodes:
-            self.nodes[target].controller.receive(entry[1], entry[2])
+            self.nodes[target].controller.receiver.receive(entry[1], entry[2])
 
     def step(self) -> bool:
         """One thing happens; False when nothing can."""

@@ -69,17 +69,17 @@ class StoredNode:
             on_flush_awaited=lambda log: None,
             clock=self.clock,
             rng=rng,
-            on_fatal=self.on_problem,
+            on_fatal=self.on_warning,
         )
         self.metadata = MetadataCache()
         orphaned = OrphanedLogs()
         self.controller = Controller(
             tree.connect,
             ControllerSettings(),
-            door=leadership,
+            handler=leadership,
             listener=self,
             clock=self.clock,
-            rng=rng,
+            randomness=rng,
             metadata=self.metadata,
             check_new_topic=orphaned.check_new_topic,
         )
@@ -94,7 +94,7 @@ class StoredNode:
         self.controller.start(Identity(BROKER_ID, (endpoint,))).result()
         orphaned.find(self.controller.image, self.logs)
         self.orphans = orphaned.warning()
-        tree.serve(self.threads, on_failure=self.on_problem, on_problem=self.on_problem)
+        tree.serve(self.threads, on_failure=self.on_warning, on_warning=self.on_warning)
 
     def _config_of(self, topic: str) -> LogConfig:
         return topic_log_config(self.settings, None, self.controller.image.topic_config(topic))
@@ -107,7 +107,7 @@ class StoredNode:
     def on_config_changed(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
         """Logs take the image's config when they are asked for it."""
 
-    def on_problem(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         """Keep it."""
         self.problems.append(text)
 

@@ -2,7 +2,7 @@ from odradek.broker.handlers import alter_configs
 from odradek.broker.handlers.handler import Reply
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.load import make_settings
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from tests.support.cluster import Cluster
@@ -11,7 +11,9 @@ from tests.support.config_requests import answers, context, describe, replace, v
 
 def test_what_is_not_named_goes_back_to_its_default() -> None:
     controller = Cluster().add(0).controller
-    controller.create_topics([CreateTopic("t", config={"retention.ms": "1", "segment.ms": "2"})])
+    controller.create_topics(
+        [CreateTopicSpec("t", config={"retention.ms": "1", "segment.ms": "2"})]
+    )
     surroundings = context(make_settings({"broker.id": "0"}), controller)
     outcome = replace(surroundings, [(ResourceType.TOPIC, "t", [("segment.ms", "3")])])
     assert isinstance(outcome, Reply)
@@ -22,7 +24,7 @@ def test_what_is_not_named_goes_back_to_its_default() -> None:
 
 def test_validating_stores_nothing_and_a_refusal_says_why() -> None:
     controller = Cluster().add(0).controller
-    controller.create_topics([CreateTopic("t", config={"retention.ms": "1"})])
+    controller.create_topics([CreateTopicSpec("t", config={"retention.ms": "1"})])
     surroundings = context(make_settings({"broker.id": "0"}), controller)
     resources = [
         (ResourceType.TOPIC, "t", [("segment.ms", "3")]),

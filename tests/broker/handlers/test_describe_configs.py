@@ -5,7 +5,7 @@ import pytest
 from odradek.broker.handlers import describe_configs
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.load import make_settings
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -22,7 +22,7 @@ from tests.support.recorded_configs import recorded, recorded_settings
 def broker(settings: Any = None) -> Any:
     """The surroundings of a request on a broker with the topics t and u of the record."""
     node = Cluster().add(0)
-    wishes = [CreateTopic(name, config=config) for name, config in recorded()["topics"].items()]
+    wishes = [CreateTopicSpec(name, config=config) for name, config in recorded()["topics"].items()]
     node.controller.create_topics(wishes)
     return context(settings or recorded_settings(), node.controller)
 

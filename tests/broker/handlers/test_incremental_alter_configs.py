@@ -9,7 +9,7 @@ from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.errors import ConnectionLoss
-from odradek.controller.decide.topics import CreateTopic
+from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image import Image, TopicImage
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.zk_data import NO_TOPIC_ID
@@ -43,7 +43,7 @@ class Broker:
     def __init__(self, settings: BrokerSettings = SETTINGS) -> None:
         self.cluster = Cluster()
         self.controller = self.cluster.add(0).controller
-        self.controller.create_topics([CreateTopic("t", config={"retention.ms": "1000"})])
+        self.controller.create_topics([CreateTopicSpec("t", config={"retention.ms": "1000"})])
         self.context = context(settings, self.controller)
 
     def change(self, *resources: Any, validate_only: bool = False) -> list[list[Any]]:
@@ -140,7 +140,7 @@ def test_a_logger_changes_its_level_at_once_and_back() -> None:
 
 def test_every_recorded_request_is_answered_as_apache_does() -> None:
     broker = Broker(recorded_settings())
-    broker.controller.create_topics([CreateTopic("u")])
+    broker.controller.create_topics([CreateTopicSpec("u")])
     for (kind, resources), expected in zip(scenarios(), recorded()["answers"], strict=True):
         ask = change if kind == "change" else replace
         outcome = ask(broker.context, resources, validate_only=True)

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.controller.coordination.embedded import EmbeddedSession, EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError, NodeExists, StorageFailed
-from odradek.controller.coordination.session import Create, Event, SetData
+from odradek.controller.coordination.session import Create, SessionEvent, SetData
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
@@ -34,10 +34,10 @@ class Scene:
         self.one = self.tree.connect(lambda event: self.note("one", event))
         self.two = self.tree.connect(lambda event: self.note("two", event))
         self.tree.serve(
-            self.threads, on_failure=self.failures.append, on_problem=self.problems.append
+            self.threads, on_failure=self.failures.append, on_warning=self.problems.append
         )
 
-    def note(self, who: str, event: Event) -> None:
+    def note(self, who: str, event: SessionEvent) -> None:
         self.seen.append((who, event))
 
     def follow(self, name: str, pending: Pending[Any]) -> None:

@@ -20,7 +20,7 @@ from odradek.controller.coordination.errors import (
 from odradek.controller.coordination.session import (
     Create,
     Delete,
-    Event,
+    SessionEvent,
     SessionState,
     SetData,
     WatchEvent,
@@ -64,12 +64,12 @@ def open_tree(
 ) -> EmbeddedTree:
     """A tree that serves, its threads done at once."""
     embedded = EmbeddedTree(files, FOLDER, VirtualClock(), journal_entries_max=entries_max)
-    complain = [].append if problems is None else problems.append
-    embedded.serve(at_once, on_failure=complain, on_problem=complain)
+    warn = [].append if problems is None else problems.append
+    embedded.serve(at_once, on_failure=warn, on_warning=warn)
     return embedded
 
 
-def ignore(_: Event) -> None:
+def ignore(_: SessionEvent) -> None:
     """Nobody listens."""
 
 
@@ -257,7 +257,7 @@ def test_transaction_ids_rise_over_restarts() -> None:
 
 
 def test_an_expired_session_writes_nothing_until_it_is_reopened() -> None:
-    events: list[Event] = []
+    events: list[SessionEvent] = []
     embedded = open_tree(MemoryFileSystem(folders=[FOLDER]))
     session = embedded.connect(events.append)
     session.create("/mine", None, ephemeral=True).result()
@@ -276,7 +276,7 @@ def test_an_expired_session_writes_nothing_until_it_is_reopened() -> None:
 
 def test_events_come_before_the_write_is_answered_and_in_order() -> None:
     embedded = open_tree(MemoryFileSystem(folders=[FOLDER]))
-    events: list[Event] = []
+    events: list[SessionEvent] = []
     writer = embedded.connect(ignore)
     reader = embedded.connect(events.append)
     reader.exists("/a", watch=True).result()
@@ -290,9 +290,9 @@ def test_events_come_before_the_write_is_answered_and_in_order() -> None:
 
 def test_a_callback_that_writes_does_not_reorder_events() -> None:
     embedded = open_tree(MemoryFileSystem(folders=[FOLDER]))
-    seen: list[tuple[str, Event]] = []
+    seen: list[tuple[str, SessionEvent]] = []
 
-    def first(event: Event) -> None:
+    def first(event: SessionEvent) -> None:
         seen.append(("first", event))
         if event == WatchEvent(WatchKind.CREATED, "/a"):
             one.create("/b", None).result()
@@ -368,12 +368,12 @@ def test_a_write_on_a_full_disk_is_repeated_while_room_can_be_made() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     rooms = iter((1, 1, 500))
 
-    def make_room() -> bool:
+    def free_space() -> bool:
         room_bytes = next(rooms, 0)
         files.capacity_bytes = files.used_bytes() + room_bytes
         return room_bytes > 0
 
-    embedded = EmbeddedTree(files, FOLDER, VirtualClock(), make_room=make_room)
+    embedded = EmbeddedTree(files, FOLDER, VirtualClock(), free_space=free_space)
     session = embedded.connect(lambda event: None)
     files.capacity_bytes = files.used_bytes()
     session.create("/a", b"x" * 100).result()

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.journal import encode_snapshot
-from odradek.controller.coordination.session import Event
+from odradek.controller.coordination.session import SessionEvent
 from odradek.controller.coordination.state_files import (
     CoordinationDamaged,
     find_files,
@@ -26,14 +26,14 @@ FOLDER = "/data"
 Content = dict[str, tuple[bytes | None, int]]
 
 
-def ignore(_: Event) -> None:
+def ignore(_: SessionEvent) -> None:
     """Nothing is watched."""
 
 
 def open_tree(files: MemoryFileSystem, *, entries_max: int = 1_000) -> EmbeddedTree:
     problems: list[str] = []
     tree = EmbeddedTree(files, FOLDER, VirtualClock(), journal_entries_max=entries_max)
-    tree.serve(at_once, on_failure=problems.append, on_problem=problems.append)
+    tree.serve(at_once, on_failure=problems.append, on_warning=problems.append)
     assert not problems
     return tree
 
@@ -175,7 +175,7 @@ def test_a_full_disk_during_a_fold_leaves_the_journals_in_force() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     problems: list[str] = []
     tree = EmbeddedTree(files, FOLDER, VirtualClock(), journal_entries_max=10)
-    tree.serve(at_once, on_failure=problems.append, on_problem=problems.append)
+    tree.serve(at_once, on_failure=problems.append, on_warning=problems.append)
     session = tree.connect(ignore)
     for number in range(9):
         session.create(f"/n{number}", b"x" * 200).result()

@@ -20,11 +20,11 @@ from odradek.controller.coordination.session import (
     Check,
     Create,
     Delete,
-    Operation,
-    OperationResult,
     SetData,
     WatchEvent,
     WatchKind,
+    ZkOperation,
+    ZkResult,
 )
 from odradek.controller.coordination.tree import Tree
 
@@ -40,7 +40,7 @@ class Writer:
         self.session_id = tree.last_session_id
         self.events: list[tuple[int, WatchEvent]] = []
 
-    def write(self, *operations: Operation) -> list[OperationResult]:
+    def write(self, *operations: ZkOperation) -> list[ZkResult]:
         change = self.tree.transact(self.session_id, operations, NOW_MS)
         self.events = self.tree.fire(change)
         self.tree.check()
@@ -52,7 +52,7 @@ def writer() -> Writer:
     return Writer(Tree())
 
 
-def refusal(writer: Writer, *operations: Operation) -> type[Exception]:
+def refusal(writer: Writer, *operations: ZkOperation) -> type[Exception]:
     before = writer.tree.zxid, {path: node.stat() for path, node in writer.tree.nodes.items()}
     with pytest.raises(MultiFailed) as failure:
         writer.write(*operations)

@@ -251,8 +251,8 @@ def test_an_image_finds_topics_by_name_and_id_and_updates_share_the_rest() -> No
     assert after.topic_names[UUID(int=12)] == "two"
     assert not before.has_leaders(["one", "two"])
     assert after.has_leaders(["one", "two"])
-    gone = after.with_topics(gone=["two"])
-    assert UUID(int=12) not in gone.topic_names
-    assert not gone.topic_config("two")
-    assert not gone.has_leaders(["two"])
+    removed = after.with_topics(removed=["two"])
+    assert UUID(int=12) not in removed.topic_names
+    assert not removed.topic_config("two")
+    assert not removed.has_leaders(["two"])
     assert before.topic_config("two") == {"a": "b"}

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from odradek.controller.decide.partitions import CreatePartitions, decide_create_partitions
+from odradek.controller.decide.partitions import CreatePartitionsSpec, decide_create_partitions
 from odradek.controller.decide.topics import (
-    CreateTopic,
+    CreateTopicSpec,
     KnownTopics,
-    TopicDraw,
+    TopicCreationInputs,
     TopicToCreate,
     check_name,
     decide_create_topic,
@@ -21,30 +21,30 @@ from odradek.controller.image import BrokerImage, PartitionImage, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 ID = UUID(int=77)
-DRAW = TopicDraw(ID, start=1, shift=0, default_partitions=2, default_replication_factor=1)
+DRAW = TopicCreationInputs(ID, start=1, shift=0, default_partitions=2, default_replication_factor=1)
 BROKERS = [BrokerImage(one, 1, ()) for one in (1, 2, 3)]
 UNKNOWN = KnownTopics(exists=False)
 
 
-def decide(wish: CreateTopic, known: KnownTopics = UNKNOWN) -> TopicToCreate:
+def decide(wish: CreateTopicSpec, known: KnownTopics = UNKNOWN) -> TopicToCreate:
     return decide_create_topic(BROKERS, known, wish, DRAW)
 
 
-def refusal(wish: CreateTopic, known: KnownTopics = UNKNOWN) -> tuple[ErrorCode, str | None]:
+def refusal(wish: CreateTopicSpec, known: KnownTopics = UNKNOWN) -> tuple[ErrorCode, str | None]:
     with pytest.raises(BrokerError) as error:
         decide(wish, known)
     return error.value.code, error.value.message
 
 
 def test_counts_that_are_left_open_are_the_brokers() -> None:
-    topic = decide(CreateTopic("t", config={"a": "b"}))
+    topic = decide(CreateTopicSpec("t", config={"a": "b"}))
     assert topic == TopicToCreate("t", ID, {0: (2,), 1: (3,)}, {"a": "b"})
 
 
 def test_given_counts_and_replicas_are_taken() -> None:
-    assert decide(CreateTopic("t", 1, 3)).replicas == {0: (2, 3, 1)}
+    assert decide(CreateTopicSpec("t", 1, 3)).replicas == {0: (2, 3, 1)}
     given = {0: (9, 8), 1: (8, 9)}
-    assert decide(CreateTopic("t", assignments=given)).replicas == given
+    assert decide(CreateTopicSpec("t", assignments=given)).replicas == given
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_given_counts_and_replicas_are_taken() -> None:
     ],
 )
 def test_bad_names_are_refused(name: str, reason: str) -> None:
-    assert refusal(CreateTopic(name)) == (
+    assert refusal(CreateTopicSpec(name)) == (
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         f"Topic name is invalid: {reason}",
     )
@@ -89,68 +89,68 @@ def test_good_names_are_taken(name: str) -> None:
     ("wish", "known", "code", "message"),
     [
         (
-            CreateTopic("t"),
+            CreateTopicSpec("t"),
             KnownTopics(exists=True),
             ErrorCode.TOPIC_ALREADY_EXISTS,
             "Topic 't' already exists.",
         ),
         (
-            CreateTopic("t"),
+            CreateTopicSpec("t"),
             KnownTopics(exists=True, is_marked_for_deletion=True),
             ErrorCode.TOPIC_ALREADY_EXISTS,
             "Topic 't' is marked for deletion.",
         ),
         (
-            CreateTopic("a.b"),
+            CreateTopicSpec("a.b"),
             KnownTopics(exists=False, names=["x", "a_b"]),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             "Topic 'a.b' collides with existing topics: a_b",
         ),
         (
-            CreateTopic("t", config={"x": None, "y": "1", "z": None}),
+            CreateTopicSpec("t", config={"x": None, "y": "1", "z": None}),
             UNKNOWN,
             ErrorCode.INVALID_CONFIG,
             "Null value not supported for topic configs: x,z",
         ),
         (
-            CreateTopic("t", config_refusal="Unknown topic config name: x"),
+            CreateTopicSpec("t", config_refusal="Unknown topic config name: x"),
             UNKNOWN,
             ErrorCode.INVALID_CONFIG,
             "Unknown topic config name: x",
         ),
         (
-            CreateTopic("t", partitions=1, assignments={0: (1,)}),
+            CreateTopicSpec("t", partitions=1, assignments={0: (1,)}),
             UNKNOWN,
             ErrorCode.INVALID_REQUEST,
             "Both numPartitions or replicationFactor and replicasAssignments were set. "
             "Both cannot be used at the same time.",
         ),
         (
-            CreateTopic("t", assignments={0: (1,), 1: (1, 2)}),
+            CreateTopicSpec("t", assignments={0: (1,), 1: (1, 2)}),
             UNKNOWN,
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "All partitions should have the same number of replicas",
         ),
         (
-            CreateTopic("t", assignments={0: (1, 1)}),
+            CreateTopicSpec("t", assignments={0: (1, 1)}),
             UNKNOWN,
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Duplicate replica assignment found: 0 -> [1, 1]",
         ),
         (
-            CreateTopic("t", assignments={0: (1,), 2: (2,)}),
+            CreateTopicSpec("t", assignments={0: (1,), 2: (2,)}),
             UNKNOWN,
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         ),
     ],
 )
-def test_refusals(wish: CreateTopic, known: KnownTopics, code: ErrorCode, message: str) -> None:
+def test_refusals(wish: CreateTopicSpec, known: KnownTopics, code: ErrorCode, message: str) -> None:
     assert refusal(wish, known) == (code, message)
 
 
 def test_the_counts_are_looked_at_before_the_name() -> None:
-    assert refusal(CreateTopic("a/b", partitions=0))[0] is ErrorCode.INVALID_PARTITIONS
+    assert refusal(CreateTopicSpec("a/b", partitions=0))[0] is ErrorCode.INVALID_PARTITIONS
 
 
 def test_topic_ids_do_not_begin_with_a_dash() -> None:
@@ -164,14 +164,14 @@ TOPIC = TopicImage("t", ID, {0: PartitionImage(0, (2, 3)), 1: PartitionImage(1, 
 
 
 def test_more_partitions_go_on_from_the_first_ones_leader() -> None:
-    assert decide_create_partitions(BROKERS, TOPIC, CreatePartitions("t", 4)) == {
+    assert decide_create_partitions(BROKERS, TOPIC, CreatePartitionsSpec("t", 4)) == {
         2: (1, 3),
         3: (2, 3),
     }
 
 
 def test_more_partitions_by_hand() -> None:
-    wish = CreatePartitions("t", 3, [(1, 2)])
+    wish = CreatePartitionsSpec("t", 3, [(1, 2)])
     assert decide_create_partitions(BROKERS, TOPIC, wish) == {2: (1, 2)}
 
 
@@ -183,55 +183,55 @@ BEING_MOVED = replace(TOPIC, partitions={0: PartitionImage(0, (1, 2), adding=(1,
     [
         (
             None,
-            CreatePartitions("t", 3),
+            CreatePartitionsSpec("t", 3),
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "The topic 't' does not exist.",
         ),
         (
             BEING_MOVED,
-            CreatePartitions("t", 3),
+            CreatePartitionsSpec("t", 3),
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             "A partition reassignment is in progress for the topic 't'.",
         ),
         (
             TOPIC,
-            CreatePartitions("t", 1),
+            CreatePartitionsSpec("t", 1),
             ErrorCode.INVALID_PARTITIONS,
             "Topic currently has 2 partitions, which is higher than the requested 1.",
         ),
         (
             TOPIC,
-            CreatePartitions("t", 2),
+            CreatePartitionsSpec("t", 2),
             ErrorCode.INVALID_PARTITIONS,
             "Topic already has 2 partitions.",
         ),
         (
             TOPIC,
-            CreatePartitions("t", 3, [(1, 7)]),
+            CreatePartitionsSpec("t", 3, [(1, 7)]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Unknown broker(s) in replica assignment: 7.",
         ),
         (
             TOPIC,
-            CreatePartitions("t", 3, [(1, 2), (2, 3)]),
+            CreatePartitionsSpec("t", 3, [(1, 2), (2, 3)]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Increasing the number of partitions by 1 but 2 assignments provided.",
         ),
         (
             TOPIC,
-            CreatePartitions("t", 3, [()]),
+            CreatePartitionsSpec("t", 3, [()]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Cannot have replication factor of 0 for partition id 2.",
         ),
         (
             TOPIC,
-            CreatePartitions("t", 3, [(1, 1)]),
+            CreatePartitionsSpec("t", 3, [(1, 1)]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Duplicate brokers not allowed in replica assignment: 1, 1 for partition id 2.",
         ),
         (
             TOPIC,
-            CreatePartitions("t", 3, [(1,)]),
+            CreatePartitionsSpec("t", 3, [(1,)]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Inconsistent replication factor between partitions, partition 0 has 2 while "
             "partitions [2] have replication factors [1], respectively.",
@@ -239,7 +239,7 @@ BEING_MOVED = replace(TOPIC, partitions={0: PartitionImage(0, (1, 2), adding=(1,
     ],
 )
 def test_refused_partitions(
-    topic: TopicImage | None, wish: CreatePartitions, code: ErrorCode, message: str
+    topic: TopicImage | None, wish: CreatePartitionsSpec, code: ErrorCode, message: str
 ) -> None:
     with pytest.raises(BrokerError) as error:
         decide_create_partitions(BROKERS, topic, wish)

@@ -1,0 +1,40 @@
+"""The way of a control request from the active controller to a broker, and of its response back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from odradek.controller.control_request_receiver import ControlRequestReceiver
+from odradek.controller.control_requests import (
+    ControlRequest,
+    ControlRequestHandler,
+    ControlResponse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlChannel:
+    """Passes requests for this broker to its own receiver, and sends the others.
+
+    Source: Kafka's ControllerChannelManager.
+    """
+
+    broker_id: int
+    """This broker."""
+    receiver: ControlRequestReceiver
+    """Of this broker."""
+    handler: ControlRequestHandler
+    on_response: Callable[[int, ControlRequest, ControlResponse], None]
+    """(broker, request, response); may be called within `send`, and must only queue."""
+
+    def send(self, broker_id: int, request: ControlRequest) -> None:
+        """Pass a request on; requests for one broker arrive in the order of the calls."""
+
+        def respond(response: ControlResponse) -> None:
+            self.on_response(broker_id, request, response)
+
+        if broker_id == self.broker_id:
+            self.receiver.receive(request, respond)
+        else:
+            self.handler.send(broker_id, request, respond)

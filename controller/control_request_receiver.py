@@ -1,0 +1,161 @@
+"""The broker's side of control requests: epochs are checked, the image is updated, then they apply.
+
+Control requests are applied one at a time, in order.  A request of an earlier controller, or for an
+earlier registration of this broker, is refused.  The configs of topics that a request names for the
+first time are read before it is applied: no notification is written for the config of a new topic.
+Source: KIP-380; Kafka's ReplicaManager, MetadataCache, KafkaApis.isBrokerEpochStale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from odradek.controller.control_requests import (
+    ControlRequest,
+    ControlRequestHandler,
+    ControlResponse,
+    LeaderAndIsr,
+    UpdateMetadata,
+    apply_update_metadata,
+)
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.serial_executor import SerialExecutor
+from odradek.controller.coordination.session import CoordinationSession
+from odradek.controller.image import LEADER_DURING_DELETE
+from odradek.controller.metadata_cache import MetadataCache
+from odradek.controller.znodes.dynamic_configs import BROKERS, TOPICS, read_topic_configs
+from odradek.protocol.errors import ErrorCode
+from odradek.runtime.pending import Pending
+
+
+class ControllerListener(Protocol):
+    """Called by a broker's `Controller` and its parts."""
+
+    def on_config_changed(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
+        """The overrides of an entity are now `config`; those of topics and brokers are in the
+        image already."""
+
+    def on_warning(self, text: str) -> None:
+        """Something that an operator should read in the log."""
+
+
+class ControlRequestReceiver:
+    """Applies control requests on one broker, and keeps its metadata cache up to date."""
+
+    def __init__(
+        self,
+        session: CoordinationSession,
+        handler: ControlRequestHandler,
+        listener: ControllerListener,
+        metadata: MetadataCache,
+    ) -> None:
+        self._metadata = metadata
+        self.broker_epoch = -1
+        self._session = session
+        self._handler = handler
+        self._listener = listener
+        self._executor = SerialExecutor()
+        self._known_configs: dict[str, None] = {}
+        self._retry: Pending[None] | None = None
+        self._described_epoch = -1
+
+    async def note_configs(self) -> None:
+        """All configs were read: those of existing topics need not be read again."""
+        self._known_configs = dict.fromkeys(await self._session.children("/config/topics"))
+
+    def receive(self, request: ControlRequest, respond: Callable[[ControlResponse], None]) -> None:
+        """Apply a request after those that were received before it."""
+
+        async def run() -> None:
+            refusal = self._check_epochs(request)
+            configs: dict[str, dict[str, str]] = {}
+            if refusal is None:
+                configs = await self._read_configs(request)
+                # This broker may have registered again while the configs were read.
+                refusal = self._check_epochs(request)
+            if refusal is not None:
+                respond(ControlResponse(refusal))
+                return
+            self._update_image(request, configs)
+            respond(await self._handler.apply(request))
+
+        self._executor.submit(run)
+
+    def tick(self) -> None:
+        """Repeat reads that the coordination service refused; called about once a second."""
+        waiting, self._retry = self._retry, None
+        if waiting is not None:
+            waiting.resolve(None)
+
+    def on_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
+        """The overrides of an entity were read."""
+        if entity_type == TOPICS:
+            self._metadata.image = self._metadata.image.with_topic_configs({entity: config})
+        elif entity_type == BROKERS:
+            self._metadata.image = self._metadata.image.with_broker_config(entity, config)
+        self._listener.on_config_changed(entity_type, entity, config)
+
+    def _check_epochs(self, request: ControlRequest) -> ErrorCode | None:
+        """Refuses lower epochs; a broker epoch above our own is right: the controller may learn of
+        our registration before we do."""
+        if request.broker_epoch != -1 and request.broker_epoch < self.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        if request.controller_epoch < self._metadata.image.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return None
+
+    def _is_first_of_registration(self, request: ControlRequest) -> bool:
+        return -1 < self._described_epoch < request.broker_epoch
+
+    async def _read_configs(self, request: ControlRequest) -> dict[str, dict[str, str]]:
+        """Configs of topics that are named for the first time; waits until they can be read.
+
+        Without them the request would be applied with the wrong retention.
+        """
+        if not isinstance(request, LeaderAndIsr | UpdateMetadata):
+            return {}
+        known = {} if self._is_first_of_registration(request) else self._known_configs
+        unknown = {
+            one.topic: None
+            for one in request.partitions
+            if one.topic not in known and one.state.leader != LEADER_DURING_DELETE
+        }
+        warn = self._listener.on_warning
+        while unknown:
+            try:
+                return await read_topic_configs(self._session, list(unknown), warn)
+            except CoordinationError as error:
+                warn(f"configs cannot be read: {error!r}")
+                self._retry = Pending()
+                await self._retry
+        return {}
+
+    def _update_image(self, request: ControlRequest, configs: dict[str, dict[str, str]]) -> None:
+        """Replace the image once, with everything that the request and `configs` change.
+
+        The first request after a new registration removes all topics: deletions were not sent to
+        this broker while it was not registered, and the controller now describes every topic.
+        Differs from Kafka: a broker there keeps such topics in its metadata until it restarts.
+        """
+        image = self._metadata.image
+        if self._is_first_of_registration(request):
+            image = replace(image, topics={}, topic_names={}, topic_configs={})
+            self._known_configs = {}
+        self._described_epoch = max(self._described_epoch, request.broker_epoch)
+        if configs:
+            image = image.with_topic_configs(configs)
+            self._known_configs |= dict.fromkeys(configs)
+        if isinstance(request, UpdateMetadata):
+            image = apply_update_metadata(image, request)
+            for one in request.partitions:
+                if one.state.leader == LEADER_DURING_DELETE:
+                    self._known_configs.pop(one.topic, None)
+        elif request.controller_epoch > image.controller_epoch:
+            image = replace(
+                image,
+                controller_id=request.controller_id,
+                controller_epoch=request.controller_epoch,
+            )
+        self._metadata.image = image
