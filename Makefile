@@ -2,7 +2,9 @@
 #            PORT=9093     another port, with a data directory of its own
 #            CONFIG=FILE   another settings file
 #            ARGS='...'    more arguments of `odradek start`
-# make test  everything a change must pass: lint, then all tests
+# make test  everything a change must pass: lint, coverage, then all tests
+# make docs  the documentation site, into build/site
+# make release  the source distribution and the wheel, into dist, checked; uploads nothing
 VENV   := .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
@@ -16,7 +18,7 @@ AT_PORT := $(if $(OTHER_PORT),--override listeners=PLAINTEXT://127.0.0.1:$(PORT)
 MINUTES ?= 60
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run test test-pipelines test-others lint unit clients golden bench attack soak chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run test test-pipelines test-others lint unit coverage docs release golden bench attack soak chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -54,6 +56,16 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/repository
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Uploading is a decision of a person: `twine upload dist/*` after the tag of CHANGELOG.md's version.
+release: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m tests.packaging.check_release dist
+
 golden: tools
 	$(BIN)/python -m tests.scripts.record_golden
 	$(BIN)/python -m tests.golden.record_configs
@@ -90,4 +102,4 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.run
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -17,6 +17,7 @@ import pytest
 
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from tests.packaging.bare_environment import make_environment
+from tests.packaging.check_release import newest_version, top_level_names
 from tests.support.processes import LoggedProcess, free_port
 from tests.support.tool_cache import PROJECT
 from tests.support.wire import Wire
@@ -92,8 +93,7 @@ def test_wheel_has_one_top_level_name(wheel: Path) -> None:
         names = archive.namelist()
         (top_level,) = (name for name in names if name.endswith(".dist-info/top_level.txt"))
         assert archive.read(top_level).split() == [b"odradek"]
-    (metadata,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
-    assert {name.split("/")[0] for name in names} == {"odradek", metadata}
+    assert top_level_names(wheel) == {"odradek"}
 
 
 def test_distributions_hold_every_module_as_a_file(built: Path, wheel: Path) -> None:
@@ -163,3 +163,8 @@ def test_broker_starts_beside_a_project_with_packages_of_the_same_names(
         check=False,
     )
     assert "ImportError: of the project" in own.stderr
+
+
+def test_newest_version_is_that_of_the_first_numbered_entry() -> None:
+    assert newest_version("# C\n## [Unreleased]\n") is None
+    assert newest_version("# C\n## [Unreleased]\n## [0.2.0] - x\n## [0.1.0]\n") == "0.2.0"

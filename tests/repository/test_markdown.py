@@ -71,6 +71,7 @@ def test_relative_links_of_documents_lead_to_files() -> None:
     offenders = [
         f"{document.name}: {link[1]}"
         for document in sources(".md")
+        if not document.is_in("docs/")  # `mkdocs build --strict` checks those
         for link in LINK.finditer(document.text)
         if "://" not in link[1]
         if not (ROOT / document.name).parent.joinpath(link[1]).exists()

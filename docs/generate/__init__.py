@@ -1,0 +1,1 @@
+"""Pages that are made of the code: they cannot differ from it."""
