@@ -1,0 +1,1 @@
+"""The programs in examples/ do what examples/README.md says."""

@@ -1,0 +1,123 @@
+"""Each example is run on a broker as examples/README.md says, and prints what it says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support import tool_cache
+from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.pipeline_job import PipelineJob
+from tests.support.programs import go_compiler
+
+EXAMPLES = tool_cache.PROJECT / "examples"
+README = (EXAMPLES / "README.md").read_text()
+GREETINGS = "0 hello\n1 from\n2 Odradek\n"
+RUN_TIMEOUT_S = 240.0
+PYTHON = ("confluent_greetings.py", "kafka_python_greetings.py", "aiokafka_greetings.py")
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with the settings of `make run`: groups of one member need not wait for more."""
+    overrides = {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.replication.factor": "1",
+    }
+    with odradek_broker(tmp_path_factory.mktemp("broker"), overrides=overrides) as running:
+        yield running
+
+
+def printed_by(command: Sequence[str], folder: Path) -> str:
+    """Standard output of a program that must succeed."""
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def built(name: str, command: Sequence[str]) -> Path:
+    """A copy of an example's folder, in which `command` has fetched its libraries."""
+    sources = sorted(path for path in (EXAMPLES / name).iterdir() if path.is_file())
+
+    def make(folder: Path) -> None:
+        for source in sources:
+            shutil.copy(source, folder)
+        tool_cache.run_tool(list(command), folder=folder)
+
+    target = tool_cache.TOOLS / "examples" / name
+    return tool_cache.build_once(target, tool_cache.fingerprint([*sources, *command]), make)
+
+
+def as_written(*words: str) -> list[str]:
+    """A command that stands in the README, letter by letter."""
+    assert f"`{' '.join(words)}`".replace("libs/*", "'libs/*'") in README, words
+    return list(words)
+
+
+def test_readme_shows_what_the_programs_print() -> None:
+    indented = "".join(f"    {line}\n" for line in GREETINGS.splitlines())
+    assert indented in README
+
+
+@pytest.mark.parametrize("program", PYTHON)
+def test_python_program_prints_its_records(program: str, broker: BrokerProcess) -> None:
+    assert f"python examples/python/{program}`" in README
+    command = [sys.executable, f"examples/python/{program}", broker.address]
+    assert printed_by(command, tool_cache.PROJECT) == GREETINGS
+
+
+def test_java_program_prints_its_records(broker: BrokerProcess) -> None:
+    fetch = as_written("mvn", "-q", "dependency:copy-dependencies", "-DoutputDirectory=libs")
+    run = as_written("java", "-cp", "libs/*", "Greetings.java")
+    assert printed_by([*run, broker.address], built("java", fetch)) == GREETINGS
+
+
+def test_go_program_prints_its_records(broker: BrokerProcess) -> None:
+    run = as_written("go", "run", ".")
+    run[0] = go_compiler()
+    assert printed_by([*run, broker.address], EXAMPLES / "go") == GREETINGS
+
+
+def test_node_program_prints_its_records(broker: BrokerProcess) -> None:
+    folder = built("node", as_written("npm", "install"))
+    run = as_written("node", "greetings.js")
+    assert printed_by([*run, broker.address], folder) == GREETINGS
+
+
+def test_pipeline_writes_the_words_in_capital_letters(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    words = "odradek pipeline run examples/pipeline/greetings.toml --mode available_now"
+    assert f"`{words}`" in README
+    program = [sys.executable, "examples/python/confluent_greetings.py", broker.address]
+    printed_by(program, tool_cache.PROJECT)
+    text = (EXAMPLES / "pipeline" / "greetings.toml").read_text()
+    file = tmp_path / "greetings.toml"
+    file.write_text(
+        text.replace("127.0.0.1:9092", broker.address).replace('"data/', f'"{tmp_path}/')
+    )
+    job = PipelineJob(file, log=tmp_path / "job.log", arguments=["--mode", "available_now"])
+    try:
+        job.finish()
+    finally:
+        job.close()
+    lines = [
+        json.loads(line)
+        for part in (tmp_path / "greetings").glob("*.json")
+        for line in part.read_text().splitlines()
+    ]
+    assert {(line["offset"], line["word"]) for line in lines} >= {
+        (0, "HELLO"),
+        (1, "FROM"),
+        (2, "ODRADEK"),
+    }
