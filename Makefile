@@ -49,6 +49,17 @@ soak: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not client and not judge and not slow" tests --ignore=tests/pipeline
 
+# Lines of the product that the quick tests of its parts run in their own process; broker processes
+# and pipelines are not counted.
+COVERED := tests/controller tests/protocol tests/runtime tests/storage \
+	$(addprefix tests/broker/,group handlers replication settings)
+
+coverage: $(VENV)/.dev
+	@mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -q -m "not client and not judge and not slow" $(COVERED)
+	@$(BIN)/python -m coverage html --quiet
+	@echo "lines covered: $$($(BIN)/python -m coverage report --format=total) % (build/coverage/html)"
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ from tests.repository.sources import Source, everything, product
 
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 FILES_NOT_YET: Final = {"pipeline/spec/common.py"}
-MANAGERS: Final = {"storage/manager.py"}
+MANAGERS: Final = {"storage/directories/log_manager.py"}
 """Kafka's LogManager."""
 
 WITHOUT_USER: Final = {
@@ -36,6 +36,7 @@ TEST_DOUBLES: Final = "runtime/testing/"
 WITHOUT_USER_NOT_YET: Final = frozenset(
     {
         "TimeSlice.pause_if_over",
+        "SocketServer.connection_count",
         "Compaction.run_now",
         "Compaction.uncleanable",
         "Memory.unjoined_count",
