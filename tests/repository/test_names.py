@@ -46,7 +46,6 @@ WITHOUT_USER_NOT_YET: Final = frozenset(
         "Partitions.topic_of",
         "ConnectionQuotas.of_host",
         "SocketServer.held_frame_bytes",
-        "SocketServer.connection_count",
         "BrokerSettings.of_listener",
         "rule_text",
         "Image.topic_by_id",
