@@ -3,7 +3,8 @@
 Served: 0-1.  Changes of topics and of the default for all brokers may be asked of any broker, those
 of one broker and of its loggers only of itself.
 Errors per resource: INVALID_REQUEST, INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION,
-    UNKNOWN_SERVER_ERROR (no controller; an operation that nobody knows), REQUEST_TIMED_OUT.
+    UNKNOWN_SERVER_ERROR (no controller; an operation that nobody knows), REQUEST_TIMED_OUT,
+    KAFKA_STORAGE_ERROR (the disk of the embedded coordination is full).
 Source: KIP-339, KIP-412; Kafka's ConfigAdminManager, ZkAdminManager.
 """
 
@@ -25,7 +26,7 @@ from odradek.broker.settings.alter import (
     invalid_request,
     repeated,
 )
-from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.errors import CoordinationError, StorageFailed
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -181,6 +182,9 @@ def _error_of(outcome: BrokerError | Pending[None]) -> tuple[ErrorCode, str | No
         outcome.result()
     except BrokerError as error:
         return error.code, error.message
+    except StorageFailed as error:
+        logger.warning("a change of settings is refused: %s", error)
+        return ErrorCode.KAFKA_STORAGE_ERROR, str(error)
     except CoordinationError as error:
         return ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
     return ErrorCode.NONE, None

@@ -15,6 +15,11 @@ import pytest
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.scripts.chapters.batches import big_batch, produce_request
 from tests.scripts.chapters.fetch import fetch_request
 from tests.scripts.talk import Talk
@@ -107,6 +112,14 @@ def test_a_topic_that_finds_no_room_is_refused_and_the_broker_goes_on(tmp_path: 
         # The handler's modules are imported now: Python would leave cut .pyc files below the limit.
         unknown = DeleteTopicsRequest(topic_names=["unknown"], timeout_ms=5_000)
         assert talk.quiet(unknown, 4).responses[0].error_code != ErrorCode.NONE
+        setting = AlterableConfig(name="retention.ms", config_operation=0, value="5000")
+        change = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[setting])
+            ],
+            validate_only=False,
+        )
+        assert talk.quiet(change, 1).responses[0].error_code == ErrorCode.NONE
         broker.process.set_limit(resource.RLIMIT_FSIZE, 20)
         wish = CreatableTopic(
             name="late", num_partitions=1, replication_factor=1, assignments=[], configs=[]
@@ -115,6 +128,7 @@ def test_a_topic_that_finds_no_room_is_refused_and_the_broker_goes_on(tmp_path: 
         assert talk.quiet(request, 7).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         deletion = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=5_000)
         assert talk.quiet(deletion, 4).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert talk.quiet(change, 1).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert produce(talk)[0] == ErrorCode.KAFKA_STORAGE_ERROR
         broker.process.set_limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
         talk.until(

@@ -8,7 +8,7 @@ from odradek.broker.handlers.handler import Delayed, Reply
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings
-from odradek.controller.coordination.errors import ConnectionLoss
+from odradek.controller.coordination.errors import ConnectionLoss, StorageFailed
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image import Image, TopicImage
 from odradek.controller.znodes.config_znodes import decode_config
@@ -205,6 +205,20 @@ def test_an_error_of_the_store_reaches_its_resource() -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ]
     assert answered[2][3] == "no controller"
+
+
+def test_full_disk_of_the_coordination_returns_kafka_storage_error() -> None:
+    controller = SlowController()
+    delayed = slow_change(controller)
+    controller.pending[0].fail(StorageFailed("No space left on device"))
+    controller.pending[1].resolve(None)
+    answered = answers(delayed.attempt())
+    assert [answer[2] for answer in answered] == [
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+    assert answered[0][3] == "No space left on device"
 
 
 def test_the_purgatory_is_notified_when_a_change_is_stored() -> None:
