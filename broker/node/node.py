@@ -134,13 +134,22 @@ class Node:
             self._descriptors,
             file_delete_delay_ms=settings.log_segment_delete_delay_ms,
         )
+        self.listeners: list[BoundListener] = []
+        try:
+            # First of all: a port that is taken leaves no new directory.
+            self._bind(settings)
+            self._open_directories(settings)
+        except BaseException:
+            self._close_listeners()
+            raise
+
+    def _open_directories(self, settings: BrokerSettings) -> None:
         identities = self._logs.open_directories()
         self._stored_cluster_id = stored_cluster_id(identities)
         stored_id = stored_broker_id(identities)
         self._broker_id = settings.broker_id
         if self._broker_id < 0:
             self._broker_id = FIRST_GENERATED_ID if stored_id is None else stored_id
-        self.listeners: list[BoundListener] = []
         try:
             self._open_coordination(settings)
             self._build(settings)
@@ -326,7 +335,6 @@ class Node:
             cluster_id=cluster_id,
             date=strftime("%a %b %d %H:%M:%S %Z %Y"),
         )
-        self._bind()
         logs.load(
             self._configs.log_config,
             now_ms=self._clock.now_ms(),
@@ -403,8 +411,7 @@ class Node:
 
         self._loop.call_soon(run)
 
-    def _bind(self) -> None:
-        settings = self.services.settings
+    def _bind(self, settings: BrokerSettings) -> None:
         for listener in settings.listeners:
             if listener.protocol != "PLAINTEXT":
                 raise StartError(
@@ -416,6 +423,10 @@ class Node:
             except OSError as error:
                 raise StartError(f"cannot listen on {listener}: {error}") from error
             self.listeners.append(bound)
+
+    def _close_listeners(self) -> None:
+        for listener in self.listeners:
+            listener.socket.close()
 
     def _identity(self) -> Identity:
         settings = self.services.settings
@@ -464,8 +475,7 @@ class Node:
         """
         self._background.stop()
         self.server.close()
-        for listener in self.listeners:
-            listener.socket.close()
+        self._close_listeners()
         self._wheel.close()
         await self._jobs.finish()
         await self._supervisor.close()

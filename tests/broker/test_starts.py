@@ -178,6 +178,17 @@ def test_a_port_that_is_taken_leaves_the_directory_as_it_was(
     assert tree_of(data) == before
 
 
+def test_a_port_that_is_taken_leaves_no_new_directory(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(StartError, match="cannot listen on"):
+            start_and_stop(loop, settings_of(tmp_path / "new", taken.getsockname()[1]))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_port_that_is_taken_during_the_start_leaves_the_directory_as_it_was(
     data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
