@@ -1,1 +1,1 @@
-"""The doors to the outside: clock, randomness, files, timers, tasks, metrics, logging."""
+"""The platform layer: clock, randomness, files, timers, tasks, threads, metrics, logging."""

@@ -1,9 +1,9 @@
-"""The door to disks: what a file and a file system can do.
+"""The interface of files and file systems.
 
-Two implementations stand behind it: `system_files` (the host) and `memory_files` (tests: loses
-what was not synced, fails the n-th operation).  Every method raises `OSError` and nothing else when
-the disk refuses.  All calls are synchronous; `sync` and `sync_directory` may take long and belong
-in a thread when an event loop is running.
+Implementations: `system_files` (the host) and `testing.memory_files` (loses what was not synced,
+fails the n-th operation).  A method whose operation fails raises `OSError` and nothing else.  All
+calls are synchronous; `sync` and `sync_directory` may take long, so run them in a thread while an
+event loop is running.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ class File(Protocol):
     path: str
 
     def size(self) -> int:
-        """Bytes in the file now."""
+        """Bytes in the file."""
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def append(self, chunks: Sequence[Bytes]) -> int:
-        """Write all chunks at the end, one system call where the host allows.
+        """Write all chunks at the end, in one system call where the host allows.
 
-        returns  the bytes written, always all of them
-        raises   OSError; a prefix may then be in the file (the caller truncates back to the size
-                 it knew)
+        returns  the count of bytes, always of all chunks
+        raises   OSError; then a prefix may be in the file, and the caller truncates it
         """
 
     def truncate(self, size: int) -> None:
@@ -39,27 +38,27 @@ class File(Protocol):
     def sync(self) -> None:
         """Make the content durable.
 
-        Never call again after it failed: the kernel forgot the pages.
+        Must not be called again after it failed: the kernel has dropped the dirty pages.
         """
 
     def fileno(self) -> int:
-        """The descriptor for sendfile, or -1 where there is none."""
+        """The descriptor for sendfile, or -1 if there is none."""
 
     def close(self) -> None:
-        """Release the descriptor; closing twice is allowed."""
+        """Release the descriptor; may be called again."""
 
 
 class FileSystem(Protocol):
     """Paths are absolute strings with `/`; parents must exist."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; `create` makes an empty file where there is none."""
+        """Open for reading and writing; `create` creates the file if it does not exist."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or a folder is there."""
+        """Whether there is a file or a folder."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether a folder is there."""
+        """Whether there is a folder."""
 
     def size(self, path: str) -> int:
         """Bytes of the file at `path`."""
@@ -74,13 +73,13 @@ class FileSystem(Protocol):
         """Names (not paths) in a folder, sorted."""
 
     def make_directory(self, path: str) -> None:
-        """Make a folder and its missing parents; it may be there already."""
+        """Create a folder and its missing parents; it may exist already."""
 
     def rename(self, source: str, target: str) -> None:
-        """Move atomically, replacing `target`."""
+        """Rename atomically, replacing `target`."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; an open one stays readable until it is closed."""
+        """Remove a file; descriptors that are open stay usable."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder with everything in it."""
@@ -89,9 +88,9 @@ class FileSystem(Protocol):
         """Make creations, renames and removals in the folder durable."""
 
     def lock(self, path: str) -> FileLock:
-        """Take an exclusive lock on the file, made if absent.
+        """Take an exclusive lock on the file, which is created if absent.
 
-        raises  BlockingIOError when another process holds it
+        raises  BlockingIOError when another process has it
         """
 
     def read(self, path: str) -> bytes:
@@ -108,7 +107,5 @@ class FileSystem(Protocol):
 
 
 class FileLock(Protocol):
-    """A held lock."""
-
     def release(self) -> None:
-        """Give it back."""
+        """Unlock."""

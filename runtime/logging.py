@@ -1,9 +1,9 @@
-"""Logging as a program sets it up: plain lines, or one JSON object per line.
+"""The set-up of logging: plain lines, or one JSON object per line.
 
-Everything goes through the standard library's `logging`; cores never log.  A JSON line has `time`
-(UTC, ISO 8601, milliseconds), `level`, `logger`, `message`, `exception` where there is one, and
-every field that was given as `extra`.  A message stays on one line in both forms, so that text
-from the network cannot forge a line.
+Everything goes through the standard library's `logging`; pure code does not log.  A JSON line has
+`time` (UTC, ISO 8601, milliseconds), `level`, `logger`, `message`, `exception` if there is one, and
+every `extra` field.  A message is one line in both formats, so that text from the network cannot
+forge a line.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     "asctime",
     "taskName",
 }
-"""What every record has; the rest was given as `extra`."""
+"""The attributes of every record; all others are `extra` fields."""
 
 CAUSED_BY_CLIENTS: Final = ("odradek.server", "odradek.groups")
-"""Loggers whose lines are caused by what clients send; the first argument of each says who."""
+"""Loggers whose lines clients cause; the first argument of each line names the client or group."""
 
 RESERVED_KEYS: Final = ("time", "level", "logger", "message", "exception")
 
@@ -44,15 +44,14 @@ def timestamp(created_s: float) -> str:
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, object]:
-    """What was given as `extra`, in the order given."""
+    """The `extra` fields, in their order."""
     return {key: value for key, value in vars(record).items() if key not in STANDARD_FIELDS}
 
 
 class PlainFormatter(logging.Formatter):
-    """`time level logger: message key=value…`, and below it the traceback."""
+    """`time level logger: message key=value…`, then the traceback on further lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, or several with a traceback."""
         fields = "".join(f" {key}={value}" for key, value in extra_fields(record).items())
         line = f"{record.getMessage()}{fields}".translate(LINE_BREAKS)
         text = f"{timestamp(record.created)} {record.levelname:<8} {record.name}: {line}"
@@ -60,7 +59,7 @@ class PlainFormatter(logging.Formatter):
         return f"{text}\n{trace}" if trace else text
 
     def trace(self, record: logging.LogRecord) -> str:
-        """The traceback and the stack of a record, empty where it has neither."""
+        """The traceback and the stack of a record; empty when it has neither."""
         parts = []
         if record.exc_info and record.exc_info[0] is not None:
             parts.append(self.formatException(record.exc_info))
@@ -70,10 +69,9 @@ class PlainFormatter(logging.Formatter):
 
 
 class JsonFormatter(PlainFormatter):
-    """One object per line; a value that JSON does not know is written as its text."""
+    """One object per line; values that JSON cannot represent are written as `str`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         line: dict[str, object] = {
             "time": timestamp(record.created),
             "level": record.levelname,
@@ -91,7 +89,7 @@ class JsonFormatter(PlainFormatter):
 
 
 JSON_LINE_BREAKS: Final = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-"""Characters that JSON leaves as they are and some readers take for the end of a line."""
+"""Characters that JSON does not escape, and that some readers take for the end of a line."""
 
 
 def build_handler(log_format: str, stream: TextIO) -> logging.Handler:
@@ -105,10 +103,10 @@ def build_handler(log_format: str, stream: TextIO) -> logging.Handler:
 def set_up_logging(
     log_format: str = "plain", *, level: str = "INFO", stream: TextIO | None = None
 ) -> None:
-    """Send all that is logged in this process to one stream, in place of what was set up before.
+    """Send all log lines of this process to one stream; replaces an earlier set-up.
 
     log_format  one of `FORMATS`
-    level       one of `LEVELS`; what is below it is dropped
+    level       one of `LEVELS`; lower levels are dropped
     stream      standard error when None
     """
     assert level in LEVELS, f"{level} is not one of {', '.join(LEVELS)}"
@@ -121,7 +119,7 @@ def set_up_logging(
 
 
 def limit_repeated_lines() -> None:
-    """Bound the lines that clients can cause, each kind for itself."""
+    """Put a `RepeatedLines` filter on the loggers of `CAUSED_BY_CLIENTS`."""
     for name in CAUSED_BY_CLIENTS:
         logger = logging.getLogger(name)
         if not any(isinstance(known, RepeatedLines) for known in logger.filters):
@@ -131,7 +129,7 @@ def limit_repeated_lines() -> None:
 def format_line(
     log_format: str, message: str, fields: Mapping[str, object], *, level: int = logging.INFO
 ) -> str:
-    """A line for a terminal in the form of the log: `message` itself when plain, JSON else.
+    """A line for a terminal in the format of the log: `message` when plain, otherwise JSON.
 
     log_format  one of `FORMATS`
     fields      further keys of the JSON object
@@ -151,13 +149,13 @@ KAFKA_LEVELS: Final = {
     "DEBUG": "DEBUG",
     "TRACE": "DEBUG",
 }
-"""Levels of KIP-412 with the standard library's; both DEBUG and TRACE are the lowest."""
+"""Levels of KIP-412 -> those of the standard library, which has none below DEBUG."""
 
 ROOT_LOGGER: Final = "root"
 
 
 def logger_levels() -> dict[str, str]:
-    """Every logger with the level in force, in Kafka's words (KIP-412)."""
+    """Logger -> the level in force, as one of `KAFKA_LEVELS` (KIP-412)."""
     words = {own: kafka for kafka, own in reversed(KAFKA_LEVELS.items())}
     names = sorted(
         name
@@ -172,8 +170,8 @@ def logger_levels() -> dict[str, str]:
 def set_logger_level(name: str, level: str | None) -> bool:
     """Change a logger's level while running (KIP-412).
 
-    level    one of `KAFKA_LEVELS`; None: as the logger above it has
-    returns  False: there is no such logger, or the root's level was to be taken away
+    level    one of `KAFKA_LEVELS`; None inherits the level of the parent logger
+    returns  False when there is no such logger, or `level` is None for the root
     """
     if name == ROOT_LOGGER:
         if level is None:

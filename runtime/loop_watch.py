@@ -1,8 +1,8 @@
-"""How long callbacks keep an event loop, and how late its timers are.
+"""How long callbacks keep the event loop, and how late its timers fire.
 
-uvloop reports no slow callbacks, so the entries into the loop measure themselves: what the loop
-calls takes `monotonic_ns` at its beginning and calls `ran` at its end (0.2 us together).  The lag
-shows the callbacks that are not measured, too: a timer that fires late has waited for one.
+uvloop reports no slow callbacks, so the functions that the loop calls measure themselves: they take
+`monotonic_ns` at their beginning and call `ran` at their end (0.2 us together).  Callbacks that are
+not measured show in the lag: a timer that fires late has waited for one.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Final
 from odradek.runtime.metrics import BrokerMetrics
 
 SLOW_NS: Final = 100_000_000
-"""A callback that takes longer is logged."""
+"""Callbacks that take longer are logged."""
 LOG_INTERVAL_NS: Final = 10_000_000_000
-"""Between two lines; those left out are counted in the next one."""
+"""Between two lines; the next one counts the callbacks that were not logged."""
 
 logger = logging.getLogger("odradek.loop")
 
 
 class LoopWatch:
-    """Keeps `loop_*` of the metrics."""
+    """Updates the `loop_*` metrics."""
 
     __slots__ = ("_left_out", "_logged_at_ns", "_metrics", "_notable_ns", "name_of")
 
     name_of: Callable[[object], str]
-    """Names what is neither a text nor a function."""
+    """(what was given to `ran`) -> its name, when it is neither a string nor a function."""
 
     def __init__(self, metrics: BrokerMetrics) -> None:
         self._metrics = metrics
@@ -38,10 +38,10 @@ class LoopWatch:
         self.name_of = repr
 
     def ran(self, began_ns: int, what: object) -> None:
-        """A callback of the loop ends.
+        """A callback of the loop ended.
 
         began_ns  `monotonic_ns` when it began
-        what      its name, the function that ran, or something for `name_of`
+        what      its name, the function that ran, or an argument for `name_of`
         """
         took_ns = monotonic_ns() - began_ns
         if took_ns > self._notable_ns:
@@ -50,7 +50,7 @@ class LoopWatch:
     def _note(self, took_ns: int, what: object) -> None:
         metrics = self._metrics
         metrics.loop_callback_max_ms = max(metrics.loop_callback_max_ms, took_ns // 1_000_000)
-        # Shorter ones than the longest so far, and than a slow one, need no second look.
+        # Callbacks shorter than this change no metric.
         self._notable_ns = min(max(took_ns, self._notable_ns), SLOW_NS)
         if took_ns <= SLOW_NS:
             return
@@ -77,7 +77,7 @@ class LoopWatch:
         return f"{getattr(what, '__module__', '')}.{name}"
 
     def late(self, lag_ms: int) -> None:
-        """A timer has fired so much after its time."""
+        """A timer fired `lag_ms` after its deadline."""
         metrics = self._metrics
         metrics.loop_lag_ms = lag_ms
         metrics.loop_lag_max_ms = max(metrics.loop_lag_max_ms, lag_ms)

@@ -1,4 +1,4 @@
-"""Counters as plain attributes: a hot path adds to an int, an exporter reads it later."""
+"""Counters as plain attributes: a hot path adds to an int, an exporter may read it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class BrokerMetrics:
-    """What one broker counts.  Bytes are wire bytes; all figures only grow, gauges aside."""
+    """The counters of one broker.  Bytes are bytes on the wire; only gauges may fall."""
 
     loop_lag_ms: int = 0
-    """Gauge: how late the last timers fired; looked at every 250 ms at least."""
+    """Gauge: how late the last timers fired; updated every 250 ms at least."""
     loop_lag_max_ms: int = 0
-    """Gauge: the greatest of them since the start."""
+    """Gauge: the greatest `loop_lag_ms` since the start."""
     loop_callback_max_ms: int = 0
     """Gauge: the longest callback of the event loop since the start."""
     loop_slow_callbacks: int = 0
     """Callbacks that kept the event loop for more than 100 ms."""
     request_errors: int = 0
-    """Requests that ended in an exception of ours."""
+    """Requests that failed with an unexpected exception."""
     bytes_in: int = 0
     bytes_out: int = 0
     records_bytes_in: int = 0
@@ -26,24 +26,24 @@ class BrokerMetrics:
     connections_opened: int = 0
     connections_closed: int = 0
     connections_refused: int = 0
-    """Closed as soon as they were accepted: a quota, or no descriptors."""
+    """Closed when they were accepted: over a quota, or out of descriptors."""
     malformed_frames: int = 0
     """Connections closed because a frame could not be read."""
     delayed_requests: int = 0
     """Gauge: requests that wait for their response, in the purgatory or for a result."""
     storage_errors: int = 0
     fetch_sessions: int = 0
-    """Gauge: incremental fetch sessions held."""
+    """Gauge: incremental fetch sessions."""
     fetch_sessions_evicted: int = 0
     compactions: int = 0
-    """Cleanings of logs that came to their end."""
+    """Completed cleanings of logs."""
     compaction_read_bytes: int = 0
     compaction_written_bytes: int = 0
     compaction_last_ms: int = 0
-    """Gauge: how long the last cleaning took."""
+    """Gauge: the duration of the last cleaning."""
     compaction_dirty_ratio_max: float = 0.0
-    """Gauge: the greatest share of dirty bytes that a compacted log had at the last look."""
+    """Gauge: the greatest dirty ratio of any compacted log, at the last check."""
     compaction_uncleanable_logs: int = 0
-    """Gauge: logs that cannot be cleaned and are left alone."""
+    """Gauge: logs that cannot be cleaned, and are not tried any more."""
     compaction_worker_deaths: int = 0
-    """Worker processes that died, or had to be killed, in the midst of a cleaning."""
+    """Worker processes that died or were killed during a cleaning."""

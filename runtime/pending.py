@@ -1,7 +1,7 @@
-"""A result that may not be there yet, and a way to wait for it that needs no event loop.
+"""A result that may come later, and a way to wait for it that needs no event loop.
 
-A call that may wait returns a `Pending`.  It is done already when nothing had to be waited for,
-and is completed later otherwise, on the thread of its owner.  An `async def` procedure can await
+A call that may have to wait returns a `Pending`: done already, or completed later on the thread of
+its owner.  A procedure (`async def`, run by `controller.coordination.serial_executor`) can await
 it; awaiting a done pending never suspends.
 """
 
@@ -27,7 +27,6 @@ class Pending(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> Pending[T]:
-        """A pending that is done."""
         pending = cls()
         pending.is_done = True
         pending._value = value
@@ -35,7 +34,6 @@ class Pending(Generic[T]):
 
     @classmethod
     def failed(cls, error: Exception) -> Pending[T]:
-        """A pending that is done and failed."""
         pending = cls()
         pending.is_done = True
         pending._error = error
@@ -54,8 +52,8 @@ class Pending(Generic[T]):
         self._complete()
 
     def settle_as(self, other: Pending[T]) -> None:
-        """Complete as another one that is done; the callbacks run inside this call."""
-        assert other.is_done, "only what is done can be passed on"
+        """Complete with the outcome of a done pending; the callbacks run inside this call."""
+        assert other.is_done, "only a done pending has an outcome"
         assert not self.is_done, "a pending is completed once"
         self._value, self._error = other._value, other._error
         self._complete()
@@ -74,7 +72,7 @@ class Pending(Generic[T]):
             self._callbacks.append(callback)
 
     def then(self, convert: Callable[[T], U]) -> Pending[U]:
-        """A pending of what `convert` makes of the value; it fails as this one does."""
+        """A pending of `convert(value)`; it fails when this one does, or `convert` raises."""
         converted: Pending[U] = Pending()
 
         def complete(done: Pending[T]) -> None:
@@ -93,7 +91,7 @@ class Pending(Generic[T]):
 
         raises  what it failed with (a coordination session: CoordinationError)
         """
-        assert self.is_done, "the result is asked for before it is there"
+        assert self.is_done, "the result is read before it is there"
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
@@ -105,7 +103,7 @@ class Pending(Generic[T]):
 
 
 def settled(pendings: Sequence[Pending[T]]) -> Pending[Sequence[Pending[T]]]:
-    """Done when all of them are, failed ones included; sends many requests before waiting."""
+    """Done when all pendings are done or failed: a way to send many requests and then wait."""
     left = sum(1 for pending in pendings if not pending.is_done)
     if not left:
         return Pending.of(pendings)

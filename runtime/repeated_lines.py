@@ -1,7 +1,7 @@
-"""Lines that a client can cause as often as it likes: a few of each kind are logged, then counted.
+"""A bound for log lines that clients can cause without end: a few of each kind are logged.
 
-A kind is the text of the line before its arguments are put in, and its first argument: who caused
-it, as a rule the address of a client.
+A kind is the format of the line and its first argument, which is the address of the client that
+caused the line, or its group.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 LINES_MAX: Final = 5
-"""Of one kind in a period."""
+"""Lines of one kind that are logged in a period."""
 PERIOD_S: Final = 10.0
 KINDS_MAX: Final = 1_000
-"""Beyond it all further kinds with the same text count as one."""
+"""Beyond it, a kind is the format only."""
 
 
 class _Kind:
@@ -28,11 +28,11 @@ class _Kind:
 
 
 class RepeatedLines(logging.Filter):
-    """For a logger whose lines clients cause.
+    """A filter for loggers whose lines clients cause.
 
-    The last line of a kind that is let through says that more are not logged; the next one, in a
-    later period, how many that were.
-    cost  a dict look-up a line
+    The last line of a kind in a period says that further ones are not logged; the first one in a
+    later period says how many were not.
+    cost  a dict look-up for each line
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,6 @@ class RepeatedLines(logging.Filter):
         self._kinds: dict[tuple[str, str], _Kind] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is logged; what is known of the others is added to it."""
         now_s = self._now_s()
         kind = self._kind(record, now_s)
         note = ""
@@ -72,7 +71,7 @@ class RepeatedLines(logging.Filter):
         return self._kinds.setdefault(key, _Kind(now_s))
 
     def _forget_old(self, now_s: float) -> None:
-        """Kinds whose period is over and of which nothing is left to be said."""
+        """Forget kinds whose period is over, unless lines were suppressed in it."""
         self._kinds = {
             key: kind
             for key, kind in self._kinds.items()

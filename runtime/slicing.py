@@ -1,7 +1,7 @@
 """Work on the event loop in time slices, between which the loop serves its clients.
 
-A piece of work checks the clock after each of its steps and gives the loop back when its slice is
-over.  A slice is exceeded by at most one step.
+The work checks the clock after each of its steps and returns to the loop when its slice is over, so
+a slice is exceeded by at most one step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TimeSlice:
         self._end_ms = clock.monotonic_ms() + length_ms
 
     def is_over(self) -> bool:
-        """Whether the work must give the loop back."""
+        """Whether the work must return to the loop."""
         return self._clock.monotonic_ms() >= self._end_ms
 
     async def pause_if_over(self) -> None:
@@ -42,8 +42,8 @@ class TimeSlice:
 def run_in_slices(steps: Iterator[None], clock: Clock, defer: Defer) -> None:
     """Run the first slice now and defer each further one.
 
-    Errors of a step are those of the slice that runs it: they reach the caller from the first
-    slice, and `defer`'s caller from the others.
+    raises  what a step of the first slice raises; what a later step raises reaches the caller of
+            the deferred function
     """
     time_slice = TimeSlice(clock)
     for _ in steps:

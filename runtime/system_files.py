@@ -15,7 +15,7 @@ _IOV_MAX = os.sysconf("SC_IOV_MAX")
 
 
 class SystemFile:
-    """A descriptor opened for reading and appending."""
+    """A descriptor that is open for reading and appending."""
 
     __slots__ = ("_fd", "path")
 
@@ -24,11 +24,10 @@ class SystemFile:
         self._fd = fd
 
     def size(self) -> int:
-        """Bytes in the file now; one fstat."""
         return os.fstat(self._fd).st_size
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; loops over short reads."""
+        """As `File.read_at`; repeats short reads."""
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -43,7 +42,7 @@ class SystemFile:
         return b"".join(parts)
 
     def append(self, chunks: Sequence[Bytes]) -> int:
-        """One write or writev; continues after a short write so that the real error shows."""
+        """One write or writev; a short write is continued, so that its error is raised."""
         if len(chunks) == 1:
             total = len(chunks[0])
             written = os.write(self._fd, chunks[0])
@@ -65,7 +64,6 @@ class SystemFile:
                 rest = rest[os.write(self._fd, rest) :]
 
     def truncate(self, size: int) -> None:
-        """Cut or extend to `size`."""
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
@@ -73,28 +71,26 @@ class SystemFile:
         os.fdatasync(self._fd)
 
     def fileno(self) -> int:
-        """The descriptor."""
         return self._fd
 
     def close(self) -> None:
-        """Close once; later calls do nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
 
 
 _locked_inodes: dict[tuple[int, int], None] = {}
-"""(device, inode) of the files that this process has locked: closing any other descriptor of one of
-them would drop its record lock, so none is opened."""
+"""(device, inode) of the files that this process has locked.  No other descriptor of one is opened:
+closing it would drop the record lock."""
 
 
 class SystemFileLock:
-    """A record lock and a flock on a descriptor of its own, open for as long as it is held.
+    """A record lock and a flock, on a descriptor that stays open until `release`.
 
-    The JVM locks with fcntl(F_SETLK), which on Linux knows nothing of flock: only the record lock
-    keeps an Apache Kafka broker out, and is kept out by one.  A record lock is dropped when any
-    descriptor of the file is closed in the process; the flock is not.  A child that is forked gets
-    no record lock, and one that runs another program no descriptor.
+    The JVM locks with fcntl(F_SETLK), which on Linux is independent of flock: only the record lock
+    excludes an Apache Kafka broker.  It is dropped when any descriptor of the file is closed in
+    this process; the flock is not.  A forked child does not inherit the record lock, and a child
+    that runs another program not the descriptor.
     """
 
     def __init__(self, fd: int, inode: tuple[int, int]) -> None:
@@ -103,7 +99,6 @@ class SystemFileLock:
         _locked_inodes[inode] = None
 
     def release(self) -> None:
-        """Unlock by closing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             del _locked_inodes[self._inode]
@@ -114,52 +109,40 @@ class SystemFileSystem:
     """The host's file system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and appending."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return SystemFile(path, os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
-        """Whether anything is at `path`."""
         return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether a folder is at `path`."""
         return os.path.isdir(path)
 
     def size(self, path: str) -> int:
-        """Bytes of the file."""
         return os.stat(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        """Time of last change in milliseconds."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Set access and change time."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def list(self, path: str) -> list[str]:
-        """Sorted names."""
         return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
-        """Make the folder and its parents."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic move."""
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        """Unlink."""
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove the folder and what is in it."""
         shutil.rmtree(path)
 
     def sync_directory(self, path: str) -> None:
-        """fsync on the folder."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -167,7 +150,6 @@ class SystemFileSystem:
             os.close(fd)
 
     def lock(self, path: str) -> FileLock:
-        """Record lock and flock, not waiting."""
         while True:
             with contextlib.suppress(FileNotFoundError):
                 if _inode(os.stat(path)) in _locked_inodes:
@@ -176,7 +158,8 @@ class SystemFileSystem:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Apache Kafka removes its file when it stops: ours must be the one at the path.
+                # Apache Kafka removes its lock file when it stops: the file that was locked may no
+                # longer be the one at the path.
                 with contextlib.suppress(FileNotFoundError):
                     inode = _inode(os.fstat(fd))
                     if inode == _inode(os.stat(path)):
@@ -187,12 +170,10 @@ class SystemFileSystem:
             os.close(fd)
 
     def read(self, path: str) -> bytes:
-        """The whole file."""
         with open(path, "rb") as file:
             return file.read()
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write aside, sync, rename, sync the folder."""
         aside = path + ".tmp"
         try:
             with open(aside, "wb") as file:
@@ -207,7 +188,6 @@ class SystemFileSystem:
         self.sync_directory(os.path.dirname(path))
 
     def space(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes by statvfs."""
         figures = os.statvfs(path)
         return figures.f_frsize * figures.f_blocks, figures.f_frsize * figures.f_bavail
 

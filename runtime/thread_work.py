@@ -1,4 +1,4 @@
-"""Work for threads whose end is reported on the event loop."""
+"""Work in threads, with its end reported on the event loop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Done = Callable[[OSError | None], None]
 
 
 class ThreadWork:
-    """Runs work in threads; `coordination.commits.RunInThread`.
+    """Runs work in threads; used as `coordination.commits.RunInThread`.
 
-    after     called on the loop after each report
-    on_broken given an exception of `work` that is no OSError, or one of `done`: a bug
+    after      called on the loop after each `done`
+    on_broken  called with an exception of `work` that is no OSError, or one of `done`: a bug
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class ThreadWork:
 
     @property
     def is_running(self) -> bool:
-        """Whether work has begun that is not reported yet."""
+        """Whether there is work whose `done` has not returned."""
         return self._running > 0
 
     def __call__(self, work: Work, done: Done) -> None:
-        """Run `work` in a thread after the current callback of the loop, then `done` on the loop.
+        """Run `work` in a thread, from after the loop's current callback, then `done` on the loop.
 
-        done  is given the OSError that `work` raised, or None
+        done  is called with the OSError that `work` raised, or None
         """
         self._running += 1
         self._idle.clear()
-        # What this callback of the loop goes on to write is then covered by the same sync.
+        # Later, so that the sync covers what the current callback still writes.
         self._loop.call_soon(self._start, work, done)
 
     def _start(self, work: Work, done: Done) -> None:
@@ -67,5 +67,5 @@ class ThreadWork:
                 self._idle.set()
 
     async def finish(self) -> None:
-        """Wait until nothing runs, what was begun by reports included."""
+        """Wait until no work runs, including work that a `done` begins."""
         await self._idle.wait()

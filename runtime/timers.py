@@ -1,12 +1,12 @@
 """One hierarchical timing wheel for every time-out of a broker.
 
-Pure: time arrives as `now_ms`, expired callbacks are handed back, an edge runs them.
+Pure: time is passed as `now_ms`, and the caller runs the callbacks that `advance` returns.
 
     level 0    20 slots of 1 ms      -> 20 ms
     level 1    20 slots of 20 ms     -> 400 ms
-    level n    20 slots of 20^n ms   made when first needed
+    level n    20 slots of 20^n ms   created when first needed
 
-Insert and cancel are O(1); a timer of a higher level comes down a level when its slot opens.
+Insert and cancel are O(1); a timer of a higher level moves to a lower one when its slot opens.
 Source: Kafka's TimingWheel and SystemTimer; Varghese and Lauck, 1987.
 """
 
@@ -20,7 +20,7 @@ SLOTS: Final = 20
 
 
 class Timer:
-    """A callback and its deadline; `cancel` is O(1) and may be called at any time."""
+    """A callback and its deadline."""
 
     __slots__ = ("_slot", "callback", "deadline_ms")
 
@@ -30,14 +30,14 @@ class Timer:
         self._slot: dict[Timer, None] | None = None
 
     def cancel(self) -> None:
-        """Take it off the wheel; nothing happens when it has fired or was cancelled."""
+        """Remove the timer from the wheel; O(1); no error when it has fired or was cancelled."""
         slot = self._slot
         if slot is not None:
             self._slot = None
             del slot[self]
 
     def is_pending(self) -> bool:
-        """Whether it is on the wheel."""
+        """Whether the timer will fire."""
         return self._slot is not None
 
     def _place(self, slot: dict[Timer, None]) -> None:
@@ -49,7 +49,7 @@ class Timer:
 
 
 class TimingWheel:
-    """Timers by deadline; a dict of open slots per level and a heap of the slots' opening times."""
+    """Timers by deadline: a dict of slots per level, and a heap of their opening times."""
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -57,9 +57,9 @@ class TimingWheel:
         self._openings: list[tuple[int, int]] = []
 
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
-        """A timer that `advance` hands back once `now_ms` has reached `deadline_ms`.
+        """Add a timer, which `advance` returns once `now_ms` has reached `deadline_ms`.
 
-        A deadline that has passed fires at the next `advance`.
+        A deadline that has passed already fires at the next `advance`.
         """
         timer = Timer(deadline_ms, callback)
         self._insert(timer)
@@ -79,9 +79,9 @@ class TimingWheel:
         timer._place(slot)
 
     def next_opening_ms(self) -> int | None:
-        """When `advance` has something to look at next, or None; never later than a deadline.
+        """When `advance` is to be called next, or None; never later than the earliest deadline.
 
-        A cancelled timer may leave an empty slot behind, so a wake-up can find nothing.
+        May be earlier than that: a slot of a higher level opens before its timers are due.
         """
         openings = self._openings
         while openings:
@@ -93,10 +93,10 @@ class TimingWheel:
         return None
 
     def advance(self, now_ms: int) -> list[Callable[[], None]]:
-        """Move to `now_ms`; returns the callbacks that are due, by deadline.
+        """Advance to `now_ms`; the callbacks that are due, by deadline.
 
-        Those of one deadline may change places when they came down from different levels.
-        A `now_ms` below the last one is taken as the last one: wheels do not turn back.
+        The order of callbacks with the same deadline is not that of `add`.  A `now_ms` below the
+        last one counts as the last one.
         """
         self.now_ms = max(now_ms, self.now_ms)
         due: list[Timer] = []

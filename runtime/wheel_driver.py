@@ -1,4 +1,4 @@
-"""Drives the timing wheel from an event loop: one pending wake-up for any number of timers."""
+"""Turns the timing wheel on an event loop: one pending wake-up for any number of timers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("odradek.timers")
 
 
 class WheelDriver:
-    """A wheel that advances itself.  `add` has the wheel's signature, so it can stand in for it."""
+    """A timing wheel that advances itself."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class WheelDriver:
         wheel: TimingWheel,
         watch: LoopWatch | None = None,
     ) -> None:
-        """watch  counts how long timers' callbacks take, and how late they are"""
+        """watch  measures how long the callbacks take, and how late they fire"""
         self._loop = loop
         self._watch = watch
         self._clock = clock
@@ -36,10 +36,10 @@ class WheelDriver:
         self._after_turn: list[Callable[[], None]] = []
 
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
-        """A timer on the wheel; makes sure that the loop wakes in time for it."""
+        """Add a timer; its callback runs on the loop, and its exceptions are logged."""
         wheel = self._wheel
         if self._handle is None and not self._is_turning:
-            # Nothing is on the wheel, which may have stood still for long.
+            # The wheel is empty, and may not have been advanced for long.
             wheel.advance(self._clock.monotonic_ms())
         timer = wheel.add(deadline_ms, callback)
         if not self._wakes_before(deadline_ms):
@@ -51,7 +51,7 @@ class WheelDriver:
         self._after_turn.append(callback)
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
-        """Call again and again, the next time `interval_ms` after the last one returned."""
+        """Call repeatedly, each time `interval_ms` after the last call returned."""
 
         @wraps(callback)
         def run() -> None:
@@ -92,7 +92,7 @@ class WheelDriver:
         return self._handle is not None and self._wake_ms <= deadline_ms
 
     def close(self) -> None:
-        """Stop; timers stay on the wheel and do not fire any more."""
+        """Stop: no timer fires any more."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,1 +1,1 @@
-"""Records that coordinators keep in the internal topics, and what members leave in them."""
+"""Records of the internal topics, and the subscriptions and assignments of classic members."""

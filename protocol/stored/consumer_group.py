@@ -1,4 +1,4 @@
-"""Groups of the new protocol, as they lie in `__consumer_offsets`.
+"""Consumer groups (KIP-848), as stored in `__consumer_offsets`.
 
 Key: int16 record type (3 to 8 and 16, the version of the key), then the fields.  Value: int16
 version, then the fields; no value at all deletes what the key names.  The fields with tags that
@@ -91,8 +91,8 @@ class ConsumerGroupMemberMetadataValue:
     classic_member_metadata: ClassicMemberMetadata | None = field(
         ClassicMemberMetadata, "0+", nullable="0+", tag=0, default=ClassicMemberMetadata()
     )
-    """None for a member of the new protocol. An absent tag means an empty structure, so None is
-    written."""
+    """None for a member of the consumer protocol.  An absent tag would mean an empty structure, so
+    None is written."""
 
 
 @message(versions="6")
@@ -158,5 +158,5 @@ class ConsumerGroupRegularExpressionKey:
 class ConsumerGroupRegularExpressionValue:
     topics: list[str] = field(ArrayOf(STRING), "0+")
     version: int = field(INT64, "0+")
-    """Of the cluster's topics that were looked at."""
+    """Of the metadata image in which the topics were matched."""
     timestamp_ms: int = field(INT64, "0+")

@@ -1,10 +1,10 @@
-"""What consumers of a classic group tell each other inside JoinGroup and SyncGroup.
+"""Subscriptions and assignments of a classic consumer group, inside JoinGroup and SyncGroup.
 
-The bytes are an int16 version and then one of these; a reader takes the fields that it knows of a
-version that it does not.  Brokers look at nothing but the topics, to know which a group consumes.
+The bytes are an int16 version and one of these structures; a reader that does not know the version
+reads the fields that it knows.  Brokers read the topics only, to know which ones a group consumes.
 
-    1   partitions that a member holds (KIP-429)
-    2   generation to which they belong (KIP-792)
+    1   partitions that a member owns (KIP-429)
+    2   generation of the owned partitions (KIP-792)
     3   rack (KIP-881)
 
 Source: ConsumerProtocol of Kafka.

@@ -1,10 +1,10 @@
-"""A classic group, as it lies in `__consumer_offsets`.
+"""A classic group, as stored in `__consumer_offsets`.
 
 Key: int16 record type 2, then the group.  Value: int16 version, then the fields; no value at all
 deletes the group.
 
     value 1   rebalance timeout (KIP-62)
-    value 2   when the group came into its state (KIP-211)
+    value 2   time of the last state change (KIP-211)
     value 3   static members (KIP-345)
     value 4   flexible encoding
 
@@ -29,7 +29,7 @@ class MemberMetadata:
     client_id: str = field(STRING, "0+")
     client_host: str = field(STRING, "0+")
     rebalance_timeout_ms: int = field(INT32, "1+", default=-1)
-    """-1 takes the session timeout."""
+    """-1: the session timeout."""
     session_timeout_ms: int = field(INT32, "0+")
     subscription: bytes = field(BYTES, "0+")
     assignment: bytes = field(BYTES, "0+")

@@ -1,9 +1,9 @@
-"""A committed offset, as it lies in `__consumer_offsets`.
+"""A committed offset, as stored in `__consumer_offsets`.
 
-Key: int16 record type (the version of the key: 0 of old, 1 now), then the fields.  Value: int16
-version, then the fields; no value at all deletes the offset.
+Key: int16 record type (the version of the key: 0 or 1; 1 is written), then the fields.  Value:
+int16 version, then the fields; no value at all deletes the offset.
 
-    value 1   has a time of expiry, 2 has not (KIP-211)
+    value 1   expire timestamp, which 2 does not have (KIP-211)
     value 3   leader epoch (KIP-320)
     value 4   flexible encoding; Kafka 4 adds the topic id (KIP-848)
 
@@ -31,5 +31,5 @@ class OffsetCommitValue:
     metadata: str = field(STRING, "0+")
     commit_timestamp_ms: int = field(INT64, "0+")
     expire_timestamp_ms: int = field(INT64, "1", default=-1)
-    """-1 leaves it to the settings of the broker."""
+    """-1: the broker's offsets.retention.minutes."""
     topic_id: Uuid = field(UUID, "4+", tag=0, default=ZERO_UUID)

@@ -1,4 +1,4 @@
-"""Share groups, as they lie in `__consumer_offsets`: early access in Kafka 3.9.
+"""Share groups, as stored in `__consumer_offsets`: early access in Kafka 3.9.
 
 Key: int16 record type (9 to 11, the version of the key), then the fields.  Value: int16 version,
 then the fields.

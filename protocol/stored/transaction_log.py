@@ -1,4 +1,4 @@
-"""The state of a transactional id, as it lies in `__transaction_state`.
+"""The state of a transactional id, as stored in `__transaction_state`.
 
 Key: int16 record type 0, then the id.  Value: int16 version, then the fields; no value at all
 deletes the id.

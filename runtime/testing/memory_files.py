@@ -1,6 +1,6 @@
 """A file system in memory that crashes, fails and fills up like a real one, for tests.
 
-What survives `crash` is what POSIX promises and nothing more:
+`crash` keeps what POSIX guarantees, and nothing more:
 
     content          up to the last `File.sync`; of the writes since then a prefix, the last one of
                      them torn anywhere, its missing end sometimes read as zeros
@@ -10,8 +10,8 @@ What survives `crash` is what POSIX promises and nothing more:
     a failed sync    what was written before it is never durable, also when a later sync succeeds:
                      the kernel has marked those pages clean
 
-So a file that was synced, but whose folder was not, may be gone.  Everything is decided by the
-`Randomness` that is handed in, so a seed repeats a crash.
+So a file that was synced, but whose folder was not, may not exist any more.  The `Randomness` that
+is passed decides, so a seed repeats a crash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MODIFIED_START_MS = 1_000_000_000_000
 
 
 class MemoryFile:
-    """An open file; it stays readable and writable after its name is gone."""
+    """An open file; it stays readable and writable after its name was removed."""
 
     __slots__ = ("_file_system", "_node", "path")
 
@@ -45,11 +45,9 @@ class MemoryFile:
         return self._node
 
     def size(self) -> int:
-        """Bytes in the file now."""
         return len(self._open_node().content)
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes."""
         node = self._open_node()
         self._file_system.count_operation(self.path)
         return bytes(node.content[position : position + size])
@@ -66,7 +64,6 @@ class MemoryFile:
         self._file_system.write(self._open_node(), position, bytes(data), self.path)
 
     def truncate(self, size: int) -> None:
-        """Cut or extend to `size`."""
         node = self._open_node()
         self._file_system.count_operation(self.path)
         self._file_system.check_space(size - len(node.content), self.path)
@@ -84,18 +81,16 @@ class MemoryFile:
         node.sync()
 
     def fileno(self) -> int:
-        """There is no descriptor."""
         return -1
 
     def close(self) -> None:
-        """Close; later calls do nothing."""
         if self._node is not None:
             self._node = None
             self._file_system.on_closed(self)
 
 
 class MemoryFileLock:
-    """A held lock; a crash lets go of it."""
+    """An exclusive lock; `crash` and `kill` release it."""
 
     __slots__ = ("_file_system", "_node")
 
@@ -104,12 +99,11 @@ class MemoryFileLock:
         self._node = node
 
     def release(self) -> None:
-        """Unlock."""
         self._file_system.on_released(self._node)
 
 
 class MemoryFileSystem:
-    """Files and folders that live as long as the object."""
+    """A `FileSystem` in memory; see the module."""
 
     def __init__(
         self,
@@ -121,12 +115,12 @@ class MemoryFileSystem:
     ) -> None:
         """A root with nothing but `folders`.
 
-        folders         are durable, as an installation has made them long ago; one that is made
-                        later is lost in a crash unless its parent was synced
-        now_ms          for the times of change; None: a millisecond later at each one
+        folders          are durable; a folder that is created later is lost in a crash unless its
+                         parent was synced
+        now_ms           for the times of change; None: a millisecond later at each change
         capacity_bytes   of all content; a write beyond it is cut short and fails with ENOSPC
-        descriptors_max  open files and locks; what needs one more, for a moment too, fails with
-                         EMFILE
+        descriptors_max  open files and locks; an operation that needs one more, even for a moment,
+                         fails with EMFILE
         """
         self.capacity_bytes = capacity_bytes
         self.descriptors_max = descriptors_max
@@ -145,16 +139,16 @@ class MemoryFileSystem:
         self.operations = 0
 
     def crash(self, rng: Randomness) -> None:
-        """The power fails: back to what is durable and, by chance, some of what was not.
+        """A power failure: keep what is durable and, at random, some of what is not.
 
-        Open files and locks are gone; using such a file raises EBADF.
+        Closes all files and releases all locks; using a file that was open raises EBADF.
         """
         self.kill()
         self._journal.crash(rng)
         self._root.crash(rng)
 
     def kill(self) -> None:
-        """The process ends: its open files and locks are gone, what it has written is not."""
+        """The process is killed: files are closed and locks released, all writes are kept."""
         for file in list(self._open_files):
             file.close()
         self._locked.clear()
@@ -162,7 +156,7 @@ class MemoryFileSystem:
 
     def fail_operation(self, n: int, error: OSError) -> None:
         """Let the n-th operation from now raise `error`; 1 is the next one."""
-        assert n >= 1, "what has happened cannot fail"
+        assert n >= 1, "1 is the next operation"
         self._failures[self.operations + n] = error
 
     def used_bytes(self) -> int:
@@ -172,7 +166,7 @@ class MemoryFileSystem:
         return sum(len(node.content) for node in nodes)
 
     def count_operation(self, path: str) -> None:
-        """Count, and raise what was ordered for this one."""
+        """Count the operation, and raise the error of `fail_operation` if it is due."""
         self.operations += 1
         error = self._failures.pop(self.operations, None)
         if error is not None:
@@ -184,7 +178,6 @@ class MemoryFileSystem:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def descriptor_count(self) -> int:
-        """Open files and locks."""
         return len(self._open_files) + len(self._locked)
 
     def _check_descriptors(self, path: str) -> None:
@@ -192,7 +185,6 @@ class MemoryFileSystem:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
     def write(self, node: FileNode, position: int, data: bytes, path: str) -> None:
-        """Write into an open file."""
         try:
             self.count_operation(path)
         except OSError:
@@ -206,15 +198,12 @@ class MemoryFileSystem:
         node.modified_ms = self.now_ms()
 
     def on_closed(self, file: MemoryFile) -> None:
-        """Forget an open file."""
         self._open_files.pop(file, None)
 
     def on_released(self, node: FileNode) -> None:
-        """Forget a lock."""
         self._locked.pop(node, None)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        """Open for reading and appending."""
         self._check_descriptors(path)
         self.count_operation(path)
         node = self._find_file(path, create=create)
@@ -223,34 +212,27 @@ class MemoryFileSystem:
         return file
 
     def exists(self, path: str) -> bool:
-        """Whether anything is at `path`."""
         return self._lookup(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        """Whether a folder is at `path`."""
         return isinstance(self._lookup(path), Directory)
 
     def size(self, path: str) -> int:
-        """Bytes of the file."""
         return len(self._find_file(path).content)
 
     def modified_ms(self, path: str) -> int:
-        """Time of last change in milliseconds."""
         return self._find(path).modified_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Set the time of last change."""
         self.count_operation(path)
         self._find(path).modified_ms = modified_ms
 
     def list(self, path: str) -> list[str]:
-        """Sorted names."""
         self._check_descriptors(path)
         self.count_operation(path)
         return sorted(self._find_directory(path).entries)
 
     def make_directory(self, path: str) -> None:
-        """Make the folder and its parents."""
         self.count_operation(path)
         directory = self._root
         for name in path.strip("/").split("/"):
@@ -263,7 +245,6 @@ class MemoryFileSystem:
             directory = entry
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic move."""
         self.count_operation(source)
         node = self._find(source)
         directory, name = self._parent(target)
@@ -300,13 +281,11 @@ class MemoryFileSystem:
         self._journal.unlink_tree(parent, name)
 
     def sync_directory(self, path: str) -> None:
-        """Make the entries of the folder durable."""
         self._check_descriptors(path)
         self.count_operation(path)
         self._journal.sync(self._find_directory(path))
 
     def lock(self, path: str) -> FileLock:
-        """An exclusive lock, not waiting."""
         self._check_descriptors(path)
         self.count_operation(path)
         node = self._find_file(path, create=True)
@@ -316,7 +295,6 @@ class MemoryFileSystem:
         return lock
 
     def read(self, path: str) -> bytes:
-        """The whole file."""
         self._check_descriptors(path)
         self.count_operation(path)
         return bytes(self._find_file(path).content)
@@ -341,7 +319,6 @@ class MemoryFileSystem:
         self.sync_directory(os.path.dirname(path))
 
     def space(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes."""
         return self.capacity_bytes, self._free_bytes()
 
     def _free_bytes(self) -> int:

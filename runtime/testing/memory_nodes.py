@@ -1,4 +1,4 @@
-"""What `memory_files` is made of: nodes that know which of their changes are durable."""
+"""The nodes of `memory_files`: files and folders that know which of their changes are durable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Change = _Write | _Truncate
 
 
 class FileNode:
-    """The content of a file, as it is and as it is on the disk."""
+    """The content of a file, as written and as durable."""
 
     __slots__ = ("_durable", "_pending", "content", "modified_ms")
 
@@ -51,7 +51,7 @@ class FileNode:
         self._pending.clear()
 
     def forget_changes(self) -> None:
-        """No change of before will ever be durable; the content still shows them."""
+        """Earlier changes will never be durable; they stay visible until a crash."""
         self._pending.clear()
 
     def crash(self, rng: Randomness) -> None:
@@ -63,7 +63,7 @@ class FileNode:
             torn = self._pending[kept]
             if isinstance(torn, _Write):
                 written = torn.data[: rng.below(len(torn.data))]
-                # XFS and ext4 may have made the file longer and not yet have written the blocks.
+                # XFS and ext4 may have extended the file before they write the blocks.
                 if rng.below(4) == 0:
                     written = written.ljust(len(torn.data), b"\0")
                 if written:
