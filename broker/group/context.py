@@ -1,26 +1,24 @@
-"""What the shards of a coordinator need of their node."""
+"""What the shards of a coordinator need from their node."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-from odradek.broker.group.limits import Limits, Memory, Now
+from odradek.broker.group.limits import GroupLimits, Now
+from odradek.broker.group.member_memory import MemberMemory
 from odradek.broker.group.unreadable import Refuse
 from odradek.broker.purgatory import Purgatory, Wheel
-from odradek.broker.settings.groups import ConsumerSettings
+from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.runtime.clock import Clock
-
-if TYPE_CHECKING:
-    from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.runtime.slicing import run_in_slices
 
 
-class Doors:
-    """The parts of a node that a shard reaches.
+class GroupContext:
+    """Clock, timers, purgatory and settings of the node, and the memory that all groups share.
 
-    codec              of the batches that it writes, 0 none
-    consumer           what bounds groups of the new protocol
+    codec              compression of the appended batches, 0 none
     commit_timeout_ms  how long an append waits for the replicas
-    refuse             which groups are refused when records cannot be read
+    refuse             which groups are refused when records are unreadable
     """
 
     __slots__ = (
@@ -28,7 +26,6 @@ class Doors:
         "codec",
         "commit_timeout_ms",
         "consumer",
-        "directory",
         "limits",
         "memory",
         "purgatory",
@@ -41,11 +38,11 @@ class Doors:
         purgatory: Purgatory,
         wheel: Wheel,
         clock: Clock,
-        limits: Limits,
+        limits: GroupLimits,
         *,
         codec: int = 0,
         commit_timeout_ms: int = 5_000,
-        consumer: ConsumerSettings | None = None,
+        consumer: ConsumerGroupSettings | None = None,
         refuse: Refuse = Refuse.GROUP,
     ) -> None:
         self.purgatory = purgatory
@@ -54,12 +51,18 @@ class Doors:
         self.limits = limits
         self.codec = codec
         self.commit_timeout_ms = commit_timeout_ms
-        self.consumer = consumer or ConsumerSettings()
+        self.consumer = consumer or ConsumerGroupSettings()
         self.refuse = refuse
-        self.directory: TopicDirectory | None = None
-        """The topics; there once somebody leads a partition of groups."""
-        self.memory = Memory(limits.pending_bytes_max)
+        self.memory = MemberMemory(limits.pending_bytes_max)
 
     def now(self) -> Now:
-        """The time."""
+        """The present time, on both clocks."""
         return Now(self.clock.now_ms(), self.clock.monotonic_ms())
+
+    def defer(self, work: Callable[[], None]) -> None:
+        """Call `work` in the next turn of the event loop."""
+        self.wheel.add(self.clock.monotonic_ms(), work)
+
+    def run_between_requests(self, steps: Iterator[None]) -> None:
+        """Run steps in slices of 2 ms, from the next turn of the event loop on."""
+        self.defer(lambda: run_in_slices(steps, self.clock, self.defer))

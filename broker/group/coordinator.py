@@ -1,7 +1,7 @@
-"""The groups that this broker coordinates: which partition of `__consumer_offsets` a group is in.
+"""The group coordinator of this broker: which shard a group belongs to.
 
-A group belongs to the partition that the hash of its id names, and whoever leads that partition is
-its coordinator.  Source: Kafka's GroupCoordinator, GroupMetadataManager.partitionFor.
+The hash of a group id names a partition of `__consumer_offsets`; the leader of that partition
+coordinates the group.  Source: Kafka's GroupCoordinator, GroupMetadataManager.partitionFor.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
-from odradek.broker.group.context import Doors
-from odradek.broker.group.slices import run_in_slices
+from odradek.broker.group.context import GroupContext
 from odradek.broker.topics import OFFSETS_TOPIC, Topics, java_string_hash
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.randomness import Randomness
 
 if TYPE_CHECKING:
+    from odradek.broker.group.consumer.topics import TopicDirectory
     from odradek.broker.group.shard import Shard
     from odradek.broker.replication.partition import Partition
 
 
 def abs_java(number: int) -> int:
-    """Kafka's Utils.abs: the least int32 counts as 0."""
+    """Kafka's Utils.abs: the least int32 becomes 0."""
     return 0 if number == -(2**31) else abs(number)
 
 
@@ -33,26 +34,27 @@ def partition_for(group_id: str, partition_count: int) -> int:
 
 
 class GroupCoordinator:
-    """All shards of this broker.
+    """The shards of all partitions of `__consumer_offsets` that this broker leads.
 
-    partition_count  of the topic while it does not exist
+    partition_count  of the topic before it exists
     """
 
     def __init__(
         self,
-        doors: Doors,
+        context: GroupContext,
         topics: Topics,
-        rng: Randomness,
+        randomness: Randomness,
         *,
         partition_count: int,
         retention_ms: int,
     ) -> None:
         self.shards: dict[int, Shard] = {}
-        self.limits = doors.limits
-        self.consumer = doors.consumer
-        self._doors = doors
+        self.limits = context.limits
+        self.consumer = context.consumer
+        self._context = context
         self._topics = topics
-        self._rng = rng
+        self._directory: TopicDirectory | None = None
+        self._randomness = randomness
         self._default_count = partition_count
         self._count: int | None = None
         self._retention_ms = retention_ms
@@ -61,25 +63,25 @@ class GroupCoordinator:
         self._is_forgetting = False
 
     def lead(self, partition: Partition) -> None:
-        """This broker leads a partition in a new leader epoch: read it, then coordinate."""
-        # Imported at the first use: most nodes are ready before anybody has a group.
+        """Load a partition that this broker leads in a new leader epoch, and coordinate."""
+        # Imported at the first use: most nodes are ready before they have a group.
         from odradek.broker.group.consumer.topics import TopicDirectory
         from odradek.broker.group.shard import Shard
 
-        if self._doors.directory is None:
-            self._doors.directory = TopicDirectory(self._topics.image)
+        if self._directory is None:
+            self._directory = TopicDirectory(self._topics.image)
         self.resign(partition.index)
-        self.shards[partition.index] = Shard(partition, self._doors)
+        self.shards[partition.index] = Shard(partition, self._context, self._directory)
 
     def resign(self, index: int) -> None:
-        """Another broker leads a partition, or it is gone."""
+        """Close the shard of a partition that another broker leads, or that was deleted."""
         self._count = None
         shard = self.shards.pop(index, None)
         if shard is not None:
             shard.close()
 
     def shard_of(self, group_id: str) -> Shard:
-        """Where a group lives.
+        """The shard of a group, ready for requests.
 
         raises  BrokerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
         """
@@ -93,7 +95,7 @@ class GroupCoordinator:
         if group_id in shard.refused:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if shard.deleted:
-            shard.catch_up(group_id)
+            shard.forget_deleted_of(group_id)
         return shard
 
     def _partition_count(self) -> int:
@@ -101,49 +103,47 @@ class GroupCoordinator:
         return self._default_count if view is None else len(view.partitions)
 
     def ticket(self) -> int:
-        """A name for a request that waits."""
+        """A new name for a request that waits."""
         return next(self._tickets)
 
     def new_member_id(self, prefix: str) -> str:
-        """An id for a member: its client id or instance id, and something unique."""
-        return f"{prefix}-{self._rng.uuid()}"
+        """A member id: the client id or instance id, and a UUID."""
+        return f"{prefix}-{self._randomness.uuid()}"
 
     def new_uuid(self) -> str:
-        """An id for a member of the new protocol that brings none: 22 characters, as in Kafka."""
-        return urlsafe_b64encode(self._rng.uuid().bytes).decode().rstrip("=")
+        """A member id for a consumer group, of 22 characters as in Kafka."""
+        return urlsafe_b64encode(self._randomness.uuid().bytes).decode().rstrip("=")
 
-    def between_requests(self, steps: Iterator[None]) -> None:
-        """Work on many groups, step by step."""
-        run_in_slices(self._doors.wheel, self._doors.clock, steps)
-
-    def expire(self) -> None:
-        """Forget old offsets in all groups, between requests."""
+    def expire_offsets(self) -> None:
+        """Delete the expired offsets of all groups, between requests."""
         if not self._is_expiring:
             self._is_expiring = True
-            self.between_requests(self._expire())
+            self._context.run_between_requests(self._expire_steps())
 
-    def _expire(self) -> Iterator[None]:
+    def _expire_steps(self) -> Iterator[None]:
         try:
             for shard in list(self.shards.values()):
-                yield from shard.expire(self._retention_ms)
+                yield from shard.expire_offsets(self._retention_ms)
         finally:
             self._is_expiring = False
 
     def on_partition_deleted(self, topic: str, index: int) -> None:
-        """Nobody can consume a deleted partition: groups forget their offsets of it, all of them
-        between requests, and one that is asked for at once."""
+        """Delete the offsets that groups have committed for a deleted partition.
+
+        This is done for all groups between requests, and for one group before it is read.
+        """
         for shard in self.shards.values():
-            shard.forget_partition((topic, index))
+            shard.note_deleted_partition(TopicPartition(topic, index))
         if not self._is_forgetting:
             self._is_forgetting = True
-            self.between_requests(self._forget_deleted())
+            self._context.run_between_requests(self._forget_steps())
 
-    def _forget_deleted(self) -> Iterator[None]:
+    def _forget_steps(self) -> Iterator[None]:
         try:
-            while behind := [
+            while unfinished := [
                 shard for shard in self.shards.values() if shard.deleted and not shard.is_loading
             ]:
-                for shard in behind:
+                for shard in unfinished:
                     yield from shard.forget_deleted()
         finally:
             self._is_forgetting = False

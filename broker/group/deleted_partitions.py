@@ -1,18 +1,19 @@
-"""Partitions that are gone, until every group of a shard has forgotten its offsets of them.
+"""Deleted partitions whose committed offsets some groups of a shard still have.
 
-Pure.  A topic of the same name may be there again before that, and be committed to; so a deletion
-concerns only what was committed before it.
+Pure.  A topic with the same name may be created and committed to before all groups are done, so a
+deletion concerns only what was committed before it.
 """
 
 from __future__ import annotations
 
-from odradek.broker.group.classic.state import Group, TopicPartition
+from odradek.broker.group.offsets import GroupOffsets
+from odradek.protocol.topic_partition import TopicPartition
 
 
 class DeletedPartitions:
-    """By partition, where the log of the groups ended when it was deleted.
+    """Deleted partition -> the end offset of `__consumer_offsets` when it was deleted.
 
-    Bounded by the partitions that are deleted while groups are gone through once.
+    Bounded by the partitions that are deleted while all groups are processed once.
     """
 
     __slots__ = ("_end_offsets",)
@@ -23,27 +24,28 @@ class DeletedPartitions:
     def __len__(self) -> int:
         return len(self._end_offsets)
 
-    def add(self, place: TopicPartition, end_offset: int) -> None:
-        """One more; commits from `end_offset` on are of a later partition."""
-        self._end_offsets[place] = end_offset
+    def add(self, partition: TopicPartition, end_offset: int) -> None:
+        """Add a partition; commits at or after `end_offset` belong to a later one."""
+        self._end_offsets[partition] = end_offset
 
-    def of(self, group: Group) -> list[TopicPartition]:
-        """What the group has committed of them."""
-        deleted = self._end_offsets
-        known = group.offsets
+    def of(self, offsets: GroupOffsets) -> list[TopicPartition]:
+        """The deleted partitions for which a group has committed offsets."""
+        deleted, known = self._end_offsets, offsets.committed
         smaller = deleted if len(deleted) < len(known) else known
         return [
-            place
-            for place in smaller
-            if place in deleted and place in known and known[place].log_offset < deleted[place]
+            partition
+            for partition in smaller
+            if partition in deleted
+            and partition in known
+            and known[partition].log_offset < deleted[partition]
         ]
 
     def taken(self) -> dict[TopicPartition, int]:
-        """A copy, for `done` once all groups have forgotten them."""
+        """A copy, for `done` after all groups."""
         return dict(self._end_offsets)
 
     def done(self, taken: dict[TopicPartition, int]) -> None:
-        """No group has offsets of these any more; who was deleted again meanwhile stays."""
-        for place, end_offset in taken.items():
-            if self._end_offsets.get(place) == end_offset:
-                del self._end_offsets[place]
+        """Remove partitions that all groups are done with, unless they were deleted again."""
+        for partition, end_offset in taken.items():
+            if self._end_offsets.get(partition) == end_offset:
+                del self._end_offsets[partition]

@@ -1,12 +1,12 @@
-"""Reads the log of a `__consumer_offsets` partition, in steps short enough for the event loop.
+"""Loads the log of a `__consumer_offsets` partition, in steps short enough for the event loop.
 
-The segments are read from their beginning, without their indexes.  What cannot be read is passed
-over, and no more than that:
+Segments are read from their start, without their indexes.  Only what is unreadable is skipped:
 
-    a record whose layout is not known, in a sound batch   that record
-    a batch whose header or checksum does not fit          up to the next batch whose checksum does
+    a record with an unknown layout in a valid batch    this record
+    a batch with an invalid header or checksum          up to the next batch with a valid checksum
 
-A base offset, which no checksum covers, is put right where it does not follow the batch before it.
+The checksum does not cover the base offset; a base offset that does not follow the batch before it
+is corrected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final
 
-from odradek.broker.group.replay import Loading
+from odradek.broker.group.replay import GroupReplay
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import (
@@ -46,7 +46,7 @@ _START: Final = Struct(">qi")
 """Base offset and length."""
 
 
-def load_steps(log: Log, loading: Loading) -> Iterator[None]:
+def load_steps(log: Log, replay: GroupReplay) -> Iterator[None]:
     """Apply the records that the log holds now, yielding again and again.
 
     While no descriptor is left it asks for time and tries again.
@@ -62,13 +62,13 @@ def load_steps(log: Log, loading: Loading) -> Iterator[None]:
         except OSError as error:
             if not is_out_of_descriptors(error):
                 raise
-            loading.wait_ms = RETRY_MS
+            replay.wait_ms = RETRY_MS
             yield
-            loading.wait_ms = 0
+            replay.wait_ms = 0
             continue
         held = FileSlice(segment.handle, 0, segment.size)
         try:
-            offset = yield from _load_segment(log, segment, loading, offset)
+            offset = yield from _load_segment(log, segment, replay, offset)
         finally:
             held.release()
 
@@ -84,7 +84,7 @@ def _end_offset(log: Log, segment: Segment) -> int:
 
 
 def _load_segment(
-    log: Log, segment: Segment, loading: Loading, offset: int
+    log: Log, segment: Segment, replay: GroupReplay, offset: int
 ) -> Generator[None, None, int]:
     """Apply what a segment holds from `offset` on; returns where to go on, which is within the
     segment if the cleaner has replaced it meanwhile."""
@@ -99,7 +99,7 @@ def _load_segment(
             resumed = end_offset if found is None else max(offset, found[1].base_offset)
             if resumed > offset or not is_seeking:
                 reason, records = reader.damage_at(position)
-                loading.pass_over(offset, max(resumed, offset + 1), reason, records)
+                replay.skip(offset, max(resumed, offset + 1), reason, records)
                 offset = resumed
             position = segment.size if found is None else found[0]
             continue
@@ -109,9 +109,9 @@ def _load_segment(
             continue
         if not is_seeking:
             following = reader.batch_at(position)
-            loading.misplaced += _put_in_order(batch, following, offset, end_offset)
+            replay.misplaced += _put_in_order(batch, following, offset, end_offset)
         is_seeking = False
-        yield from _apply_batch(batch, loading, offset)
+        yield from _apply_batch(batch, replay, offset)
         offset = batch.next_offset
     return max(offset, end_offset) if position >= segment.size else offset
 
@@ -224,29 +224,29 @@ class _SegmentReader:
         )
 
 
-def _apply_batch(batch: RecordBatch, loading: Loading, start_offset: int) -> Iterator[None]:
+def _apply_batch(batch: RecordBatch, replay: GroupReplay, start_offset: int) -> Iterator[None]:
     first_offset = max(batch.base_offset, start_offset)
     try:
         if batch.is_control:
             marker = parse_end_marker(batch)
             if marker is not None:
-                loading.end_transaction(batch.producer_id, is_commit=marker.is_commit)
+                replay.end_transaction(batch.producer_id, is_commit=marker.is_commit)
             return
         producer_id = batch.producer_id if batch.is_transactional else None
         for number, record in enumerate(decode_records(batch), start=1):
             if record.offset >= start_offset:
                 first_offset = record.offset + 1
-                _apply_record(record, loading, producer_id)
+                _apply_record(record, replay, producer_id)
             if number % STEP_RECORDS == 0:
                 yield
     except BrokerError as error:
         reason = error.message or error.code.name
-        loading.pass_over(first_offset, batch.next_offset, reason)
+        replay.skip(first_offset, batch.next_offset, reason)
     yield
 
 
-def _apply_record(record: Record, loading: Loading, producer_id: int | None) -> None:
+def _apply_record(record: Record, replay: GroupReplay, producer_id: int | None) -> None:
     try:
-        loading.apply(record, producer_id)
+        replay.apply(record, producer_id)
     except DecodeError as error:
-        loading.pass_over(record.offset, record.offset + 1, str(error), (record,))
+        replay.skip(record.offset, record.offset + 1, str(error), (record,))

@@ -1,188 +1,115 @@
-"""Committed offsets: who may commit, what is fetched, what expires.
+"""The offsets that a group has committed, whatever protocol its members use.
 
-Pure.  Source: KIP-211, KIP-447, KIP-496; Kafka's GroupCoordinator.validateOffsetCommit and
-GroupMetadata.removeExpiredOffsets.
+Pure.  Source: KIP-211, KIP-447; Kafka's OffsetMetadataManager and OffsetAndMetadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from struct import Struct
-from typing import Final, NamedTuple
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
 
-from odradek.broker.group.classic.protocol import check_member
-from odradek.broker.group.classic.state import (
-    CommittedOffset,
-    Group,
-    GroupState,
-    Member,
-    TopicPartition,
-)
-from odradek.broker.group.limits import Now
-from odradek.protocol.compiler import decoder
-from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.stored.consumer_protocol import ConsumerProtocolSubscription
-
-CONSUMER: Final = "consumer"
-"""The protocol type of groups whose subscriptions a broker can read."""
-SUBSCRIPTION_NEWEST: Final = 3
-_VERSION: Final = Struct(">h")
-Since = Callable[[CommittedOffset], int]
-
-COMMIT_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
-"""What a client is told when its commit could not be written."""
+from odradek.protocol.topic_partition import TopicPartition
 
 
-def check_commit(
-    group: Group, *, member_id: str, instance_id: str | None, generation: int, now: Now
-) -> ErrorCode:
-    """Whether an OffsetCommit may be stored; one of a member shows that it lives."""
-    state = group.state
-    if state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if generation < 0 and state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    if generation < 0 and not member_id and instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    error = check_member(group, member_id, instance_id)
-    if error:
-        return error
-    if generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    if state is GroupState.COMPLETING:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    member = group.members[member_id]
-    if member.deadline_ms is not None and not member.is_new:
-        group.touch(member, now)
-    return ErrorCode.NONE
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset of one partition."""
+
+    offset: int
+    leader_epoch: int
+    """Of the last consumed record, -1 unknown."""
+    metadata: str
+    commit_ms: int
+    """Wall time."""
+    expire_ms: int = -1
+    """Wall time at which it expires, if the client has chosen it (OffsetCommit before version 5),
+    else -1."""
+    log_offset: int = -1
+    """Offset of its record in `__consumer_offsets`; of two commits the later record counts."""
 
 
-def store(group: Group, place: TopicPartition, committed: CommittedOffset) -> None:
-    """A commit is replicated; of two the one that lies later in the log counts."""
-    known = group.offsets.get(place)
-    if known is None or known.log_offset <= committed.log_offset:
-        group.offsets[place] = committed
+class FetchedOffset(NamedTuple):
+    """What OffsetFetch returns for one partition; `committed` is None if there is nothing."""
 
-
-class Fetched(NamedTuple):
-    """What is told of one partition; `committed` None: nothing."""
-
-    place: TopicPartition
-    committed: CommittedOffset | None
+    partition: TopicPartition
+    committed: OffsetAndMetadata | None
     error: ErrorCode
 
 
-def fetch(
-    group: Group | None, wanted: Iterable[TopicPartition] | None, *, require_stable: bool
-) -> Iterator[Fetched]:
-    """Committed offsets of a group; None wants all of them.
+class GroupOffsets:
+    """Committed offsets by partition, and those of transactions that may still be aborted."""
 
-    require_stable  UNSTABLE_OFFSET_COMMIT where a transaction may still change the offset
-    """
-    if group is None or group.state is GroupState.DEAD:
-        for place in wanted or ():
-            yield Fetched(place, None, ErrorCode.NONE)
-        return
-    unstable: dict[TopicPartition, None] = {}
-    if require_stable:
-        for opened in group.open_offsets.values():
-            unstable.update(dict.fromkeys(opened))
-    if wanted is None:
-        wanted = list(dict.fromkeys((*group.offsets, *unstable)))
-    for place in wanted:
-        if place in unstable:
-            yield Fetched(place, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        else:
-            yield Fetched(place, group.offsets.get(place), ErrorCode.NONE)
+    __slots__ = ("committed", "pending_commits", "transactional")
 
+    def __init__(self) -> None:
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.transactional: dict[int, dict[TopicPartition, OffsetAndMetadata]] = {}
+        """Producer id -> offsets of its open transaction."""
+        self.pending_commits = 0
+        """Commits whose records are appended and not replicated yet."""
 
-def expired(group: Group, *, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """The offsets that nobody will ask for any more.
+    def is_empty(self) -> bool:
+        """Whether there is no offset, and no commit on its way."""
+        return not self.committed and not self.transactional and not self.pending_commits
 
-    A group with members of a protocol that is not the consumers', or in a rebalance, keeps all.
-    """
-    if group.consumer is not None:
-        subscribed = group.consumer.topics
-        old = _older(group, wall_ms, lambda one: one.commit_ms, retention_ms)
-        return [place for place in old if place[0] not in subscribed]
-    if group.protocol_type is not None and group.state is GroupState.EMPTY:
-        since_ms = group.state_changed_ms
-        return _older(
-            group, wall_ms, lambda one: since_ms if since_ms >= 0 else one.commit_ms, retention_ms
-        )
-    if group.protocol_type is None:
-        return _older(group, wall_ms, lambda one: one.commit_ms, retention_ms)
-    if group.protocol_type == CONSUMER and group.state is GroupState.STABLE:
-        topics = subscribed_topics(group)
-        if topics is not None:
-            old = _older(group, wall_ms, lambda one: one.commit_ms, retention_ms)
-            return [place for place in old if place[0] not in topics]
-    return []
+    def store(self, partition: TopicPartition, committed: OffsetAndMetadata) -> None:
+        """Take over a replicated commit, unless one with a later record is there already."""
+        known = self.committed.get(partition)
+        if known is None or known.log_offset <= committed.log_offset:
+            self.committed[partition] = committed
 
+    def remove(self, partition: TopicPartition) -> None:
+        """Remove a committed offset if it is there."""
+        self.committed.pop(partition, None)
 
-def _older(
-    group: Group,
-    wall_ms: int,
-    since: Since,
-    retention_ms: int,
-) -> list[TopicPartition]:
-    opened: dict[TopicPartition, None] = {}
-    for offsets in group.open_offsets.values():
-        opened.update(dict.fromkeys(offsets))
-    return [
-        place
-        for place, one in group.offsets.items()
-        if place not in opened
-        and (
-            wall_ms >= one.expire_ms if one.expire_ms >= 0 else wall_ms - since(one) >= retention_ms
-        )
-    ]
+    def store_transactional(
+        self, producer_id: int, partition: TopicPartition, committed: OffsetAndMetadata
+    ) -> None:
+        """Add an offset to the open transaction of a producer."""
+        self.transactional.setdefault(producer_id, {})[partition] = committed
 
+    def fetch(
+        self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+    ) -> Iterator[FetchedOffset]:
+        """Committed offsets of some partitions; None means of all.
 
-def deletable(group: Group, topic: str) -> ErrorCode:
-    """Whether an administrator may delete the group's offsets of a topic (KIP-496)."""
-    if group.is_empty():
-        return ErrorCode.NONE
-    if group.consumer is None:
-        topics = subscribed_topics(group)
-    else:
-        topics = dict.fromkeys(group.consumer.topics)
-    # A consumer group whose subscriptions cannot be read may be consuming anything.
-    if topics is None or topic in topics:
-        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    return ErrorCode.NONE
+        require_stable  UNSTABLE_OFFSET_COMMIT where an open transaction may change the offset
+        """
+        unstable = self._unstable() if require_stable else {}
+        if partitions is None:
+            partitions = list(dict.fromkeys((*self.committed, *unstable)))
+        for partition in partitions:
+            if partition in unstable:
+                yield FetchedOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            else:
+                yield FetchedOffset(partition, self.committed.get(partition), ErrorCode.NONE)
 
+    def _unstable(self) -> dict[TopicPartition, None]:
+        return {partition: None for offsets in self.transactional.values() for partition in offsets}
 
-def subscribed_topics(group: Group) -> dict[str, None] | None:
-    """The topics that a group of consumers reads; None when they cannot be told."""
-    topics: dict[str, None] = {}
-    if group.protocol_type != CONSUMER or (group.members and group.protocol is None):
-        return None
-    for member in group.members.values():
-        try:
-            topics.update(dict.fromkeys(_subscription(member, group.protocol)))
-        except DecodeError:
-            return None
-    return topics
+    def expired(
+        self,
+        *,
+        wall_ms: int,
+        retention_ms: int,
+        unused_since_ms: int = -1,
+        subscribed: Container[str] = (),
+    ) -> list[TopicPartition]:
+        """Partitions whose committed offsets have expired (KIP-211).
 
-
-def _subscription(member: Member, protocol: str | None) -> list[str]:
-    data = member.metadata(protocol)
-    if len(data) < _VERSION.size:
-        raise DecodeError("a subscription without a version")
-    (version,) = _VERSION.unpack_from(data)
-    if version < 0:
-        raise DecodeError(f"a subscription of version {version}")
-    decode = decoder(ConsumerProtocolSubscription, min(version, SUBSCRIPTION_NEWEST))
-    subscription, _ = decode(memoryview(data), _VERSION.size)
-    return subscription.topics
+        unused_since_ms  the retention time starts then, -1: at the commit of the offset
+        subscribed       topics whose offsets do not expire
+        """
+        unstable = self._unstable()
+        return [
+            partition
+            for partition, one in self.committed.items()
+            if partition not in unstable
+            and partition.topic not in subscribed
+            and (
+                wall_ms >= one.expire_ms
+                if one.expire_ms >= 0
+                else wall_ms - (one.commit_ms if unused_since_ms < 0 else unused_since_ms)
+                >= retention_ms
+            )
+        ]

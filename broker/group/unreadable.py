@@ -1,17 +1,17 @@
-"""What becomes of groups when records of `__consumer_offsets` cannot be read.
+"""Groups after records of `__consumer_offsets` were found to be unreadable.
 
     `odradek.unreadable.offsets.refuse`
-    group      (the default) a record that cannot be read is passed over.  A group whose last
-               committed offset of a partition is among them goes on from the one before it, which
-               repeats records; if none is left, its clients would start where `auto.offset.reset`
-               says and could leave records out, so the group is refused
-    none       likewise, and no group is refused
+    group      (the default) unreadable records are skipped.  If one of them was the last committed
+               offset of a partition, the group continues from the committed offset before it, which
+               repeats records; without such an offset, clients would start at `auto.offset.reset`
+               and could skip records, so the group is refused
+    none       as `group`, but no group is refused
     partition  all groups of the partition are refused
 
-A group that is refused has no coordinator: COORDINATOR_NOT_AVAILABLE.  A tombstone that cannot be
-read brings back what it deleted, until that expires.
+Requests for a refused group get COORDINATOR_NOT_AVAILABLE.  If a tombstone is unreadable, what it
+has deleted is there again until it expires.
 
-Differs from Kafka, which stops at such a record, ignores everything after it, and serves the rest.
+Differs from Kafka, which stops at such a record, ignores all later ones, and serves the groups.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from odradek.broker.settings.types import InvalidValueError
 
 SETTING: Final = "odradek.unreadable.offsets.refuse"
 NAMES_SHOWN: Final = 10
-"""Of committed offsets, in a line of the log."""
-PLACES_KEPT: Final = 20
-"""Of those that cannot be read in a partition; the others are counted."""
+"""Committed offsets in one log line."""
+RANGES_KEPT: Final = 20
+"""Unreadable ranges of a partition that are logged; further ones are counted."""
 LINES_MAX: Final = 20
-"""Of lost offsets, for a partition."""
+"""Lost offsets of a partition that are logged."""
 
 
 logger = logging.getLogger("odradek.groups")
 
 
 class Refuse(StrEnum):
-    """The values of the setting: what is refused."""
+    """The values of the setting."""
 
     NONE = "none"
     GROUP = "group"
@@ -44,7 +44,7 @@ class Refuse(StrEnum):
 
 
 def refuse_setting(written: Mapping[str, str]) -> Refuse:
-    """The setting as it is written, or its default.
+    """The value of the setting.
 
     written  settings as text
     raises   SettingsError for another value
@@ -57,36 +57,36 @@ def refuse_setting(written: Mapping[str, str]) -> Refuse:
 
 
 class Unreadable(NamedTuple):
-    """Records that were passed over."""
+    """A range of records that was skipped."""
 
     first_offset: int
     next_offset: int
     """Exclusive."""
     reason: str
     committed: tuple[str, ...] = ()
-    """What their keys name as far as they can be read: `group: topic-partition`."""
+    """Committed offsets that the readable keys name: `group: topic-partition`."""
 
     def __str__(self) -> str:
         named = ", ".join(self.committed[:NAMES_SHOWN])
         if len(self.committed) > NAMES_SHOWN:
             named += f" and {len(self.committed) - NAMES_SHOWN} more"
         return (
-            f"offsets {self.first_offset} to {self.next_offset - 1} cannot be read and are passed "
-            f"over: {self.reason}; committed offsets that they can be seen to name: "
+            f"offsets {self.first_offset} to {self.next_offset - 1} are unreadable and are "
+            f"skipped: {self.reason}; committed offsets that they name: "
             f"{named or 'none'}"
         )
 
 
 class LostOffset(NamedTuple):
-    """A committed offset whose last record cannot be read, and no later one replaces it."""
+    """A committed offset whose last record is unreadable."""
 
     group_id: str
     topic: str
     partition: int
     log_offset: int
-    """Of the record that cannot be read."""
+    """Of the unreadable record."""
     has_older: bool
-    """An older committed offset is there."""
+    """An older committed offset is known."""
 
 
 def report(
@@ -96,18 +96,18 @@ def report(
     lost: Sequence[LostOffset],
     refuse: Refuse,
 ) -> dict[str, None]:
-    """Log what was passed over, and what that means to the groups; returns those to be refused.
+    """Log what was skipped, and its consequences for groups; returns the groups to refuse.
 
     where  the partition
-    count  of the places that cannot be read, of which `unreadable` are the first
+    count  of all unreadable ranges, of which `unreadable` are the first
     """
     for one in unreadable:
         logger.warning("%s: %s", where, one)
     if count > len(unreadable):
         more = count - len(unreadable)
-        logger.warning("%s: %d more places cannot be read and are passed over", where, more)
-    for place in lost[:LINES_MAX]:
-        logger.warning("%s: %s", where, _described(place, refuse))
+        logger.warning("%s: %d more ranges are unreadable and are skipped", where, more)
+    for one_lost in lost[:LINES_MAX]:
+        logger.warning("%s: %s", where, _description(one_lost, refuse))
     if len(lost) > LINES_MAX:
         logger.warning("%s: %d more committed offsets are lost", where, len(lost) - LINES_MAX)
     if refuse is not Refuse.GROUP:
@@ -115,14 +115,14 @@ def report(
     return dict.fromkeys(one.group_id for one in lost if not one.has_older)
 
 
-def _described(lost: LostOffset, refuse: Refuse) -> str:
+def _description(lost: LostOffset, refuse: Refuse) -> str:
     if lost.has_older:
-        outcome = "the one before it counts, so that records are repeated"
+        outcome = "the one before it is used, so records are repeated"
     elif refuse is Refuse.GROUP:
-        outcome = f"none is left, so that the group is refused until {SETTING}={Refuse.NONE}"
+        outcome = f"none is left, so the group is refused until {SETTING}={Refuse.NONE}"
     else:
-        outcome = "none is left, so that clients start where auto.offset.reset says"
+        outcome = "none is left, so clients start at auto.offset.reset"
     return (
         f"the last committed offset of group {lost.group_id} for {lost.topic}-{lost.partition}, "
-        f"stored at offset {lost.log_offset}, cannot be read: {outcome}"
+        f"stored at offset {lost.log_offset}, is unreadable: {outcome}"
     )

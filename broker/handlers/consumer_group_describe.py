@@ -1,11 +1,13 @@
-"""ConsumerGroupDescribe (key 69): members and assignments of groups of the new protocol.
+"""ConsumerGroupDescribe (key 69): members and assignments of consumer groups.
 
-Served: 0-1.  Authorized operations: all, since there are no ACLs yet.
+Served: 0-1 (KIP-848).
+    1   whether a member is classic (KIP-1099)
+Authorized operations: all, since there are no ACLs yet.
 Group errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
-    GROUP_ID_NOT_FOUND (also for a group of the classic protocol), INVALID_GROUP_ID,
-    UNSUPPORTED_VERSION (the protocol is switched off).
+    GROUP_ID_NOT_FOUND (also for a classic group), INVALID_GROUP_ID,
+    UNSUPPORTED_VERSION (the protocol is disabled).
 Differs from Kafka: a group that is named twice is described once.
-Source: KIP-848, KIP-1099; Kafka's GroupCoordinatorService.consumerGroupDescribe.
+Source: Kafka's GroupCoordinatorService.consumerGroupDescribe.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ CONSUMER_MEMBER = 1
 
 
 def run(context: Context, request: ConsumerGroupDescribeRequest) -> Steps[Reply]:
-    """Each group by itself; those without a name come first, as in Kafka."""
+    """Groups without an id come first, as in Kafka."""
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for name in sorted(dict.fromkeys(request.group_ids), key=lambda name: name != ""):
@@ -70,13 +72,13 @@ def _describe(context: Context, group_id: str, operations: int) -> Steps[Describ
     if not group_id:
         return _blank(group_id, ErrorCode.INVALID_GROUP_ID, None)
     try:
-        holder = groups.shard_of(group_id).groups.get(group_id)
+        group = groups.shard_of(group_id).groups.get(group_id)
     except BrokerError as error:
         return _blank(group_id, error.code, error.message)
-    if holder is None:
-        return _blank(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    group = holder.consumer
     if group is None:
+        return _blank(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    consumer = group.body
+    if not isinstance(consumer, ConsumerGroup):
         return _blank(
             group_id,
             ErrorCode.GROUP_ID_NOT_FOUND,
@@ -85,15 +87,15 @@ def _describe(context: Context, group_id: str, operations: int) -> Steps[Describ
     described = DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        assignor_name=group.preferred_assignor(groups.consumer.assignors[0]),
+        group_state=consumer.state.value,
+        group_epoch=consumer.epoch,
+        assignment_epoch=consumer.target_epoch,
+        assignor_name=consumer.preferred_assignor(groups.consumer.assignors[0]),
         members=[],
         authorized_operations=operations,
     )
-    for member in list(group.members.values()):
-        described.members.append(_member(context, group, member))
+    for member in list(consumer.members.values()):
+        described.members.append(_member(context, consumer, member))
         yield None
     return described
 
@@ -122,11 +124,11 @@ def _member(context: Context, group: ConsumerGroup, member: ConsumerMember) -> M
 def _assignment(context: Context, partitions: Iterable[tuple[Uuid, Iterable[int]]]) -> Assignment:
     """Topics that exist, by id."""
     topics = context.services.topics
-    told = []
+    existing = []
     for topic_id, indexes in sorted(partitions, key=lambda one: topic_order(one[0])):
         name = topics.name_of(topic_id)
         if name is not None:
-            told.append(
+            existing.append(
                 TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(indexes))
             )
-    return Assignment(topic_partitions=told)
+    return Assignment(topic_partitions=existing)

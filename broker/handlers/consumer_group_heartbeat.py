@@ -1,22 +1,20 @@
-"""ConsumerGroupHeartbeat (key 68): joins, keeps and leaves a group whose assignment is made here.
+"""ConsumerGroupHeartbeat (key 68): a member joins, stays in or leaves a consumer group.
 
-Served: 0-1.
+Served: 0-1 (KIP-848).
+    1   subscription by regular expression, member ids made by the client (KIP-1082)
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_REQUEST,
-    UNSUPPORTED_VERSION (the protocol is switched off), UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
+    UNSUPPORTED_VERSION (the protocol is disabled), UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
     UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION
     (v1), GROUP_MAX_SIZE_REACHED, GROUP_ID_NOT_FOUND.
-Source: KIP-848, KIP-1082; Kafka's GroupCoordinatorService.consumerGroupHeartbeat.
+Source: Kafka's GroupCoordinatorService.consumerGroupHeartbeat.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-from odradek.broker.group.consumer.heartbeat import Beat, BeatAnswer
+from odradek.broker.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
 from odradek.broker.group.consumer.model import topic_order
 from odradek.broker.group.consumer.validate import check_request
-from odradek.broker.handlers.handler import Context, Delayed, Reply
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.handlers.handler import Context, WhenDone
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -25,12 +23,11 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-WAIT_MAX_MS: Final = 2**31 - 1
-"""The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
 
-
-def run(context: Context, request: ConsumerGroupHeartbeatRequest) -> Reply | Delayed:
-    """Decide at once; the answer waits until what was decided is replicated."""
+def run(
+    context: Context, request: ConsumerGroupHeartbeatRequest
+) -> WhenDone[HeartbeatResult | BrokerError]:
+    """The decision is made at once; the response waits until it is replicated."""
     groups = context.services.groups
     if not groups.consumer.is_served:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
@@ -38,7 +35,7 @@ def run(context: Context, request: ConsumerGroupHeartbeatRequest) -> Reply | Del
     shard = groups.shard_of(request.group_id)
     names = request.subscribed_topic_names
     reported = request.topic_partitions
-    beat = Beat(
+    heartbeat = HeartbeatRequest(
         member_id=request.member_id or groups.new_uuid(),
         epoch=request.member_epoch,
         client_id=context.client_id or "",
@@ -51,31 +48,23 @@ def run(context: Context, request: ConsumerGroupHeartbeatRequest) -> Reply | Del
         assignor=request.server_assignor,
         reported=None if reported is None else [(one.topic_id, one.partitions) for one in reported],
     )
-    pending = shard.consumer.heartbeat(request.group_id, beat)
+    pending = shard.consumer_heartbeat(request.group_id, heartbeat)
 
-    def respond(answer: BeatAnswer | BrokerError) -> ConsumerGroupHeartbeatResponse:
-        if isinstance(answer, BrokerError):
-            return failed(request, answer.code, answer.message)
-        return _respond(answer)
+    def respond(result: HeartbeatResult | BrokerError) -> ConsumerGroupHeartbeatResponse:
+        if isinstance(result, BrokerError):
+            return failed(request, result.code, result.message)
+        return _respond(result)
 
-    if pending.is_done:
-        return Reply(respond(pending.result()))
-    return when_done(
-        context,
-        pending,
-        WAIT_MAX_MS,
-        answer=respond,
-        late=lambda: failed(request, ErrorCode.REQUEST_TIMED_OUT, None),
-    )
+    return WhenDone(pending, respond)
 
 
-def _respond(answer: BeatAnswer) -> ConsumerGroupHeartbeatResponse:
-    assigned = answer.assigned
+def _respond(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+    assigned = result.assigned
     return ConsumerGroupHeartbeatResponse(
         error_code=ErrorCode.NONE,
-        member_id=answer.member_id,
-        member_epoch=answer.epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
         assignment=None
         if assigned is None
         else Assignment(
@@ -90,7 +79,7 @@ def _respond(answer: BeatAnswer) -> ConsumerGroupHeartbeatResponse:
 def failed(
     request: ConsumerGroupHeartbeatRequest, code: ErrorCode, message: str | None
 ) -> ConsumerGroupHeartbeatResponse:
-    """A top-level error and its text."""
+    """A top-level error and its message."""
     return ConsumerGroupHeartbeatResponse(
         error_code=code, error_message=message, member_epoch=0, heartbeat_interval_ms=0
     )

@@ -1,18 +1,17 @@
-"""DeleteGroups (key 42): deletes groups without members, with all that they have committed.
+"""DeleteGroups (key 42): deletes groups without members, with their committed offsets.
 
-Served: 0-2.
+Served: 0-2 (KIP-229).
+    2   flexible encoding (KIP-482)
 Group errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
-Source: KIP-229; Kafka's GroupCoordinator.handleDeleteGroups.
+Source: Kafka's GroupCoordinator.handleDeleteGroups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -21,12 +20,11 @@ from odradek.protocol.messages.delete_groups import (
 )
 from odradek.runtime.pending import Pending, settled
 
-WAIT_MAX_MS: Final = 2**31 - 1
-"""The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
+Settled = Sequence[Pending[ErrorCode]]
 
 
-def run(context: Context, request: DeleteGroupsRequest) -> Steps[Reply | Delayed]:
-    """Each group by itself, each once."""
+def run(context: Context, request: DeleteGroupsRequest) -> Steps[WhenDone[Settled]]:
+    """Deletes each group once; the response waits until all deletions are replicated."""
     names = list(dict.fromkeys(request.groups_names))
     response = DeleteGroupsResponse(results=[])
     waiting: list[tuple[DeletableGroupResult, Pending[ErrorCode]]] = []
@@ -39,22 +37,14 @@ def run(context: Context, request: DeleteGroupsRequest) -> Steps[Reply | Delayed
         else:
             waiting.append((result, outcome))
         yield None
-    if not waiting:
-        return Reply(response)
 
-    def respond(_: Sequence[Pending[ErrorCode]]) -> Steps[DeleteGroupsResponse]:
+    def respond(_: Settled) -> Steps[DeleteGroupsResponse]:
         for result, outcome in waiting:
             result.error_code = outcome.result()
             yield None
         return response
 
-    return when_done(
-        context,
-        settled([outcome for _, outcome in waiting]),
-        WAIT_MAX_MS,
-        answer=respond,
-        late=lambda: failed(request, ErrorCode.REQUEST_TIMED_OUT, None),
-    )
+    return WhenDone(settled([outcome for _, outcome in waiting]), respond)
 
 
 def failed(

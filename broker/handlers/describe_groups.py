@@ -1,19 +1,25 @@
-"""DescribeGroups (key 15): members and state of groups.
+"""DescribeGroups (key 15): members and state of classic groups.
 
-Served: 0-6.  Authorized operations (v3): all, since there are no ACLs yet.
+Served: 0-6.
+    1   throttle time, which is always 0
+    3   authorized operations (KIP-430): all, since there are no ACLs yet
+    4   static members (KIP-345)
+    5   flexible encoding (KIP-482)
+    6   error message, and GROUP_ID_NOT_FOUND for groups that do not exist (KIP-1043)
 Group errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.  A group
-    that does not exist, or is one of the new protocol, is told as Dead: before v6 without an error,
+    that does not exist, or is a consumer group, is described as Dead: before v6 without an error,
     then with GROUP_ID_NOT_FOUND.
 Differs from Kafka: a group that is named twice is described once, since a description may be ten
     thousand times as large as a name.
-Source: KIP-345, KIP-430, KIP-1043; Kafka's GroupCoordinator.handleDescribeGroup.
+Source: Kafka's GroupCoordinator.handleDescribeGroup.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.classic.state import Group, GroupState
+from odradek.broker.group.classic.state import ClassicGroup, GroupState
+from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.handlers.handler import Context, Reply, Steps
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.describe_groups import (
@@ -24,13 +30,12 @@ from odradek.protocol.messages.describe_groups import (
 )
 
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
-"""READ, DELETE and DESCRIBE: what may be done to a group."""
+"""READ, DELETE and DESCRIBE, the operations of groups."""
 NOT_ASKED: Final = -(2**31)
 NOT_FOUND_FROM: Final = 6
 
 
 def run(context: Context, request: DescribeGroupsRequest) -> Steps[Reply]:
-    """Each group by itself."""
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for name in dict.fromkeys(request.groups):
@@ -64,10 +69,15 @@ def _describe(context: Context, group_id: str, operations: int) -> DescribedGrou
         return _blank(group_id, error.code)
     if group is None:
         described = _absent(context, group_id, f"Group {group_id} not found.")
-    elif group.consumer is not None:
-        described = _absent(context, group_id, f"Group {group_id} is not a classic group.")
     else:
-        described = _known(group)
+        match group.body:
+            case ConsumerGroup():
+                message = f"Group {group_id} is not a classic group."
+                described = _absent(context, group_id, message)
+            case ClassicGroup() as classic:
+                described = _classic(classic)
+            case None:
+                described = _blank(group_id, ErrorCode.NONE, GroupState.EMPTY.value)
     described.authorized_operations = operations
     return described
 
@@ -80,8 +90,8 @@ def _absent(context: Context, group_id: str, message: str) -> DescribedGroup:
     return described
 
 
-def _known(group: Group) -> DescribedGroup:
-    """Protocol, metadata and assignments are those of a stable generation, else left out."""
+def _classic(group: ClassicGroup) -> DescribedGroup:
+    """Protocol, metadata and assignments are left out unless the group is stable."""
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,

@@ -1,13 +1,19 @@
 """FindCoordinator (key 10): the broker that coordinates a group.
 
-Served: 0-6, for groups.  The group's partition of `__consumer_offsets` decides: its leader is the
-coordinator; the topic is made when it is first asked for.
+Served: 0-6, for groups.
+    1   type of the key (KIP-98), error message, throttle time, which is always 0
+    3   flexible encoding (KIP-482)
+    4   several keys (KIP-699)
+    5   the client knows TRANSACTION_ABORTABLE (KIP-890): no effect
+    6   share groups (KIP-932): not served
+The coordinator is the leader of the group's partition of `__consumer_offsets`; the first request
+creates that topic.
 Errors: COORDINATOR_NOT_AVAILABLE (the topic has no leader yet; share groups, see NOT_DONE.md),
     CLUSTER_AUTHORIZATION_FAILED (transactions, see NOT_DONE.md), INVALID_REQUEST (an unknown key
     type; share groups before version 6).
-Differs from Kafka: of the errors that end the retries of every client, the one for transactions is
-    the one with which the Java client and librdkafka also print the broker's text.
-Source: KIP-98, KIP-699; Kafka's KafkaApis.handleFindCoordinatorRequest.
+Differs from Kafka: transactions get the error that ends the retries of every client and with which
+    the Java client and librdkafka print the message of the broker.
+Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 """
 
 from __future__ import annotations
@@ -36,7 +42,7 @@ NO_NODE: Final = (-1, "", -1)
 
 
 def run(context: Context, request: FindCoordinatorRequest) -> Steps[Reply | Delayed]:
-    """One key, or many since version 4; waits for a moment while the topic is created."""
+    """Waits at most a second while the topic is created."""
     topics = context.services.topics
     if request.key_type != GROUP or OFFSETS_TOPIC in topics.image().topics:
         response = yield from _respond(context, request)
@@ -73,11 +79,11 @@ def failed(
         node_id=-1,
         host="",
         port=-1,
-        coordinators=[_refused(key, code, message) for key in request.coordinator_keys],
+        coordinators=[_failed_key(key, code, message) for key in request.coordinator_keys],
     )
 
 
-def _refused(key: str, code: ErrorCode, message: str | None) -> Coordinator:
+def _failed_key(key: str, code: ErrorCode, message: str | None) -> Coordinator:
     node_id, host, port = NO_NODE
     return Coordinator(
         key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message
@@ -88,7 +94,7 @@ def _find(context: Context, key_type: int, key: str) -> Coordinator:
     try:
         node_id, host, port = _coordinator(context, key_type, key)
     except BrokerError as error:
-        return _refused(key, error.code, error.message)
+        return _failed_key(key, error.code, error.message)
     return Coordinator(
         key=key,
         node_id=node_id,
@@ -129,5 +135,5 @@ def _coordinator(context: Context, key_type: int, key: str) -> tuple[int, str, i
 def _no_coordinator(
     version: int, code: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE
 ) -> BrokerError:
-    """As Kafka words it: the text of the error for a single key, none for a batch."""
+    """The message is that of the error for a single key, and empty for a batch, as in Kafka."""
     return BrokerError(code, "" if version >= BATCHED_FROM else ERROR_TEXTS[code])

@@ -1,10 +1,13 @@
-"""Heartbeat (key 12): a member lives; the answer tells it to join again when it should.
+"""Heartbeat (key 12): keeps the session of a classic member, and reports a rebalance to it.
 
 Served: 0-4.
+    1   throttle time, which is always 0
+    3   static members (KIP-345)
+    4   flexible encoding (KIP-482)
 Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID (v3), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.  None while the groups are
-    loaded: nothing is known against the member.
-Source: KIP-345; Kafka's GroupCoordinator.handleHeartbeat.
+    FENCED_INSTANCE_ID (v3), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.  No error while the groups
+    are loaded, since the member may be in its group.
+Source: Kafka's GroupCoordinator.handleHeartbeat.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 
 
 def run(context: Context, request: HeartbeatRequest) -> Reply:
-    """Prolong the member's session."""
+    """REBALANCE_IN_PROGRESS makes the member join again."""
     try:
         shard = context.services.groups.shard_of(request.group_id)
     except BrokerError as error:

@@ -1,19 +1,26 @@
-"""JoinGroup (key 11): enters a group and waits for its next generation.
+"""JoinGroup (key 11): a member joins a classic group and waits for its next generation.
 
-Served: 0-9.  Ignored: reason (v8), which Kafka only logs.
+Served: 0-9.
+    1   rebalance timeout apart from the session timeout (KIP-62)
+    2   throttle time, which is always 0
+    4   a new member gets its id with MEMBER_ID_REQUIRED first (KIP-394)
+    5   static members (KIP-345)
+    6   flexible encoding (KIP-482)
+    7   protocol type in the response (KIP-559)
+    8   reason (KIP-800): ignored
+    9   the leader may skip the assignment (KIP-814)
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
     INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED (v4), FENCED_INSTANCE_ID (v5),
     INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, REBALANCE_IN_PROGRESS.
-Source: KIP-62, KIP-345, KIP-394, KIP-559, KIP-814; Kafka's GroupCoordinator.handleJoinGroup.
+Source: Kafka's GroupCoordinator.handleJoinGroup.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.classic.events import Join, JoinAnswer
-from odradek.broker.handlers.handler import Context, Delayed, Reply
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.group.classic.events import Join, JoinResult
+from odradek.broker.handlers.handler import Context, Reply, WhenDone
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -25,24 +32,22 @@ REBALANCE_TIMEOUT_FROM: Final = 1
 MEMBER_ID_REQUIRED_FROM: Final = 4
 NULL_PROTOCOL_FROM: Final = 7
 SKIP_ASSIGNMENT_FROM: Final = 9
-WAIT_MAX_MS: Final = 2**31 - 1
-"""The group answers when its own deadlines pass; this one is never reached."""
 
 
-def run(context: Context, request: JoinGroupRequest) -> Reply | Delayed:
-    """Enter; the answer may have to wait until everybody has."""
+def run(context: Context, request: JoinGroupRequest) -> Reply | WhenDone[JoinResult]:
+    """The response may wait until all members have joined."""
     try:
         return _join(context, request)
     except BrokerError as error:
-        return Reply(_respond(context.version, JoinAnswer(error.code, request.member_id)))
+        return Reply(_respond(context.version, JoinResult(error.code, request.member_id)))
 
 
 def failed(request: JoinGroupRequest, code: ErrorCode, message: str | None) -> JoinGroupResponse:
-    """A top-level error; the member's id comes back."""
-    return _respond(0, JoinAnswer(code, request.member_id))
+    """A top-level error, with the member id of the request."""
+    return _respond(0, JoinResult(code, request.member_id))
 
 
-def _join(context: Context, request: JoinGroupRequest) -> Reply | Delayed:
+def _join(context: Context, request: JoinGroupRequest) -> WhenDone[JoinResult]:
     groups = context.services.groups
     shard = groups.shard_of(request.group_id)
     if not request.group_id:
@@ -50,6 +55,7 @@ def _join(context: Context, request: JoinGroupRequest) -> Reply | Delayed:
     limits = groups.limits
     if not limits.session_min_ms <= request.session_timeout_ms <= limits.session_max_ms:
         raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    version = context.version
     client_id = context.client_id or ""
     event = Join(
         ticket=groups.ticket(),
@@ -63,42 +69,33 @@ def _join(context: Context, request: JoinGroupRequest) -> Reply | Delayed:
         client_id=client_id,
         client_host=f"/{context.client_host}",
         rebalance_timeout_ms=request.rebalance_timeout_ms
-        if context.version >= REBALANCE_TIMEOUT_FROM
+        if version >= REBALANCE_TIMEOUT_FROM
         else request.session_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=tuple((one.name, one.metadata) for one in request.protocols),
-        is_id_required=context.version >= MEMBER_ID_REQUIRED_FROM,
-        may_skip=context.version >= SKIP_ASSIGNMENT_FROM,
+        is_member_id_required=version >= MEMBER_ID_REQUIRED_FROM,
+        may_skip_assignment=version >= SKIP_ASSIGNMENT_FROM,
     )
-    pending = shard.join(request.group_id, event)
-    if pending.is_done:
-        return Reply(_respond(context.version, pending.result()))
-    return when_done(
-        context,
-        pending,
-        WAIT_MAX_MS,
-        answer=lambda answer: _respond(context.version, answer),
-        late=lambda: failed(request, ErrorCode.REBALANCE_IN_PROGRESS, None),
-    )
+    return WhenDone(shard.join(request.group_id, event), lambda joined: _respond(version, joined))
 
 
-def _respond(version: int, answer: JoinAnswer) -> JoinGroupResponse:
-    protocol = answer.protocol
+def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
+    protocol = result.protocol
     if protocol is None and version < NULL_PROTOCOL_FROM:
         protocol = ""
     return JoinGroupResponse(
-        error_code=answer.error,
-        generation_id=answer.generation,
-        protocol_type=answer.protocol_type,
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
         protocol_name=protocol,
-        leader=answer.leader,
-        skip_assignment=answer.skip_assignment,
-        member_id=answer.member_id,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
         members=[
             JoinGroupResponseMember(
                 member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
             )
-            for one in answer.members
+            for one in result.members
         ],
     )

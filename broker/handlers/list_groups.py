@@ -1,28 +1,34 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
 Served: 0-5.
-Errors: COORDINATOR_LOAD_IN_PROGRESS (the list is not whole yet).
-Source: KIP-518, KIP-848; Kafka's GroupCoordinator.handleListGroups.
+    1   throttle time, which is always 0
+    3   flexible encoding (KIP-482)
+    4   state, and a filter by it (KIP-518)
+    5   type, and a filter by it (KIP-848)
+Errors: COORDINATOR_LOAD_IN_PROGRESS (the list is incomplete).
+Source: Kafka's GroupCoordinator.handleListGroups.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.classic.state import Group
+from odradek.broker.group.classic.state import ClassicGroup, GroupState
+from odradek.broker.group.consumer.state import ConsumerGroup
+from odradek.broker.group.group import Group
 from odradek.broker.handlers.handler import Context, Reply, Steps
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-"""The type of groups of the new protocol, and the protocol type that they tell."""
+"""The type of consumer groups, and their protocol type."""
 
 GROUPS_PER_STEP: Final = 16
 
 
 def run(context: Context, request: ListGroupsRequest) -> Steps[Reply]:
-    """All of them, or those in certain states; names of states and types in any case."""
+    """All groups, or those with certain states and types; upper and lower case are equal."""
     shards = list(context.services.groups.shards.values())
     states = {name.lower() for name in request.states_filter}
     types = {name.lower() for name in request.types_filter}
@@ -30,31 +36,29 @@ def run(context: Context, request: ListGroupsRequest) -> Steps[Reply]:
     listed: list[ListedGroup] = []
     for shard in shards:
         for number, group in enumerate(list(shard.groups.values())):
-            if (not types or _type(group) in types) and (
-                not states or _state(group).lower() in states
-            ):
-                listed.append(_listed(group))
+            one = _listed(group)
+            has_type = not types or one.group_type in types
+            if has_type and (not states or one.group_state.lower() in states):
+                listed.append(one)
             if number % GROUPS_PER_STEP == 0:
                 yield None
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
     return Reply(ListGroupsResponse(error_code=error, groups=listed))
 
 
-def _type(group: Group) -> str:
-    return CLASSIC if group.consumer is None else CONSUMER
-
-
-def _state(group: Group) -> str:
-    return group.state.value if group.consumer is None else group.consumer.state.value
-
-
 def _listed(group: Group) -> ListedGroup:
-    is_classic = group.consumer is None
+    match group.body:
+        case ConsumerGroup() as consumer:
+            kind, protocol_type, state = CONSUMER, CONSUMER, consumer.state.value
+        case ClassicGroup() as classic:
+            kind, protocol_type, state = CLASSIC, classic.protocol_type or "", classic.state.value
+        case None:
+            kind, protocol_type, state = CLASSIC, "", GroupState.EMPTY.value
     return ListedGroup(
         group_id=group.group_id,
-        protocol_type=(group.protocol_type or "") if is_classic else CONSUMER,
-        group_state=_state(group),
-        group_type=_type(group),
+        protocol_type=protocol_type,
+        group_state=state,
+        group_type=kind,
     )
 
 

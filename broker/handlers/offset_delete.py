@@ -1,20 +1,16 @@
-"""OffsetDelete (key 47): a group forgets its offsets of topics that it does not consume.
+"""OffsetDelete (key 47): deletes a group's committed offsets of topics that it does not consume.
 
-Served: 0.
+Served: 0 (KIP-496).
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
-    GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members that are no consumers).
+    GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members that are not consumers).
 Partition errors: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC.
-Source: KIP-496; Kafka's GroupCoordinator.handleDeleteOffsets.
+Source: Kafka's GroupCoordinator.handleDeleteOffsets.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-from odradek.broker.group.classic.state import Group, TopicPartition
-from odradek.broker.group.offsets import CONSUMER, deletable
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.group.group import Group
+from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -22,63 +18,47 @@ from odradek.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-
-WAIT_MAX_MS: Final = 2**31 - 1
-"""The coordinator's own time-out (offsets.commit.timeout.ms) comes before it."""
+from odradek.protocol.topic_partition import TopicPartition
 
 
-def run(context: Context, request: OffsetDeleteRequest) -> Steps[Reply | Delayed]:
-    """What may go is gone at once; the answer waits until that is durable."""
+def run(context: Context, request: OffsetDeleteRequest) -> Steps[WhenDone[ErrorCode]]:
+    """The offsets are deleted at once; the response waits until that is replicated."""
     errors: dict[TopicPartition, ErrorCode] = {}
     for topic in request.topics:
         for partition in topic.partitions:
-            place = (topic.name, partition.partition_index)
-            errors[place] = context.services.topics.absence(*place)
+            key = TopicPartition(topic.name, partition.partition_index)
+            errors[key] = context.services.topics.absence(*key)
             yield None
     return _delete(context, request, errors)
 
 
 def _delete(
     context: Context, request: OffsetDeleteRequest, errors: dict[TopicPartition, ErrorCode]
-) -> Reply | Delayed:
+) -> WhenDone[ErrorCode]:
     shard = context.services.groups.shard_of(request.group_id)
     if not request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
     group = shard.groups.get(request.group_id)
     if group is None:
         raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if not group.is_empty() and group.consumer is None and group.protocol_type != CONSUMER:
+    if group.has_other_members():
         raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
-    _forbid(errors, group)
-    places = [place for place, error in errors.items() if not error]
+    _check_group(errors, group)
+    partitions = [partition for partition, error in errors.items() if not error]
     response = _respond(request, errors)
-    pending = shard.delete_offsets(group, places)
-
-    def answer(error: ErrorCode) -> OffsetDeleteResponse:
-        if error:
-            return failed(request, error, None)
-        return response
-
-    if pending.is_done:
-        return Reply(answer(pending.result()))
-    return when_done(
-        context,
-        pending,
-        WAIT_MAX_MS,
-        answer=answer,
-        late=lambda: failed(request, ErrorCode.REQUEST_TIMED_OUT, None),
-    )
+    pending = shard.delete_offsets(group, partitions)
+    return WhenDone(pending, lambda error: failed(request, error, None) if error else response)
 
 
-def _forbid(errors: dict[TopicPartition, ErrorCode], group: Group) -> None:
-    """Put the group's own reasons in the place of those that say where a partition is."""
+def _check_group(errors: dict[TopicPartition, ErrorCode], group: Group) -> None:
+    """Replace the error of each existing partition by the one of the group."""
     by_topic: dict[str, ErrorCode] = {}
-    for place, error in errors.items():
+    for partition, error in errors.items():
         if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            topic = place[0]
+            topic = partition.topic
             if topic not in by_topic:
-                by_topic[topic] = deletable(group, topic)
-            errors[place] = by_topic[topic]
+                by_topic[topic] = group.check_offset_deletion(topic)
+            errors[partition] = by_topic[topic]
 
 
 def _respond(
@@ -92,7 +72,7 @@ def _respond(
                 topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[])
             ).partitions.append(
                 OffsetDeleteResponsePartition(
-                    partition_index=index, error_code=errors[topic.name, index]
+                    partition_index=index, error_code=errors[TopicPartition(topic.name, index)]
                 )
             )
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))

@@ -1,29 +1,30 @@
-"""SyncGroup (key 14): brings the leader's assignment in and each member's out.
+"""SyncGroup (key 14): the leader of a classic group assigns, and each member gets its assignment.
 
 Served: 0-5.
+    1   throttle time, which is always 0
+    3   static members (KIP-345)
+    4   flexible encoding (KIP-482)
+    5   protocol type and name, which the coordinator checks (KIP-559)
 Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID (v3), ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (v5),
-    REBALANCE_IN_PROGRESS (also while the groups are loaded: the member joins again).
-Source: KIP-345, KIP-559; Kafka's GroupCoordinator.handleSyncGroup.
+    REBALANCE_IN_PROGRESS (also while the groups are loaded, so that the member joins again).
+Source: Kafka's GroupCoordinator.handleSyncGroup.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.classic.events import Sync, SyncAnswer
-from odradek.broker.handlers.handler import Context, Delayed, Reply
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.group.classic.events import Sync, SyncResult
+from odradek.broker.handlers.handler import Context, WhenDone
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_FROM: Final = 5
-WAIT_MAX_MS: Final = 2**31 - 1
-"""The group answers when its own deadlines pass; this one is never reached."""
 
 
-def run(context: Context, request: SyncGroupRequest) -> Reply | Delayed:
-    """Wait for the leader, unless it has assigned already."""
+def run(context: Context, request: SyncGroupRequest) -> WhenDone[SyncResult]:
+    """The response waits until the leader's assignment is replicated."""
     groups = context.services.groups
     if context.version >= PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -44,16 +45,7 @@ def run(context: Context, request: SyncGroupRequest) -> Reply | Delayed:
         protocol=request.protocol_name,
         assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
     )
-    pending = shard.sync(request.group_id, event)
-    if pending.is_done:
-        return Reply(_respond(pending.result()))
-    return when_done(
-        context,
-        pending,
-        WAIT_MAX_MS,
-        answer=_respond,
-        late=lambda: failed(request, ErrorCode.REBALANCE_IN_PROGRESS, None),
-    )
+    return WhenDone(shard.sync(request.group_id, event), _respond)
 
 
 def failed(request: SyncGroupRequest, code: ErrorCode, message: str | None) -> SyncGroupResponse:
@@ -61,10 +53,10 @@ def failed(request: SyncGroupRequest, code: ErrorCode, message: str | None) -> S
     return SyncGroupResponse(error_code=code, assignment=b"")
 
 
-def _respond(answer: SyncAnswer) -> SyncGroupResponse:
+def _respond(result: SyncResult) -> SyncGroupResponse:
     return SyncGroupResponse(
-        error_code=answer.error,
-        protocol_type=answer.protocol_type,
-        protocol_name=answer.protocol,
-        assignment=answer.assignment,
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol,
+        assignment=result.assignment,
     )

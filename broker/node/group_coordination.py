@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from odradek.broker.group.context import Doors
+from odradek.broker.group.context import GroupContext
 from odradek.broker.group.coordinator import GroupCoordinator
-from odradek.broker.group.limits import Limits
+from odradek.broker.group.limits import GroupLimits
 from odradek.broker.group.unreadable import refuse_setting
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.groups import (
     CONSUMER,
-    ConsumerSettings,
+    ConsumerGroupSettings,
     MigrationPolicy,
     assignment_interval_ms,
     assignor_names,
@@ -53,11 +53,11 @@ def build_group_coordinator(
     rng: Randomness,
 ) -> GroupCoordinator:
     """The coordinator, with the settings of the start: those of groups are read-only."""
-    context = Doors(
+    context = GroupContext(
         purgatory,
         wheel,
         clock,
-        Limits(
+        GroupLimits(
             initial_delay_ms=settings.group_initial_rebalance_delay_ms,
             session_min_ms=settings.group_min_session_timeout_ms,
             session_max_ms=settings.group_max_session_timeout_ms,
@@ -78,9 +78,9 @@ def build_group_coordinator(
     )
 
 
-def consumer_settings(settings: BrokerSettings) -> ConsumerSettings:
+def consumer_settings(settings: BrokerSettings) -> ConsumerGroupSettings:
     """The settings of groups of the consumer protocol."""
-    return ConsumerSettings(
+    return ConsumerGroupSettings(
         is_served=CONSUMER in settings.group_coordinator_rebalance_protocols,
         session_timeout_ms=settings.group_consumer_session_timeout_ms,
         heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,

@@ -362,7 +362,8 @@ class Node:
         self._background.start()
         settings = self.services.settings
         self._wheel.every(
-            min(settings.offsets_retention_check_interval_ms, LONG_MS), self.services.groups.expire
+            min(settings.offsets_retention_check_interval_ms, LONG_MS),
+            self.services.groups.expire_offsets,
         )
         self._reserve.restore()
         self._wheel.every(RESERVE_CHECK_MS, self._reserve.restore)

@@ -48,7 +48,7 @@ class MigrationPolicy(StrEnum):
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
-class ConsumerSettings(NamedTuple):
+class ConsumerGroupSettings(NamedTuple):
     """The settings of all groups.
 
     session_timeout_ms      a member is fenced after this time without a heartbeat

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from odradek.broker.auto_topic_creation import first_use_topic
-from odradek.broker.group.coordinator import OFFSETS_TOPIC
 from odradek.broker.settings.load import make_settings
+from odradek.broker.topics import OFFSETS_TOPIC
 from tests.scripts.talk import Talk, metadata_of
 from tests.support.broker_process import odradek_broker
 

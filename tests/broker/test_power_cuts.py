@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.group.coordinator import OFFSETS_TOPIC
+from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.decide.topics import CreateTopicSpec

@@ -95,7 +95,7 @@ def test_a_damaged_commit_costs_what_the_setting_says(
 
 def check(broker: BrokerProcess, topic: str, refuse: Refuse, place: str, commits: int) -> None:
     """What each group finds, and that the others go on."""
-    broker.process.wait_for_line("offsets .* cannot be read and are passed over", timeout_s=WAIT_S)
+    broker.process.wait_for_line("offsets .* are unreadable and are skipped", timeout_s=WAIT_S)
     address = broker.address
     expected = dict.fromkeys(GROUPS, 10 + commits - 1)
     left = 10 if commits > 1 else NONE_LEFT

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.broker.group.limits import Limits
+from odradek.broker.group.limits import GroupLimits
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encoder
 from odradek.protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ MIXES = (
 )
 MANY_MEMBERS = 20
 MANY_GROUPS = 1_000
-MEMBERS_BYTES_MAX = Limits().members_bytes_max
+MEMBERS_BYTES_MAX = GroupLimits().members_bytes_max
 JOINS_OF_TEN_MIB = 2 * MEMBERS_BYTES_MAX // (10 << 20)
 FLOOD = 30_000
 AT_ONCE = 1_000

@@ -1,7 +1,7 @@
-"""What enters a group and what leaves it: requests, answers, and effects that the edge performs.
+"""Events of classic groups, their results, and the effects that the service performs.
 
-All of them are frozen, comparable and printable.  Times and ids arrive with the events; nothing in
-a group looks at a clock or draws a number.
+All of them are frozen, comparable and printable.  Times and generated ids are part of the events;
+a group reads no clock and no random source.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.stored.group_metadata import GroupMetadataValue
 
 Ticket = int
-"""Names a request that waits for its answer."""
+"""Names a request that waits for its response."""
 Protocols = tuple[tuple[str, bytes], ...]
-"""Name and metadata, in the order in which the member likes them."""
+"""Name and metadata of protocols, in the order of the member's preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A member enters, or enters again.
+    """A JoinGroup request.
 
-    new_member_id     drawn for the case that it has none
-    is_id_required    a new dynamic member is told its id before it may enter (KIP-394)
-    may_skip          it understands `skip_assignment` (KIP-814)
+    member_id             empty for a new member
+    new_member_id         the id to assign if the member needs one
+    is_member_id_required a new dynamic member gets its id first, and joins with it (KIP-394)
+    may_skip_assignment   the client knows `skip_assignment` (KIP-814)
     """
 
     ticket: Ticket
@@ -37,13 +38,13 @@ class Join:
     session_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    is_id_required: bool = True
-    may_skip: bool = True
+    is_member_id_required: bool = True
+    may_skip_assignment: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """What the leader is told of a member."""
+    """A member as the leader sees it."""
 
     member_id: str
     instance_id: str | None
@@ -51,8 +52,8 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAnswer:
-    """The generation, or why the member is not in it."""
+class JoinResult:
+    """The generation that a member has joined, or the error; only the leader gets `members`."""
 
     error: ErrorCode
     member_id: str
@@ -66,7 +67,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A member asks for its assignment; the leader brings everybody's.
+    """A SyncGroup request; the leader's has the assignments of all members.
 
     protocol_type, protocol  None where the version of the request has none
     """
@@ -81,8 +82,8 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncAnswer:
-    """A member's assignment, or why it has none."""
+class SyncResult:
+    """A member's assignment, or the error."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -91,40 +92,41 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
-    """A member that goes, by its id or (an administrator's word) by its instance id alone."""
+class LeavingMember:
+    """A member of a LeaveGroup request, named by its id or, by an administrator, by its instance id
+    alone."""
 
     member_id: str
     instance_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """Answer a waiting JoinGroup; nothing need be durable before it."""
+class RespondToJoin:
+    """Send the response of a JoinGroup; no record needs to be replicated first."""
 
     ticket: Ticket
-    answer: JoinAnswer
+    result: JoinResult
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
-    """Answer a waiting SyncGroup; what it tells is stored already."""
+class RespondToSync:
+    """Send the response of a SyncGroup; the assignment in it is replicated."""
 
     ticket: Ticket
-    answer: SyncAnswer
+    result: SyncResult
 
 
 class StoreReason(StrEnum):
     """Why a group's record is written."""
 
     ASSIGNED = "the leader has assigned"
-    EMPTIED = "the last member has gone"
-    REPLACED = "a static member has returned"
+    EMPTIED = "the last member was removed"
+    REPLACED = "a static member has a new member id"
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """A static member under its new id, and what it was before."""
+class Replacement:
+    """A static member with its new member id, and its former values in case the record fails."""
 
     ticket: Ticket
     instance_id: str
@@ -134,17 +136,17 @@ class Replaced:
     old_rebalance_timeout_ms: int
     old_session_timeout_ms: int
     old_leader: str
-    may_skip: bool
+    may_skip_assignment: bool
 
 
 @dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Append the group's record, and tell the group of the outcome when it is replicated."""
+    """Append the group's record, and call `stored` when it is replicated or has failed."""
 
     reason: StoreReason
     generation: int
     value: GroupMetadataValue
-    replaced: Replaced | None = None
+    replacement: Replacement | None = None
 
 
-Effect = Joined | Synced | StoreGroup
+Effect = RespondToJoin | RespondToSync | StoreGroup

@@ -1,16 +1,16 @@
-"""The classic group protocol: what each event does to a group, and what must be done about it.
+"""The classic group protocol: what each event changes in a group, and which effects it has.
 
-Pure: every function takes the group, the event and the time, changes the group, and returns
-effects.  A record that must be durable first is an effect that comes back as `stored`.  Deadlines
-lie in the group; the edge calls `on_time` when `wake_ms` has come.
+Pure: every function takes the group, the event and the time, changes the group and returns effects.
+The service performs the effects, calls `stored` when a group's record is replicated or has failed,
+and calls `on_time` at `wake_ms`.
 
-    Empty --join--> PreparingRebalance --all joined, or time--> CompletingRebalance
+    Empty --join--> PreparingRebalance --all have joined, or timeout--> CompletingRebalance
     CompletingRebalance --the leader's assignment is stored--> Stable
-    Stable, CompletingRebalance --join, leave, expiry--> PreparingRebalance
-    PreparingRebalance --nobody is left--> Empty
+    Stable, CompletingRebalance --join, leave, session timeout--> PreparingRebalance
+    PreparingRebalance --no member is left--> Empty
 
-Differs from Kafka: a JoinGroup or SyncGroup that a later one of the same member replaces, and the
-SyncGroup of a member that is removed, are answered, where Kafka forgets them.
+Differs from Kafka: a waiting JoinGroup or SyncGroup gets a response also when a later one of the
+same member replaces it or when its member is removed; Kafka forgets some of them.
 
 Source: KIP-62, KIP-345, KIP-394, KIP-559, KIP-814; Kafka's GroupCoordinator.
 """
@@ -20,56 +20,45 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.broker.group.classic.admission import has_memory
+from odradek.broker.group.append_errors import AppendPurpose, response_error
+from odradek.broker.group.classic import admission
 from odradek.broker.group.classic.events import (
     Join,
-    JoinAnswer,
-    Joined,
-    Leaving,
-    Replaced,
+    JoinResult,
+    LeavingMember,
+    Replacement,
+    RespondToJoin,
+    RespondToSync,
     StoreGroup,
     StoreReason,
     Sync,
-    SyncAnswer,
-    Synced,
+    SyncResult,
 )
 from odradek.broker.group.classic.rebalance import (
     Effects,
-    answer_join,
-    answer_sync,
     begin_rebalance,
     cancel_syncs,
     complete_join,
-    drop,
     end_initial_delay,
-    joined_answer,
-    remove,
+    expel,
+    joined_result,
+    remove_member,
+    respond_to_join,
+    respond_to_sync,
     try_complete_join,
 )
-from odradek.broker.group.classic.state import Group, GroupState, Member
-from odradek.broker.group.limits import Limits, Now
-from odradek.broker.group.records import group_value
+from odradek.broker.group.classic.records import group_value
+from odradek.broker.group.classic.state import ClassicGroup, ClassicMember, GroupState
+from odradek.broker.group.limits import GroupLimits, Now
 from odradek.protocol.errors import ErrorCode
 
 NEW_MEMBER_WAIT_MS: Final = 300_000
-"""A member that nobody knows yet cannot send heartbeats; its first join waits no longer."""
-
-STORE_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What members are told when the group's record could not be written."""
+"""A new member cannot send heartbeats before its first generation; its first join waits no longer
+than this."""
 
 
-def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Whether somebody is who they say."""
+def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Whether a member is in the group under this id: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if instance_id is not None:
         known = group.static_members.get(instance_id)
         if known is None:
@@ -81,26 +70,35 @@ def check_member(group: Group, member_id: str, instance_id: str | None) -> Error
 # Join.
 
 
-def join(group: Group, event: Join, limits: Limits, now: Now) -> Effects:
-    """A JoinGroup; it is answered at once or when the rebalance is over."""
+def join(group: ClassicGroup, event: Join, limits: GroupLimits, now: Now) -> Effects:
+    """A JoinGroup request; its response is sent at once or when the rebalance is complete.
+
+    1. The group or the memory is full.
+    2. The group is dead, or does not support the member's protocols.
+    3. The member has no id: it is new, or a static member that has restarted.
+    4. A pending member joins.
+    5. A member joins again.
+    """
     effects: Effects = []
-    if not _has_room(group, event.member_id, limits) or not has_memory(group, event, limits):
-        remove(group, event.member_id, effects)
+    if not _has_capacity(group, event.member_id, limits) or not admission.fits(
+        group, event, limits
+    ):
+        expel(group, event.member_id, effects)
         refuse_join(event, ErrorCode.GROUP_MAX_SIZE_REACHED, effects, member_id="")
     elif group.state is GroupState.DEAD:
         refuse_join(event, ErrorCode.COORDINATOR_NOT_AVAILABLE, effects)
     elif not group.supports(event.protocol_type, event.protocols):
         refuse_join(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, effects)
     elif event.member_id == "":
-        _join_anew(group, event, limits, now, effects)
+        _join_as_new(group, event, limits, now, effects)
     elif event.member_id in group.pending and event.instance_id is None:
-        _enter(group, event, event.member_id, limits, now, effects)
+        _add_member(group, event, event.member_id, limits, now, effects)
     else:
         error = check_member(group, event.member_id, event.instance_id)
         if error:
             refuse_join(event, error, effects)
         else:
-            _join_again(group, group.members[event.member_id], event, limits, now, effects)
+            _rejoin(group, group.members[event.member_id], event, limits, now, effects)
     try_complete_join(group, now, effects)
     return effects
 
@@ -108,12 +106,15 @@ def join(group: Group, event: Join, limits: Limits, now: Now) -> Effects:
 def refuse_join(
     event: Join, error: ErrorCode, effects: Effects, *, member_id: str | None = None
 ) -> None:
-    """Answer with an error and the id that the member came with."""
+    """Send an error.
+
+    member_id  the id in the response; None: that of the request
+    """
     named = event.member_id if member_id is None else member_id
-    effects.append(Joined(event.ticket, JoinAnswer(error, named)))
+    effects.append(RespondToJoin(event.ticket, JoinResult(error, named)))
 
 
-def _has_room(group: Group, member_id: str, limits: Limits) -> bool:
+def _has_capacity(group: ClassicGroup, member_id: str, limits: GroupLimits) -> bool:
     if group.state is GroupState.PREPARING:
         member = group.members.get(member_id)
         is_waiting = member is not None and member.join_ticket is not None
@@ -123,26 +124,31 @@ def _has_room(group: Group, member_id: str, limits: Limits) -> bool:
     return True
 
 
-def _join_anew(group: Group, event: Join, limits: Limits, now: Now, effects: Effects) -> None:
+def _join_as_new(
+    group: ClassicGroup, event: Join, limits: GroupLimits, now: Now, effects: Effects
+) -> None:
     if event.instance_id is not None:
         known = group.static_members.get(event.instance_id)
         if known is None:
-            _enter(group, event, event.new_member_id, limits, now, effects)
+            _add_member(group, event, event.new_member_id, limits, now, effects)
         else:
-            _return(group, group.members[known], event, limits, now, effects)
-    elif event.is_id_required:
-        deadline_ms = now.monotonic_ms + event.session_timeout_ms
-        group.pending[event.new_member_id] = deadline_ms
-        group.wake(deadline_ms)
+            _replace_static_member(group, group.members[known], event, limits, now, effects)
+    elif event.is_member_id_required:
+        group.add_pending(event.new_member_id, now.monotonic_ms + event.session_timeout_ms)
         refuse_join(event, ErrorCode.MEMBER_ID_REQUIRED, effects, member_id=event.new_member_id)
     else:
-        _enter(group, event, event.new_member_id, limits, now, effects)
+        _add_member(group, event, event.new_member_id, limits, now, effects)
 
 
-def _enter(
-    group: Group, event: Join, member_id: str, limits: Limits, now: Now, effects: Effects
+def _add_member(
+    group: ClassicGroup,
+    event: Join,
+    member_id: str,
+    limits: GroupLimits,
+    now: Now,
+    effects: Effects,
 ) -> None:
-    member = Member(
+    member = ClassicMember(
         member_id,
         instance_id=event.instance_id,
         client_id=event.client_id,
@@ -163,47 +169,63 @@ def _enter(
     begin_rebalance(group, limits, now, effects)
 
 
-def _join_again(
-    group: Group, member: Member, event: Join, limits: Limits, now: Now, effects: Effects
+def _rejoin(
+    group: ClassicGroup,
+    member: ClassicMember,
+    event: Join,
+    limits: GroupLimits,
+    now: Now,
+    effects: Effects,
 ) -> None:
     is_leader = group.leader == member.member_id
     is_unchanged = member.protocols == event.protocols
     match group.state:
         case GroupState.COMPLETING if is_unchanged:
-            # Its answer was lost on the way: it is told again what it has been told.
-            effects.append(Joined(event.ticket, joined_answer(group, member, is_leader=is_leader)))
+            # The response was lost: send it again.
+            effects.append(
+                RespondToJoin(event.ticket, joined_result(group, member, is_leader=is_leader))
+            )
         case GroupState.STABLE if is_unchanged and not is_leader:
-            effects.append(Joined(event.ticket, joined_answer(group, member, is_leader=False)))
+            effects.append(
+                RespondToJoin(event.ticket, joined_result(group, member, is_leader=False))
+            )
         case GroupState.PREPARING | GroupState.COMPLETING | GroupState.STABLE:
-            _wait_again(group, member, event, effects)
+            _update_and_wait(group, member, event, effects)
             begin_rebalance(group, limits, now, effects)
         case _:
             refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID, effects)
 
 
-def _wait_again(group: Group, member: Member, event: Join, effects: Effects) -> None:
+def _update_and_wait(
+    group: ClassicGroup, member: ClassicMember, event: Join, effects: Effects
+) -> None:
     group.update(
         member,
         protocols=event.protocols,
         rebalance_timeout_ms=event.rebalance_timeout_ms,
         session_timeout_ms=event.session_timeout_ms,
     )
-    answer_join(
-        group, member, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id), effects
+    respond_to_join(
+        group, member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id), effects
     )
     group.wait_for_join(member, event.ticket)
     if not member.is_new:
         member.deadline_ms = None
 
 
-def _return(
-    group: Group, member: Member, event: Join, limits: Limits, now: Now, effects: Effects
+def _replace_static_member(
+    group: ClassicGroup,
+    member: ClassicMember,
+    event: Join,
+    limits: GroupLimits,
+    now: Now,
+    effects: Effects,
 ) -> None:
-    """A static member is back without its id: whoever had it before is fenced (KIP-345)."""
+    """A static member has restarted: it gets a new id, and its former id is fenced (KIP-345)."""
     assert event.instance_id is not None, "static members have an instance id"
     assert group.leader is not None, "a group with members has a leader"
     old_member_id = member.member_id
-    replaced = Replaced(
+    replacement = Replacement(
         ticket=event.ticket,
         instance_id=event.instance_id,
         old_member_id=old_member_id,
@@ -212,17 +234,17 @@ def _return(
         old_rebalance_timeout_ms=member.rebalance_timeout_ms,
         old_session_timeout_ms=member.session_timeout_ms,
         old_leader=group.leader,
-        may_skip=event.may_skip,
+        may_skip_assignment=event.may_skip_assignment,
     )
-    fenced = JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_member_id)
-    answer_join(group, member, fenced, effects)
-    answer_sync(group, member, SyncAnswer(ErrorCode.FENCED_INSTANCE_ID), now, effects)
+    fenced = JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_member_id)
+    respond_to_join(group, member, fenced, effects)
+    respond_to_sync(group, member, SyncResult(ErrorCode.FENCED_INSTANCE_ID), now, effects)
     group.rename(member, event.new_member_id)
-    _wait_again(group, member, event, effects)
+    _update_and_wait(group, member, event, effects)
     match group.state:
         case GroupState.STABLE if group.choose_protocol() == group.protocol:
             value = group_value(group, None)
-            effects.append(StoreGroup(StoreReason.REPLACED, group.generation, value, replaced))
+            effects.append(StoreGroup(StoreReason.REPLACED, group.generation, value, replacement))
         case GroupState.STABLE | GroupState.COMPLETING:
             begin_rebalance(group, limits, now, effects)
         case state:
@@ -232,33 +254,30 @@ def _return(
 # Sync.
 
 
-def sync(group: Group, event: Sync, now: Now) -> Effects:
-    """A SyncGroup; it is answered at once or when the leader's assignment is stored."""
+def sync(group: ClassicGroup, event: Sync, now: Now) -> Effects:
+    """A SyncGroup request; its response is sent at once or when the assignment is replicated."""
     error = _check_sync(group, event)
     if error:
-        return [Synced(event.ticket, SyncAnswer(error))]
+        return [RespondToSync(event.ticket, SyncResult(error))]
     effects: Effects = []
     member = group.members[event.member_id]
-    if not member.has_synced:
-        member.has_synced = True
-        group.memory.joined(member)
-    group.pending_syncs.pop(event.member_id, None)
+    group.note_synced(member)
     if group.state is GroupState.STABLE:
-        effects.append(Synced(event.ticket, _synced(group, member)))
+        effects.append(RespondToSync(event.ticket, _assigned(group, member)))
         group.touch(member, now)
         return effects
-    answer_sync(group, member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS), now, effects)
+    respond_to_sync(group, member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), now, effects)
     member.sync_ticket = event.ticket
     member.deadline_ms = None
     if group.leader == event.member_id:
         given = dict(event.assignments)
-        assignments = {name: given.get(name, b"") for name in group.members}
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         value = group_value(group, assignments)
         effects.append(StoreGroup(StoreReason.ASSIGNED, group.generation, value))
     return effects
 
 
-def _check_sync(group: Group, event: Sync) -> ErrorCode:
+def _check_sync(group: ClassicGroup, event: Sync) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_member(group, event.member_id, event.instance_id)
@@ -275,18 +294,21 @@ def _check_sync(group: Group, event: Sync) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _synced(group: Group, member: Member) -> SyncAnswer:
-    return SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
+def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncResult:
+    return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
 
 def stored(
-    group: Group, effect: StoreGroup, failure: ErrorCode, limits: Limits, now: Now
+    group: ClassicGroup, effect: StoreGroup, failure: ErrorCode, limits: GroupLimits, now: Now
 ) -> Effects:
-    """The record of `effect` is replicated, or could not be written."""
+    """The record of `effect` is replicated, or was not.
+
+    failure  the error of the append
+    """
     effects: Effects = []
-    error = STORE_ERRORS.get(failure, failure)
+    error = response_error(failure, AppendPurpose.CLASSIC_GROUP)
     if effect.reason is StoreReason.REPLACED:
-        _replaced(group, effect, error, now, effects)
+        _finish_replacement(group, effect, error, now, effects)
     elif (
         effect.reason is StoreReason.ASSIGNED
         and group.state is GroupState.COMPLETING
@@ -298,53 +320,53 @@ def stored(
         else:
             assignments = {one.member_id: one.assignment for one in effect.value.members}
             group.move_to(GroupState.STABLE, now)
+            group.assign(assignments)
             for member in group.members.values():
-                member.assignment = assignments.get(member.member_id, b"")
-                answer_sync(group, member, _synced(group, member), now, effects)
+                respond_to_sync(group, member, _assigned(group, member), now, effects)
     return effects
 
 
-def _replaced(
-    group: Group, effect: StoreGroup, error: ErrorCode, now: Now, effects: Effects
+def _finish_replacement(
+    group: ClassicGroup, effect: StoreGroup, error: ErrorCode, now: Now, effects: Effects
 ) -> None:
-    replaced = effect.replaced
-    assert replaced is not None, "a replacement says what it has replaced"
-    member = group.members.get(replaced.new_member_id)
-    if member is None or member.join_ticket != replaced.ticket:
+    replacement = effect.replacement
+    assert replacement is not None, "the effect has the replacement"
+    member = group.members.get(replacement.new_member_id)
+    if member is None or member.join_ticket != replacement.ticket:
         return
     if group.state is not GroupState.STABLE or group.generation != effect.generation:
-        return  # A rebalance has begun meanwhile, which answers it.
+        return  # A rebalance has begun meanwhile: its end sends the response.
     if error:
-        answer = JoinAnswer(
+        result = JoinResult(
             error,
             "",
             group.generation,
             group.protocol_type,
             group.protocol,
-            replaced.old_leader,
+            replacement.old_leader,
         )
-        answer_join(group, member, answer, effects)
+        respond_to_join(group, member, result, effects)
         group.update(
             member,
-            protocols=replaced.old_protocols,
-            rebalance_timeout_ms=replaced.old_rebalance_timeout_ms,
-            session_timeout_ms=replaced.old_session_timeout_ms,
+            protocols=replacement.old_protocols,
+            rebalance_timeout_ms=replacement.old_rebalance_timeout_ms,
+            session_timeout_ms=replacement.old_session_timeout_ms,
         )
-        group.rename(member, replaced.old_member_id)
+        group.rename(member, replacement.old_member_id)
     else:
-        is_leader = group.leader == member.member_id and replaced.may_skip
-        answer = joined_answer(group, member, is_leader=is_leader, skip_assignment=is_leader)
-        if not replaced.may_skip:
-            # An older client that finds itself the leader would assign anew.
-            answer = JoinAnswer(
+        is_leader = group.leader == member.member_id and replacement.may_skip_assignment
+        result = joined_result(group, member, is_leader=is_leader, skip_assignment=is_leader)
+        if not replacement.may_skip_assignment:
+            # An older client that is named as the leader would compute an assignment.
+            result = JoinResult(
                 ErrorCode.NONE,
                 member.member_id,
                 group.generation,
                 group.protocol_type,
                 group.protocol,
-                replaced.old_leader,
+                replacement.old_leader,
             )
-        answer_join(group, member, answer, effects)
+        respond_to_join(group, member, result, effects)
     group.touch(member, now)
 
 
@@ -352,9 +374,9 @@ def _replaced(
 
 
 def heartbeat(
-    group: Group, member_id: str, instance_id: str | None, generation: int, now: Now
+    group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, now: Now
 ) -> ErrorCode:
-    """A member lives; the answer tells it to join again when it should."""
+    """A Heartbeat request: starts the session again; REBALANCE_IN_PROGRESS: join again."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_member(group, member_id, instance_id)
@@ -371,9 +393,9 @@ def heartbeat(
 
 
 def leave(
-    group: Group, leaving: Iterable[Leaving], limits: Limits, now: Now
+    group: ClassicGroup, leaving: Iterable[LeavingMember], limits: GroupLimits, now: Now
 ) -> tuple[list[ErrorCode], Effects]:
-    """Members go; an error for each."""
+    """A LeaveGroup request; the errors are in the order of the members."""
     effects: Effects = []
     errors = []
     for one in leaving:
@@ -389,20 +411,20 @@ def leave(
                 error = check_member(group, member_id, one.instance_id)
         errors.append(error)
         if not error and member_id is not None:
-            drop(group, member_id, limits, now, effects)
+            remove_member(group, member_id, limits, now, effects)
     return errors, effects
 
 
-def on_time(group: Group, limits: Limits, now: Now) -> Effects:
-    """A deadline may have come; `wake_ms` says when to call again."""
+def on_time(group: ClassicGroup, limits: GroupLimits, now: Now) -> Effects:
+    """Do what is due; `wake_ms` is when to call again."""
     effects: Effects = []
     time_ms = now.monotonic_ms
     for member_id, deadline_ms in list(group.pending.items()):
         if deadline_ms <= time_ms:
-            drop(group, member_id, limits, now, effects)
+            remove_member(group, member_id, limits, now, effects)
     for member in list(group.members.values()):
         if member.deadline_ms is not None and member.deadline_ms <= time_ms:
-            drop(group, member.member_id, limits, now, effects)
+            remove_member(group, member.member_id, limits, now, effects)
     if group.rebalance_deadline_ms is not None and group.rebalance_deadline_ms <= time_ms:
         if group.initial_left_ms is None:
             complete_join(group, now, effects)
@@ -411,18 +433,20 @@ def on_time(group: Group, limits: Limits, now: Now) -> Effects:
     if group.sync_deadline_ms is not None and group.sync_deadline_ms <= time_ms:
         group.sync_deadline_ms = None
         for member_id in list(group.pending_syncs):
-            drop(group, member_id, limits, now, effects)
+            remove_member(group, member_id, limits, now, effects)
     group.wake_ms = group.next_deadline_ms()
     return effects
 
 
-def close(group: Group, now: Now) -> Effects:
-    """The group is deleted, or another broker coordinates it from now on."""
+def close(group: ClassicGroup, error: ErrorCode, now: Now) -> Effects:
+    """The group is no longer a classic group of this coordinator.
+
+    error  for the requests that wait
+    """
     effects: Effects = []
-    moved = ErrorCode.NOT_COORDINATOR
     for member in group.members.values():
-        answer_join(group, member, JoinAnswer(moved, member.member_id), effects)
-        answer_sync(group, member, SyncAnswer(moved), now, effects)
+        respond_to_join(group, member, JoinResult(error, member.member_id), effects)
+        respond_to_sync(group, member, SyncResult(error), now, effects)
     if group.state is not GroupState.DEAD:
         group.move_to(GroupState.DEAD, now)
     return effects

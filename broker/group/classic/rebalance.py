@@ -1,11 +1,12 @@
-"""From one generation to the next: who is asked to join again, when it is over, who leads.
+"""A rebalance of a classic group: from one generation to the next.
 
-Pure, like `classic`, whose events lead here.
+Pure.  The events of `protocol` lead here.
 
-    begin_rebalance   wait: an empty group for the initial delay, another one until all members have
-                      joined again or the rebalance timeout is over
-    complete_join     a generation begins: the joins get their responses, the assignment is awaited
-    drop              a member is removed, which may begin a rebalance or end the waiting
+    begin_rebalance   an empty group waits for the initial delay; another group waits until all
+                      members have joined again, or until the rebalance timeout
+    complete_join     the next generation begins: JoinGroup responses are sent, and the group waits
+                      for the leader's assignment
+    remove_member     removes a member, which begins a rebalance or may end the waiting
 
 Source: KIP-134, KIP-389; Kafka's DelayedJoin, InitialDelayedJoin, GroupCoordinator.onCompleteJoin.
 """
@@ -16,33 +17,33 @@ from typing import Final
 
 from odradek.broker.group.classic.events import (
     Effect,
-    JoinAnswer,
-    Joined,
+    JoinResult,
+    RespondToJoin,
+    RespondToSync,
     StoreGroup,
     StoreReason,
-    SyncAnswer,
-    Synced,
+    SyncResult,
 )
-from odradek.broker.group.classic.state import Group, GroupState, Member
-from odradek.broker.group.limits import Limits, Now
-from odradek.broker.group.records import group_value
+from odradek.broker.group.classic.records import group_value
+from odradek.broker.group.classic.state import ClassicGroup, ClassicMember, GroupState
+from odradek.broker.group.limits import GroupLimits, Now
 from odradek.protocol.errors import ErrorCode
 
 Effects = list[Effect]
 
 ABSENT_WAIT_MIN_MS: Final = 1_000
-"""How often at most a group of absent static members is looked at."""
+"""The shortest wait for a group whose members are all static and have not joined."""
 FIRST_JOIN_WAIT_MS: Final = 2
 """How long the first JoinGroup of an empty group waits where `group.initial.rebalance.delay.ms` is
 0; on a wheel of whole milliseconds at least 1 ms.  Kafka ends a delay of 0 on another thread, 1 to
 3 ms later, so members that start together share the first generation there."""
 
 
-def joined_answer(
-    group: Group, member: Member, *, is_leader: bool, skip_assignment: bool = False
-) -> JoinAnswer:
-    """The current generation, as a member of it is told."""
-    return JoinAnswer(
+def joined_result(
+    group: ClassicGroup, member: ClassicMember, *, is_leader: bool, skip_assignment: bool = False
+) -> JoinResult:
+    """The response for a member of the current generation."""
+    return JoinResult(
         ErrorCode.NONE,
         member.member_id,
         group.generation,
@@ -50,12 +51,12 @@ def joined_answer(
         group.protocol,
         group.leader or "",
         skip_assignment,
-        group.roll() if is_leader else (),
+        group.joined_members() if is_leader else (),
     )
 
 
-def begin_rebalance(group: Group, limits: Limits, now: Now, effects: Effects) -> None:
-    """Have everybody join again, unless that is under way."""
+def begin_rebalance(group: ClassicGroup, limits: GroupLimits, now: Now, effects: Effects) -> None:
+    """Wait for all members to join again, unless the group does so already."""
     if group.state in (GroupState.PREPARING, GroupState.DEAD):
         return
     if group.state is GroupState.COMPLETING:
@@ -72,18 +73,19 @@ def begin_rebalance(group: Group, limits: Limits, now: Now, effects: Effects) ->
     _set_rebalance_deadline(group, now.monotonic_ms + wait_ms)
 
 
-def _set_rebalance_deadline(group: Group, deadline_ms: int) -> None:
+def _set_rebalance_deadline(group: ClassicGroup, deadline_ms: int) -> None:
     group.rebalance_deadline_ms = deadline_ms
     group.wake(deadline_ms)
 
 
-def end_initial_delay(group: Group, limits: Limits, now: Now, effects: Effects) -> None:
-    """Prolong the delay while new members come, at most by their rebalance timeout.
+def end_initial_delay(group: ClassicGroup, limits: GroupLimits, now: Now, effects: Effects) -> None:
+    """Extend the initial delay if new members have joined in it, else complete the join.
 
-    A delay of 0 is never prolonged: `initial_left_ms` is 0 then.
+    All extensions together are at most the rebalance timeout.  A delay of 0 is never extended:
+    `initial_left_ms` is 0 then.
     """
     left_ms = group.initial_left_ms
-    assert left_ms is not None, "the initial delay runs"
+    assert left_ms is not None, "the initial delay has begun"
     if group.is_new_member_added and left_ms:
         group.is_new_member_added = False
         wait_ms = min(limits.initial_delay_ms, left_ms)
@@ -93,24 +95,28 @@ def end_initial_delay(group: Group, limits: Limits, now: Now, effects: Effects) 
     complete_join(group, now, effects)
 
 
-def try_complete_join(group: Group, now: Now, effects: Effects) -> None:
-    """Begin the next generation if nobody is waited for any more."""
+def try_complete_join(group: ClassicGroup, now: Now, effects: Effects) -> None:
+    """Begin the next generation if all members have joined."""
     if (
         group.state is GroupState.PREPARING
         and group.initial_left_ms is None
-        and group.has_everybody_joined()
+        and group.have_all_joined()
     ):
         complete_join(group, now, effects)
 
 
-def complete_join(group: Group, now: Now, effects: Effects) -> None:
-    """Begin the next generation with those who came; dynamic members that did not are out."""
+def complete_join(group: ClassicGroup, now: Now, effects: Effects) -> None:
+    """Begin the next generation, without the dynamic members that have not joined.
+
+    1. Only absent static members are left: wait again.
+    2. No member is left: the group is empty.
+    3. The members that have joined get their responses.
+    """
     group.initial_left_ms = None
     for member in list(group.members.values()):
         if member.join_ticket is None and member.instance_id is None:
-            remove(group, member.member_id, effects)
-    if group.members and not _has_present_leader(group):
-        # Only absent static members are left: until one returns or their sessions expire.
+            expel(group, member.member_id, effects)
+    if group.members and not _ensure_joined_leader(group):
         wait_ms = max(group.rebalance_timeout_ms(), ABSENT_WAIT_MIN_MS)
         _set_rebalance_deadline(group, now.monotonic_ms + wait_ms)
         return
@@ -121,11 +127,11 @@ def complete_join(group: Group, now: Now, effects: Effects) -> None:
         group.move_to(GroupState.EMPTY, now)
         effects.append(StoreGroup(StoreReason.EMPTIED, group.generation, group_value(group, None)))
         return
-    group.protocol = group.choose_protocol()
+    group.set_protocol()
     group.move_to(GroupState.COMPLETING, now)
     for member in group.members.values():
         is_leader = member.member_id == group.leader
-        answer_join(group, member, joined_answer(group, member, is_leader=is_leader), effects)
+        respond_to_join(group, member, joined_result(group, member, is_leader=is_leader), effects)
         group.touch(member, now)
         member.is_new = False
         group.pending_syncs[member.member_id] = None
@@ -133,8 +139,8 @@ def complete_join(group: Group, now: Now, effects: Effects) -> None:
     group.wake(group.sync_deadline_ms)
 
 
-def _has_present_leader(group: Group) -> bool:
-    """Keep the leader if it has joined, else choose the first member that has."""
+def _ensure_joined_leader(group: ClassicGroup) -> bool:
+    """Keep the leader if it has joined, else elect the first member that has; False: none has."""
     assert group.leader is not None, "a group with members has a leader"
     if group.members[group.leader].join_ticket is not None:
         return True
@@ -145,47 +151,54 @@ def _has_present_leader(group: Group) -> bool:
     return False
 
 
-def answer_join(group: Group, member: Member, answer: JoinAnswer, effects: Effects) -> None:
-    """Answer a JoinGroup of the member, if one waits."""
+def respond_to_join(
+    group: ClassicGroup, member: ClassicMember, result: JoinResult, effects: Effects
+) -> None:
+    """Send the response of the member's JoinGroup, if one waits."""
     if member.join_ticket is not None:
-        effects.append(Joined(member.join_ticket, answer))
+        effects.append(RespondToJoin(member.join_ticket, result))
         group.wait_for_join(member, None)
 
 
-def answer_sync(
-    group: Group, member: Member, answer: SyncAnswer, now: Now, effects: Effects
+def respond_to_sync(
+    group: ClassicGroup, member: ClassicMember, result: SyncResult, now: Now, effects: Effects
 ) -> None:
-    """Answer a SyncGroup of the member, if one waits; its session begins anew."""
+    """Send the response of the member's SyncGroup, if one waits, and start its session again."""
     if member.sync_ticket is not None:
-        effects.append(Synced(member.sync_ticket, answer))
+        effects.append(RespondToSync(member.sync_ticket, result))
         member.sync_ticket = None
         group.touch(member, now)
 
 
-def cancel_syncs(group: Group, error: ErrorCode, now: Now, effects: Effects) -> None:
-    """No assignment comes: whoever waits for one is told why."""
+def cancel_syncs(group: ClassicGroup, error: ErrorCode, now: Now, effects: Effects) -> None:
+    """Send an error to all members that wait for their assignment."""
+    group.assign({})
     for member in group.members.values():
-        member.assignment = b""
-        answer_sync(group, member, SyncAnswer(error), now, effects)
+        respond_to_sync(group, member, SyncResult(error), now, effects)
 
 
-def drop(group: Group, member_id: str, limits: Limits, now: Now, effects: Effects) -> None:
-    """A member or an id that was given out is gone; the others rebalance."""
-    was_member = remove(group, member_id, effects)
+def remove_member(
+    group: ClassicGroup, member_id: str, limits: GroupLimits, now: Now, effects: Effects
+) -> None:
+    """Remove a member, which begins a rebalance, or a pending member."""
+    was_member = expel(group, member_id, effects)
     if was_member and group.state in (GroupState.STABLE, GroupState.COMPLETING):
         begin_rebalance(group, limits, now, effects)
     try_complete_join(group, now, effects)
 
 
-def remove(group: Group, member_id: str, effects: Effects) -> bool:
-    """Take a member or a given id out and answer what waits; False when it was no member."""
+def expel(group: ClassicGroup, member_id: str, effects: Effects) -> bool:
+    """Remove a member or a pending member, and send UNKNOWN_MEMBER_ID to its waiting requests.
+
+    A client that is still running joins again, with another id.
+    returns  False for a pending member or an unknown id
+    """
     member = group.members.get(member_id)
     if member is not None:
-        # A client that is still there enters again with another id.
-        gone = ErrorCode.UNKNOWN_MEMBER_ID
-        answer_join(group, member, JoinAnswer(gone, ""), effects)
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        respond_to_join(group, member, JoinResult(unknown, ""), effects)
         if member.sync_ticket is not None:
-            effects.append(Synced(member.sync_ticket, SyncAnswer(gone)))
+            effects.append(RespondToSync(member.sync_ticket, SyncResult(unknown)))
             member.sync_ticket = None
     group.remove(member_id)
     return member is not None

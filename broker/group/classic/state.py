@@ -1,34 +1,34 @@
-"""A classic group in memory: its members, the state it is in, and the offsets it has committed.
+"""A classic group in memory: its members and the state of its rebalance.
 
-Pure.  `TRANSITIONS` says which state may follow which; `Group` keeps the counts that make every
-question about it cheap whatever its size.
+Pure.  `TRANSITIONS` says which state may follow which.  `ClassicGroup` counts what the protocol
+asks for, so that a decision costs the same whatever the size of the group.  `protocol` and
+`rebalance` decide, and are the only modules that change a group.
 
-Invariants (`check`): a leader is a member; every instance id names a member; as many members wait
-for a join as are counted; nobody waits for a join outside PreparingRebalance (but for a static
-member whose return is being stored), nor for a sync outside CompletingRebalance.
+Invariants (`check`): the leader is a member; every instance id names a member; the number of
+waiting joins is counted; a join waits only in PreparingRebalance (except that of a static member
+whose new member id is being stored), a sync only in CompletingRebalance.
 
-Source: KIP-62, KIP-345, KIP-394; Kafka's GroupMetadata and MemberMetadata.
+Source: KIP-62, KIP-345, KIP-394; Kafka's ClassicGroup and ClassicGroupMember.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 from odradek.broker.group.classic.events import JoinedMember, Protocols, Ticket
-from odradek.broker.group.limits import Memory, Now
-
-if TYPE_CHECKING:
-    from odradek.broker.group.consumer.state import ConsumerGroup
+from odradek.broker.group.limits import Now
+from odradek.broker.group.member_memory import MemberMemory
 
 NEVER: Final = 2**63 - 1
 MEMBER_BYTES: Final = 1_000
-"""A member without what its client sent."""
+"""Memory of a member without what its client has sent."""
 PROTOCOL_BYTES: Final = 200
 
 
 class GroupState(StrEnum):
-    """As DescribeGroups and ListGroups spell them."""
+    """The states, as DescribeGroups and ListGroups spell them."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -44,59 +44,12 @@ TRANSITIONS: Final = {
     GroupState.STABLE: (GroupState.PREPARING, GroupState.DEAD),
     GroupState.DEAD: (),
 }
-"""State -> what may follow it.  Dead: deleted, or coordinated elsewhere."""
+"""State -> the states that may follow it.  Dead: deleted, upgraded to a consumer group, or
+coordinated by another broker."""
 
 
-class Event(StrEnum):
-    """What can happen to a group."""
-
-    JOIN = "join"
-    SYNC = "sync"
-    HEARTBEAT = "heartbeat"
-    LEAVE = "leave"
-    TIME = "a deadline"
-    STORED = "a record is stored"
-    COMMIT = "commit"
-    CLOSE = "close"
-
-
-_E, _P, _C, _S, _D = GroupState
-_SAME: Final = {state: (state,) for state in GroupState}
-
-NEXT_STATES: Final = {
-    Event.JOIN: {_E: (_E, _P), _P: (_P, _C), _C: (_C, _P), _S: (_S, _P, _C), _D: (_D,)},
-    Event.SYNC: _SAME,
-    Event.HEARTBEAT: _SAME,
-    Event.LEAVE: {_E: (_E,), _P: (_P, _C, _E), _C: (_C, _P, _E), _S: (_S, _P, _C, _E), _D: (_D,)},
-    Event.TIME: {_E: (_E,), _P: (_P, _C, _E), _C: (_C, _P, _E), _S: (_S, _P, _C, _E), _D: (_D,)},
-    Event.STORED: {_E: (_E,), _P: (_P,), _C: (_C, _P, _S), _S: (_S,), _D: (_D,)},
-    Event.COMMIT: _SAME,
-    Event.CLOSE: dict.fromkeys(GroupState, (_D,)),
-}
-"""Event -> state before it -> states that may be found after it.  One event can take several steps:
-a JoinGroup of the only member of a stable group ends in CompletingRebalance."""
-
-
-class CommittedOffset(NamedTuple):
-    """What a group has committed for a partition."""
-
-    offset: int
-    leader_epoch: int
-    """Of the last consumed record, -1 unknown."""
-    metadata: str
-    commit_ms: int
-    """Wall time."""
-    expire_ms: int = -1
-    """When the client itself let it expire (OffsetCommit before version 5), else -1."""
-    log_offset: int = -1
-    """Where its record lies; the later record counts."""
-
-
-TopicPartition = tuple[str, int]
-
-
-class Member:
-    """One member; `deadline_ms` is None while its own request waits here, which proves it lives."""
+class ClassicMember:
+    """One member; `deadline_ms` is None while a request of the member waits here."""
 
     __slots__ = (
         "assignment",
@@ -137,36 +90,37 @@ class Member:
         self.is_new = False
         """It has not been in a generation yet."""
         self.has_synced = True
-        """It has completed a join; a new member has not before its first SyncGroup."""
+        """It has completed a join: False for a new member before its first SyncGroup."""
         self.join_ticket: Ticket | None = None
         self.sync_ticket: Ticket | None = None
         self.deadline_ms: int | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says for a protocol."""
+        """The member's metadata for a protocol, empty if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         return b""
 
     def size_bytes(self) -> int:
-        """About what it keeps in memory of what its client sent; assignments are bounded by the
-        record that they are stored in."""
+        """Estimated memory of what the client has sent.
+
+        Without the assignment, which the size of the group's record bounds.
+        """
         names = len(self.member_id) + len(self.client_id) + len(self.instance_id or "")
         return MEMBER_BYTES + names + protocols_bytes(self.protocols)
 
 
 def protocols_bytes(protocols: Protocols) -> int:
-    """What they take in memory, about."""
+    """Estimated memory of a member's protocols."""
     return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
 
 
-class Group:
-    """One group; only `classic`, `offsets` and `apply` change it."""
+class ClassicGroup:
+    """A group whose members elect a leader."""
 
     __slots__ = (
         "awaiting_joins",
-        "consumer",
         "generation",
         "group_id",
         "initial_left_ms",
@@ -175,8 +129,6 @@ class Group:
         "member_bytes",
         "members",
         "memory",
-        "offsets",
-        "open_offsets",
         "pending",
         "pending_syncs",
         "protocol",
@@ -188,73 +140,102 @@ class Group:
         "static_members",
         "sync_deadline_ms",
         "wake_ms",
-        "writes",
     )
 
-    def __init__(self, group_id: str, memory: Memory | None = None) -> None:
+    def __init__(self, group_id: str, memory: MemberMemory | None = None) -> None:
         self.group_id = group_id
-        self.memory = memory or Memory()
+        self.memory = memory or MemberMemory()
         self.member_bytes = 0
-        """Its own part of `memory`."""
-        self.consumer: ConsumerGroup | None = None
-        """The group of the new protocol that it is; the classic half is blank then."""
+        """What this group's members use of `memory`."""
         self.state = GroupState.EMPTY
         self.generation = 0
         """Grows with each completed rebalance; the first members see 1."""
         self.protocol_type: str | None = None
-        """None for a group that only keeps offsets."""
+        """None until the first member has joined."""
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
         self.pending: dict[str, int] = {}
-        """Ids that were given out and not used yet -> deadline."""
+        """Ids of pending members (KIP-394) -> deadline."""
         self.pending_syncs: dict[str, None] = {}
-        """Members of this generation that have not asked for their assignment."""
+        """Members of this generation that have not sent a SyncGroup."""
         self.protocol_counts: dict[str, int] = {}
-        """Protocol -> how many members know it."""
+        """Protocol -> number of members that support it."""
         self.awaiting_joins = 0
         self.is_new_member_added = False
-        """Somebody new came during the initial delay, which may be prolonged."""
+        """A new member has joined during the initial delay, which may be extended."""
         self.initial_left_ms: int | None = None
-        """How far the initial delay can still be prolonged; None outside of it."""
+        """By how much the initial delay may still be extended; None outside of it."""
         self.rebalance_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None
         self.state_changed_ms = -1
         """Wall time; -1 unknown."""
-        self.offsets: dict[TopicPartition, CommittedOffset] = {}
-        self.open_offsets: dict[int, dict[TopicPartition, CommittedOffset]] = {}
-        """Producer id -> offsets of its transaction, which may still be aborted."""
-        self.writes = 0
-        """Commits that are appended and not replicated yet: they keep the group alive."""
         self.wake_ms = NEVER
-        """No deadline lies before it."""
+        """No deadline is before it."""
+
+    @classmethod
+    def restored(
+        cls,
+        group_id: str,
+        memory: MemberMemory | None,
+        members: Iterable[ClassicMember],
+        *,
+        generation: int,
+        protocol_type: str | None,
+        protocol: str | None,
+        leader: str | None,
+        state_changed_ms: int,
+    ) -> ClassicGroup:
+        """A group as its record describes it: Stable with members, Empty without.
+
+        leader  the first member leads if this is not the id of a member
+        """
+        group = cls(group_id, memory)
+        group.generation = generation
+        group.protocol_type = protocol_type
+        group.protocol = protocol
+        group.state_changed_ms = state_changed_ms
+        for member in members:
+            group.add(member)
+        if leader in group.members:
+            group.leader = leader
+        group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+        return group
 
     # Deadlines.
 
     def wake(self, deadline_ms: int) -> None:
-        """Something is due then."""
+        """Note a deadline."""
         if deadline_ms < self.wake_ms:
             self.wake_ms = deadline_ms
 
-    def touch(self, member: Member, now: Now) -> None:
-        """The member has shown that it lives."""
+    def touch(self, member: ClassicMember, now: Now) -> None:
+        """Start the member's session again."""
         member.deadline_ms = now.monotonic_ms + member.session_timeout_ms
         self.wake(member.deadline_ms)
 
+    def start_sessions(self, now: Now) -> None:
+        """Start the sessions of all members: a coordinator has loaded or downgraded the group."""
+        for member in self.members.values():
+            self.touch(member, now)
+
     def next_deadline_ms(self) -> int:
-        """The least deadline, or NEVER; looks at every member."""
-        least = NEVER
+        """The next deadline, or NEVER.
+
+        cost  linear in the members
+        """
+        next_ms = NEVER
         for deadline_ms in (
             self.rebalance_deadline_ms,
             self.sync_deadline_ms,
             *self.pending.values(),
             *(member.deadline_ms for member in self.members.values()),
         ):
-            if deadline_ms is not None and deadline_ms < least:
-                least = deadline_ms
-        return least
+            if deadline_ms is not None and deadline_ms < next_ms:
+                next_ms = deadline_ms
+        return next_ms
 
     # State.
 
@@ -269,65 +250,58 @@ class Group:
             self.is_new_member_added = False
 
     def is_empty(self) -> bool:
-        """Whether it has no members, of either protocol."""
-        if self.consumer is not None:
-            return not self.consumer.members
+        """Whether it has no members; pending members do not count."""
         return self.state is GroupState.EMPTY
-
-    def is_idle(self) -> bool:
-        """Whether nothing would be lost without it."""
-        return (
-            self.is_empty()
-            and not self.pending
-            and not self.offsets
-            and not self.open_offsets
-            and not self.writes
-        )
 
     # Members.
 
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits: as long as its most patient member."""
+        """How long a rebalance waits: the longest rebalance timeout of the members."""
         return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
 
-    def add(self, member: Member, ticket: Ticket | None = None) -> None:
-        """Take a member in; the first one leads."""
-        assert member.member_id not in self.members, "a member enters once"
+    def add(self, member: ClassicMember, ticket: Ticket | None = None) -> None:
+        """Add a member; the first one becomes the leader."""
+        assert member.member_id not in self.members, "a member is added once"
         if member.instance_id is not None:
-            assert member.instance_id not in self.static_members, "an instance id is one member's"
+            assert member.instance_id not in self.static_members, "an instance id names one member"
             self.static_members[member.instance_id] = member.member_id
         self.members[member.member_id] = member
         if self.leader is None:
             self.leader = member.member_id
         self._count(member.protocols, 1)
-        self._weigh(member, member.size_bytes())
-        self._drop_pending(member.member_id)
+        self._charge(member, member.size_bytes())
+        self._discard_pending(member.member_id)
         self.wait_for_join(member, ticket)
 
-    def remove(self, member_id: str) -> Member | None:
-        """Take a member, or an id that was given out, from the group."""
-        self._drop_pending(member_id)
+    def add_pending(self, member_id: str, deadline_ms: int) -> None:
+        """Add a pending member, which must join before the deadline."""
+        self.pending[member_id] = deadline_ms
+        self.wake(deadline_ms)
+
+    def remove(self, member_id: str) -> ClassicMember | None:
+        """Remove a member or a pending member; returns the member."""
+        self._discard_pending(member_id)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is None:
             return None
         self.wait_for_join(member, None)
         self._count(member.protocols, -1)
-        self._weigh(member, -member.size_bytes())
-        self.memory.joined(member)
+        self._charge(member, -member.size_bytes())
+        self.memory.note_joined(member)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         return member
 
-    def rename(self, member: Member, member_id: str) -> None:
-        """A static member has come back and gets another id; nothing of it may wait here."""
-        assert member.instance_id is not None, "only static members come back under another id"
-        assert member.join_ticket is None, "what waits is answered before"
-        assert member.sync_ticket is None, "what waits is answered before"
+    def rename(self, member: ClassicMember, member_id: str) -> None:
+        """Give a static member another member id; no request of it may wait here."""
+        assert member.instance_id is not None, "only static members get another member id"
+        assert member.join_ticket is None, "a waiting request has its response first"
+        assert member.sync_ticket is None, "a waiting request has its response first"
         old = member.member_id
-        self._weigh(member, len(member_id) - len(old))
+        self._charge(member, len(member_id) - len(old))
         del self.members[old]
         if self.pending_syncs.pop(old, 0) is None:
             self.pending_syncs[member_id] = None
@@ -339,45 +313,67 @@ class Group:
 
     def update(
         self,
-        member: Member,
+        member: ClassicMember,
         *,
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """A member has entered again."""
+        """Take over what a member that joins again has sent."""
         self._count(member.protocols, -1)
         self._count(protocols, 1)
-        self._weigh(member, protocols_bytes(protocols) - protocols_bytes(member.protocols))
+        self._charge(member, protocols_bytes(protocols) - protocols_bytes(member.protocols))
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def _drop_pending(self, member_id: str) -> None:
-        if self.pending.pop(member_id, None) is not None:
-            self.memory.pending_ids.discard(member_id)
+    def note_synced(self, member: ClassicMember) -> None:
+        """Note a member's SyncGroup, which completes its join."""
+        if not member.has_synced:
+            member.has_synced = True
+            self.memory.note_joined(member)
+        self.pending_syncs.pop(member.member_id, None)
 
-    def _weigh(self, member: Member, more_bytes: int) -> None:
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Set every member's assignment, by member id; members without one get no bytes."""
+        for member in self.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+
+    def _discard_pending(self, member_id: str) -> None:
+        if self.pending.pop(member_id, None) is not None:
+            self.memory.pending.discard(member_id)
+
+    def _charge(self, member: ClassicMember, more_bytes: int) -> None:
         self.member_bytes += more_bytes
         self.memory.charge(member.client_host, more_bytes)
 
-    def forget(self) -> None:
-        """The group is dropped with its members: their memory is free."""
-        for member in self.members.values():
-            self._weigh(member, -member.size_bytes())
-            self.memory.joined(member)
-        for member_id in self.pending:
-            self.memory.pending_ids.discard(member_id)
-        if self.consumer is not None:
-            self.consumer.forget()
+    def share(self, memory: MemberMemory) -> None:
+        """Charge the members to another memory from now on."""
+        if self.memory is not memory:
+            for member in self.members.values():
+                memory.charge(member.client_host, member.size_bytes())
+            self.memory = memory
 
-    def wait_for_join(self, member: Member, ticket: Ticket | None) -> None:
-        """A member's JoinGroup waits, or no longer."""
+    def release(self) -> None:
+        """Release the memory of the members and pending members: the group is no longer used."""
+        for member in self.members.values():
+            self._charge(member, -member.size_bytes())
+            self.memory.note_joined(member)
+        self.discard_pending_members()
+
+    def discard_pending_members(self) -> None:
+        """Remove all pending members."""
+        for member_id in self.pending:
+            self.memory.pending.discard(member_id)
+        self.pending.clear()
+
+    def wait_for_join(self, member: ClassicMember, ticket: Ticket | None) -> None:
+        """Set the JoinGroup of a member that waits; None: no longer."""
         self.awaiting_joins += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 
-    def has_everybody_joined(self) -> bool:
-        """Whether the rebalance need not wait any more."""
+    def have_all_joined(self) -> bool:
+        """Whether the rebalance has nothing more to wait for."""
         return len(self.members) == self.awaiting_joins and not self.pending
 
     # Protocols.
@@ -392,7 +388,7 @@ class Group:
                 del counts[name]
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody with these protocols may enter."""
+        """Whether a member with these protocols may join: all members support one of them."""
         if self.state is GroupState.EMPTY:
             return protocol_type != "" and bool(protocols)
         return self.protocol_type == protocol_type and any(
@@ -400,36 +396,44 @@ class Group:
         )
 
     def choose_protocol(self) -> str:
-        """The one most members like best among those that all know."""
+        """The protocol with most votes among those that all members support.
+
+        A member votes for the first of its protocols that is a candidate.
+        """
         size = len(self.members)
         votes = {name: 0 for name, count in self.protocol_counts.items() if count == size}
-        assert votes, "a member enters only with a protocol that all know"
+        assert votes, "a member joins only with a protocol that all support"
         for member in self.members.values():
             votes[next(name for name, _ in member.protocols if name in votes)] += 1
         return max(votes, key=lambda name: votes[name])
 
-    def roll(self) -> tuple[JoinedMember, ...]:
-        """The members as their leader is told of them."""
+    def set_protocol(self) -> str:
+        """Choose the group's protocol."""
+        self.protocol = self.choose_protocol()
+        return self.protocol
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """The members as the leader gets them."""
         return tuple(
             JoinedMember(one.member_id, one.instance_id, one.metadata(self.protocol))
             for one in self.members.values()
         )
 
     def check(self) -> None:
-        """Assert the invariants; for tests and the simulator."""
+        """Assert the invariants."""
         assert (self.leader is None) == (not self.members), "a group with members has a leader"
-        assert self.leader is None or self.leader in self.members, "a leader is a member"
+        assert self.leader is None or self.leader in self.members, "the leader is a member"
         for instance_id, member_id in self.static_members.items():
             assert self.members[member_id].instance_id == instance_id, "instance ids name members"
         waiting = [one for one in self.members.values() if one.join_ticket is not None]
         assert len(waiting) == self.awaiting_joins, "waiting joins are counted"
         if self.state is not GroupState.PREPARING:
-            # A static member that returned waits until the group's record is replicated.
+            # A static member with a new id waits until the group's record is replicated.
             assert all(one.instance_id for one in waiting), "joins wait for a rebalance"
         syncing = [one for one in self.members.values() if one.sync_ticket is not None]
         assert not syncing or self.state is GroupState.COMPLETING, "syncs wait for the leader"
-        assert self.next_deadline_ms() >= self.wake_ms, "every deadline has its wake-up"
-        assert not any(name in self.members for name in self.pending), "pending ids are unused"
+        assert self.next_deadline_ms() >= self.wake_ms, "no deadline is before wake_ms"
+        assert not any(name in self.members for name in self.pending), "pending members are none"
         if self.state is GroupState.STABLE or self.state is GroupState.COMPLETING:
             assert self.members, f"{self.state} has members"
         if self.state is GroupState.EMPTY:
@@ -440,4 +444,4 @@ class Group:
                 counts[name] = counts.get(name, 0) + 1
         assert counts == self.protocol_counts, "protocols are counted"
         sizes = sum(one.size_bytes() for one in self.members.values())
-        assert sizes == self.member_bytes, "members are weighed"
+        assert sizes == self.member_bytes, "the members' memory is charged"

@@ -1,8 +1,8 @@
-"""Members of a group of the new protocol that still speak the classic one.
+"""Classic members of a consumer group.
 
-Pure.  They join, sync and send heartbeats as ever.  A generation is the member's epoch, the
-coordinator assigns in place of a leader, and REBALANCE_IN_PROGRESS has them join again when their
-target has changed or something of it has become free.
+Pure.  They send JoinGroup, SyncGroup and Heartbeat.  Their generation is their member epoch, and
+the coordinator assigns instead of a leader.  REBALANCE_IN_PROGRESS makes them join again when their
+target has changed or when a partition of it has become free.
 
 Source: KIP-848, "online migration"; in Kafka 4.3's GroupMetadataManager
 classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup and
@@ -14,23 +14,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from odradek.broker.group.classic.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
-from odradek.broker.group.consumer.decision import Draft, RegexChange
-from odradek.broker.group.consumer.embedded import (
-    by_id,
+from odradek.broker.group.classic.consumer_protocol import (
+    CONSUMER_PROTOCOL,
     read_subscription,
     read_version,
-    write_assignment,
 )
+from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
+from odradek.broker.group.consumer.decision import Decision, RegexChange
+from odradek.broker.group.consumer.embedded import by_id, write_assignment
 from odradek.broker.group.consumer.heartbeat import (
-    check_room,
+    check_capacity,
     check_static,
     find_dynamic,
     find_static,
 )
-from odradek.broker.group.consumer.model import ClassicMember, ConsumerMember, MemberState
+from odradek.broker.group.consumer.model import ClassicMetadata, ConsumerMember, MemberState
 from odradek.broker.group.consumer.reconcile import ReportedPartitions
-from odradek.broker.group.consumer.state import CONSUMER_PROTOCOL, ConsumerGroup
+from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.limits import Now
 from odradek.protocol.decode_error import DecodeError
@@ -39,10 +39,10 @@ from odradek.protocol.stored.consumer_protocol import ConsumerProtocolSubscripti
 
 
 class Joining:
-    """A classic member on its way into the group.
+    """A classic member whose JoinGroup is being decided.
 
-    before, member  what it was, and what it is now
-    reported        what it says it has
+    before, member  before the request, and after it
+    reported        the partitions that it owns
     """
 
     __slots__ = ("before", "has_subscription_changed", "member", "reported")
@@ -61,20 +61,20 @@ class Joining:
         self.has_subscription_changed = has_subscription_changed
 
 
-def begin_join(draft: Draft, event: Join) -> Joining:
-    """Find who joins and what it says of itself.
+def begin_join(decision: Decision, event: Join) -> Joining:
+    """Find the member and store what it has sent.
 
     raises  BrokerError GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
             FENCED_INSTANCE_ID
     """
-    group = draft.group
+    group = decision.group
     is_new = event.member_id == ""
     member_id = event.member_id or event.new_member_id
-    subscription = check_join(draft, event)
+    subscription = check_join(decision, event)
     if event.instance_id is None:
-        before = find_dynamic(group, member_id, may_enter=True)
+        before = find_dynamic(group, member_id, may_join=True)
     else:
-        before = find_static(draft, member_id, event.instance_id, may_enter=is_new, beat=None)
+        before = find_static(decision, member_id, event.instance_id, may_join=is_new, request=None)
     member = replace(
         before,
         instance_id=event.instance_id if event.instance_id is not None else before.instance_id,
@@ -84,24 +84,24 @@ def begin_join(draft: Draft, event: Join) -> Joining:
         subscribed_topic_regex="",
         client_id=event.client_id,
         client_host=event.client_host,
-        classic=ClassicMember(event.session_timeout_ms, event.protocols),
+        classic=ClassicMetadata(event.session_timeout_ms, event.protocols),
     )
-    have_names_changed = draft.describe(before, member)
-    regex = draft.subscribe(before, member)
+    have_names_changed = decision.update_member(before, member)
+    regex = decision.update_regex(before, member)
     has_changed = have_names_changed or regex is not RegexChange.NONE
-    draft.begin_epoch(before, member, is_called_for=has_changed)
-    reported = by_id(subscription.owned_partitions, draft.topics)
+    decision.update_epoch(before, member, must_begin=has_changed)
+    reported = by_id(subscription.owned_partitions, decision.topics)
     return Joining(before, member, reported, has_subscription_changed=has_changed)
 
 
-def check_join(draft: Draft, event: Join) -> ConsumerProtocolSubscription:
-    """What a member says that may enter.
+def check_join(decision: Decision, event: Join) -> ConsumerProtocolSubscription:
+    """The subscription of a member that may join.
 
     raises  BrokerError GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL
     """
-    check_room(draft.group, event.member_id or event.new_member_id, draft.settings)
+    check_capacity(decision.group, event.member_id or event.new_member_id, decision.settings)
     names = [name for name, _ in event.protocols]
-    if not draft.group.supports_classic(event.protocol_type, names):
+    if not decision.group.supports_classic(event.protocol_type, names):
         raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         return read_subscription(event.protocols[0][1])
@@ -109,20 +109,20 @@ def check_join(draft: Draft, event: Join) -> ConsumerProtocolSubscription:
         raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
 
 
-def finish_join(draft: Draft, joining: Joining) -> ConsumerMember:
-    """Plan and reconcile; the member as it is then."""
-    return draft.reconcile(
+def finish_join(decision: Decision, joining: Joining) -> ConsumerMember:
+    """Update the target and reconcile; returns the member after it."""
+    return decision.reconcile(
         joining.member,
-        draft.plan(joining.before, joining.member),
+        decision.update_target(joining.before, joining.member),
         joining.reported,
         has_subscription_changed=joining.has_subscription_changed,
     )
 
 
-def joined(member: ConsumerMember) -> JoinAnswer:
-    """The member's epoch as a generation that nobody leads."""
-    assert member.classic is not None, "a member of the classic protocol has joined"
-    return JoinAnswer(
+def joined_result(member: ConsumerMember) -> JoinResult:
+    """The member's epoch as a generation without a leader."""
+    assert member.classic is not None, "only classic members send JoinGroup"
+    return JoinResult(
         ErrorCode.NONE,
         member.member_id,
         member.member_epoch,
@@ -132,8 +132,8 @@ def joined(member: ConsumerMember) -> JoinAnswer:
 
 
 def await_sync(group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
-    """The member has joined: it asks for its assignment next."""
-    assert member.classic is not None, "a member of the classic protocol has joined"
+    """The member has joined and sends SyncGroup next, within its rebalance timeout."""
+    assert member.classic is not None, "only classic members send JoinGroup"
     group.deadlines.joins.pop(member.member_id, None)
     group.deadlines.touch(member.member_id, now.monotonic_ms + member.classic.session_timeout_ms)
     group.deadlines.await_sync(
@@ -141,8 +141,8 @@ def await_sync(group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
     )
 
 
-def sync(group: ConsumerGroup, event: Sync, topics: TopicDirectory, now: Now) -> SyncAnswer:
-    """A SyncGroup, which is answered with what the member has.
+def sync(group: ConsumerGroup, event: Sync, topics: TopicDirectory, now: Now) -> SyncResult:
+    """A SyncGroup request; the response has the member's assigned partitions.
 
     raises  BrokerError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
             INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS
@@ -159,7 +159,7 @@ def sync(group: ConsumerGroup, event: Sync, topics: TopicDirectory, now: Now) ->
         raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
     group.deadlines.syncs.pop(member.member_id, None)
     group.deadlines.touch(member.member_id, now.monotonic_ms + classic.session_timeout_ms)
-    return SyncAnswer(
+    return SyncResult(
         ErrorCode.NONE,
         event.protocol_type,
         event.protocol,
@@ -170,7 +170,7 @@ def sync(group: ConsumerGroup, event: Sync, topics: TopicDirectory, now: Now) ->
 def heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Now
 ) -> ErrorCode:
-    """A Heartbeat; the answer tells the member to join again when it should."""
+    """A Heartbeat request; REBALANCE_IN_PROGRESS: the member must join again."""
     try:
         member, classic = _find(group, member_id, instance_id, generation)
     except BrokerError as error:
@@ -197,10 +197,10 @@ def _await_join(group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
 
 def _find(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
-) -> tuple[ConsumerMember, ClassicMember]:
-    """A member that speaks the classic protocol, in the generation that it says."""
+) -> tuple[ConsumerMember, ClassicMetadata]:
+    """A classic member, whose epoch must be the generation of the request."""
     if instance_id is None:
-        member = find_dynamic(group, member_id, may_enter=False)
+        member = find_dynamic(group, member_id, may_join=False)
     else:
         member = check_static(group.static_member(instance_id), member_id, instance_id)
     if member.classic is None:
@@ -211,15 +211,15 @@ def _find(
 
 
 def find_leaving(
-    group: ConsumerGroup, leaving: Sequence[Leaving]
+    group: ConsumerGroup, leaving: Sequence[LeavingMember]
 ) -> tuple[list[ErrorCode], dict[str, ConsumerMember]]:
-    """An error for each that goes, and the members that do."""
+    """The errors in the order of the members, and the members that are found."""
     errors = []
     found: dict[str, ConsumerMember] = {}
     for one in leaving:
         try:
             if one.instance_id is None:
-                member = find_dynamic(group, one.member_id, may_enter=False)
+                member = find_dynamic(group, one.member_id, may_join=False)
             else:
                 known = group.static_member(one.instance_id)
                 named = one.member_id

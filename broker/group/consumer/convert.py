@@ -1,50 +1,51 @@
-"""From one protocol to the other while a group is in use (KIP-848, "online migration").
+"""Online migration: from a classic group to a consumer group and back, while it has members.
 
-Pure.  A classic group whose members are consumers becomes one of the new protocol when somebody
-enters that speaks it, and is handed back when nobody is left that does.  Either way one batch holds
-the deletion of the old records and the new ones.
+Pure.  A classic group of consumers is upgraded when a member joins that uses the consumer protocol,
+and downgraded when the last such member leaves.  One batch has the tombstones of the old records
+and the new records.
 
-    classic                     new
-    generation                  epoch of the group, of its target and of the members
-    assignment of a member      its target and what it has
-    what its client has sent    kept beside it, so that it can be handed back
+    classic group                    consumer group
+    generation                       epoch of the group, of its target and of its members
+    assignment of a member           its target and its assigned partitions
+    protocols and session timeout    `ClassicMetadata` of the member, for a downgrade
 
-Source: Kafka 4.3's GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup,
+Source: KIP-848; Kafka 4.3's GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup,
 validateOnlineUpgrade, validateOnlineDowngrade.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from uuid import UUID as Uuid
 
-from odradek.broker.group.classic.state import Group, GroupState, Member
-from odradek.broker.group.consumer.embedded import (
-    by_id,
+from odradek.broker.group.classic.consumer_protocol import (
+    CONSUMER_PROTOCOL,
     read_assignment,
     read_subscription,
     read_version,
-    write_assignment,
 )
+from odradek.broker.group.classic.records import group_value
+from odradek.broker.group.classic.state import ClassicGroup, ClassicMember
+from odradek.broker.group.consumer.embedded import by_id, write_assignment
 from odradek.broker.group.consumer.model import (
     NOTHING,
     Assignment,
-    ClassicMember,
+    ClassicMetadata,
     ConsumerMember,
     MemberState,
 )
 from odradek.broker.group.consumer.records import (
     Records,
     Stored,
-    classic_gone,
-    group_gone,
+    classic_tombstone,
     group_records,
+    group_tombstones,
 )
-from odradek.broker.group.consumer.state import CONSUMER_PROTOCOL, ConsumerGroup
+from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.limits import Now
-from odradek.broker.group.records import group_value
-from odradek.broker.settings.groups import ConsumerSettings
+from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.group_metadata import GroupMetadataKey
@@ -52,49 +53,50 @@ from odradek.protocol.stored.group_metadata import GroupMetadataKey
 # From the classic protocol.
 
 
-def check_upgrade(classic: Group, settings: ConsumerSettings) -> None:
-    """Whether a classic group with members may be entered by one of the new protocol.
+def check_upgrade(classic: ClassicGroup, settings: ConsumerGroupSettings) -> None:
+    """Whether a classic group with members may be upgraded.
 
     raises  BrokerError GROUP_ID_NOT_FOUND
     """
     if not settings.migration.is_upgrade_enabled:
-        raise _refused(classic, "online upgrade is disabled")
+        raise _refusal(classic, "online upgrade is disabled")
     if classic.protocol_type != CONSUMER_PROTOCOL:
-        raise _refused(classic, "the group does not use the consumer embedded protocol")
+        raise _refusal(classic, "the group does not use the consumer embedded protocol")
     if len(classic.members) > settings.members_max:
-        raise _refused(classic, "the group size exceeds the consumer group maximum size")
+        raise _refusal(classic, "the group size exceeds the consumer group maximum size")
 
 
-def _refused(classic: Group, reason: str) -> BrokerError:
+def _refusal(classic: ClassicGroup, reason: str) -> BrokerError:
     return BrokerError(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {classic.group_id} to consumer group because {reason}.",
     )
 
 
-def upgrade(classic: Group, topics: TopicDirectory, now: Now) -> tuple[ConsumerGroup, Records]:
-    """The group of the new protocol that a classic one becomes, and the records of that.
+def upgrade_to_consumer(
+    classic: ClassicGroup, topics: TopicDirectory, now: Now
+) -> tuple[ConsumerGroup, Records]:
+    """The consumer group with the same members, and the records that make it.
 
-    raises  BrokerError GROUP_ID_NOT_FOUND when its members are no consumers of a known kind
+    raises  BrokerError GROUP_ID_NOT_FOUND when a subscription or an assignment cannot be read
     """
-    group = ConsumerGroup(classic.group_id)
-    group.epoch = group.target_epoch = classic.generation
-    # In its first generation the members have not been told a protocol yet.
+    members: dict[str, tuple[ConsumerMember, Assignment]] = {}
+    # In the first generation, before its members have joined, no protocol is chosen yet.
     protocol = classic.protocol or classic.choose_protocol()
     for one in classic.members.values():
         try:
-            member, target = _consumer(classic, one, protocol, topics)
+            members[one.member_id] = _consumer_member(classic, one, protocol, topics)
         except DecodeError:
-            raise _refused(classic, "the embedded consumer protocol is malformed") from None
-        group.put(member)
-        group.put_target(one.member_id, target)
+            raise _refusal(classic, "the embedded consumer protocol is malformed") from None
+    group = ConsumerGroup.upgraded(classic.group_id, classic.generation, members.values())
+    for one in classic.members.values():
         group.deadlines.touch(one.member_id, now.monotonic_ms + one.session_timeout_ms)
     group.metadata_hash = topics.hash_of(group.topics)
-    return group, [classic_gone(classic.group_id), *group_records(group)]
+    return group, [classic_tombstone(classic.group_id), *group_records(group)]
 
 
-def _consumer(
-    classic: Group, one: Member, protocol: str, topics: TopicDirectory
+def _consumer_member(
+    classic: ClassicGroup, one: ClassicMember, protocol: str, topics: TopicDirectory
 ) -> tuple[ConsumerMember, Assignment]:
     subscription = read_subscription(one.metadata(protocol))
     assignment = read_assignment(one.assignment)
@@ -123,35 +125,33 @@ def _consumer(
         assigned_partitions={
             topic_id: dict.fromkeys(indexes, generation) for topic_id, indexes in target.items()
         },
-        classic=ClassicMember(one.session_timeout_ms, one.protocols),
+        classic=ClassicMetadata(one.session_timeout_ms, one.protocols),
     )
     return member, target
 
 
-# Back to the classic protocol.
+# To the classic protocol.
 
 
-class Downgrade:
-    """A group that is handed back: records, and the classic members for when they are appended."""
+class Downgrade(NamedTuple):
+    """A downgraded group, and the records to append before it is used."""
 
-    __slots__ = ("classic", "is_rebalance", "records")
-
-    def __init__(self, classic: Group, records: Records, *, is_rebalance: bool) -> None:
-        self.classic = classic
-        self.records = records
-        self.is_rebalance = is_rebalance
+    classic: ClassicGroup
+    records: Records
+    must_rebalance: bool
+    """The members have to join again."""
 
 
 def may_downgrade(
     group: ConsumerGroup,
     leaving: Mapping[str, ConsumerMember],
-    settings: ConsumerSettings,
+    settings: ConsumerGroupSettings,
     *,
     is_replaced: bool = False,
 ) -> bool:
-    """Whether only classic members are left, and the group is to be handed back to them.
+    """Whether without these members only classic ones are left, and a downgrade is enabled.
 
-    is_replaced  the one that leaves makes room for a classic member with its instance id
+    is_replaced  a classic member takes over the instance id of the one that leaves
     """
     left = len(group.members) - (0 if is_replaced else len(leaving))
     return (
@@ -163,31 +163,26 @@ def may_downgrade(
     )
 
 
-def downgrade(
+def downgrade_to_classic(
     group: ConsumerGroup,
     leaving: Mapping[str, ConsumerMember],
     topics: TopicDirectory,
     now: Now,
     *,
     joining: ConsumerMember | None = None,
-    is_rebalance: bool = True,
+    must_rebalance: bool = True,
 ) -> Downgrade:
-    """What a group is without the members that leave; all others are classic.
+    """The classic group of the members that do not leave, who are all classic.
 
-    joining       takes the place of the one that leaves
-    is_rebalance  the members have to join again
+    joining         replaces the one that leaves
+    must_rebalance  the members have to join again
 
-    Differs from Kafka: until they have, their assignments are what they have now, not their
-    targets.  Should a member of the new protocol come meanwhile, what one of them still has would
-    count as another's, and be given away while both have it.
+    Differs from Kafka: until they have, their assignments are what they own now instead of their
+    targets.  If a member that uses the consumer protocol joined before that, partitions that are in
+    a target but still owned by another member would be assigned twice.
 
     raises  BrokerError GROUP_ID_NOT_FOUND when a member's metadata cannot be read
     """
-    classic = Group(group.group_id)
-    classic.generation = group.epoch
-    classic.protocol_type = CONSUMER_PROTOCOL
-    classic.state = GroupState.STABLE
-    classic.state_changed_ms = now.wall_ms
     members = [one for one in group.members.values() if one.member_id not in leaving]
     targets = {one.member_id: group.targets.get(one.member_id, NOTHING) for one in members}
     renamed: dict[str, str] = {}
@@ -196,39 +191,49 @@ def downgrade(
         targets[joining.member_id] = group.targets.get(replaced, NOTHING)
         members.append(joining)
         renamed[replaced] = joining.member_id
-    if is_rebalance:
-        targets = {one.member_id: _held(one) for one in members}
-    for one in members:
-        classic.add(_classic(one))
-    classic.protocol = classic.choose_protocol()
+    if must_rebalance:
+        targets = {one.member_id: _owned(one) for one in members}
+    classic = ClassicGroup.restored(
+        group.group_id,
+        None,
+        map(_classic_member, members),
+        generation=group.epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol=None,
+        leader=None,
+        state_changed_ms=now.wall_ms,
+    )
+    protocol = classic.set_protocol()
+    assignments = {}
     for member in classic.members.values():
         try:
-            version = read_version(member.metadata(classic.protocol))
+            version = read_version(member.metadata(protocol))
         except DecodeError as error:
             raise BrokerError(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"Cannot downgrade the classic group {group.group_id}: {error}.",
             ) from error
-        member.assignment = write_assignment(targets[member.member_id], topics, version)
+        assignments[member.member_id] = write_assignment(targets[member.member_id], topics, version)
+    classic.assign(assignments)
     records = [
-        *group_gone(group, renamed),
+        *group_tombstones(group, renamed),
         Stored(GroupMetadataKey(group=group.group_id), group_value(classic, None)),
     ]
-    return Downgrade(classic, records, is_rebalance=is_rebalance)
+    return Downgrade(classic, records, must_rebalance)
 
 
-def _held(member: ConsumerMember) -> Assignment:
-    held: dict[Uuid, tuple[int, ...]] = {}
-    for owned in (member.assigned_partitions, member.partitions_pending_revocation):
-        for topic_id, partitions in owned.items():
-            held[topic_id] = tuple(sorted((*held.get(topic_id, ()), *partitions)))
-    return held
+def _owned(member: ConsumerMember) -> Assignment:
+    owned: dict[Uuid, tuple[int, ...]] = {}
+    for part in (member.assigned_partitions, member.partitions_pending_revocation):
+        for topic_id, partitions in part.items():
+            owned[topic_id] = tuple(sorted((*owned.get(topic_id, ()), *partitions)))
+    return owned
 
 
-def _classic(member: ConsumerMember) -> Member:
+def _classic_member(member: ConsumerMember) -> ClassicMember:
     stored = member.classic
     assert stored is not None, "only classic members are left"
-    return Member(
+    return ClassicMember(
         member.member_id,
         instance_id=member.instance_id,
         client_id=member.client_id,
@@ -237,44 +242,3 @@ def _classic(member: ConsumerMember) -> Member:
         session_timeout_ms=stored.session_timeout_ms,
         protocols=stored.protocols,
     )
-
-
-def hand_back(group: Group, downgraded: Downgrade, now: Now) -> None:
-    """The records are appended: the group is a classic one, whose members' sessions begin anew."""
-    classic = downgraded.classic
-    forget_classic(group)
-    group.generation = classic.generation
-    group.protocol_type = classic.protocol_type
-    group.protocol = classic.protocol
-    group.state = classic.state
-    group.state_changed_ms = classic.state_changed_ms
-    for member in classic.members.values():
-        group.add(member)
-        group.touch(member, now)
-    group.leader = classic.leader
-    group.consumer = None
-
-
-def forget_classic(group: Group) -> None:
-    """Nothing of the classic protocol is left in a group; its offsets stay.
-
-    Nobody may wait for an answer of it.
-    """
-    group.forget()
-    group.member_bytes = 0
-    group.state = GroupState.EMPTY
-    group.generation = 0
-    group.protocol_type = None
-    group.protocol = None
-    group.leader = None
-    group.members.clear()
-    group.static_members.clear()
-    group.pending.clear()
-    group.pending_syncs.clear()
-    group.protocol_counts.clear()
-    group.awaiting_joins = 0
-    group.is_new_member_added = False
-    group.initial_left_ms = None
-    group.rebalance_deadline_ms = None
-    group.sync_deadline_ms = None
-    group.state_changed_ms = -1

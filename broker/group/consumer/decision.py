@@ -1,14 +1,14 @@
-"""The steps of a decision on a group: from what a member says to records that are not written yet.
+"""The steps of a decision: from a member's request to the records to be appended.
 
-Pure: the group stays as it is until the records are appended and replayed, so a step that looks at
-what an earlier one has changed is given it.  Only deadlines and what was seen of the topics change
-at once; both do no harm if the records cannot be written.
+Pure: the group changes when the records are replayed, so a step gets what an earlier one has
+decided as an argument.  Only deadlines and the version of the topics that were compared change at
+once, which is harmless if the records cannot be appended.
 
-    describe     the member has changed what it says of itself
-    subscribe    the member has changed its expression
-    begin_epoch  subscriptions or topics call for another epoch
-    plan         the epoch calls for another target
-    reconcile    the target calls for a step of the member
+    update_member  the member's metadata has changed
+    update_regex   the member's expression has changed
+    update_epoch   changed subscriptions or topics begin a group epoch
+    update_target  a group epoch needs a target assignment
+    reconcile      the member takes its next step to the target
 
 Source: Kafka 4.3's GroupMetadataManager.
 """
@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from odradek.broker.group.consumer.assignors import ASSIGNORS, Assignor
+from odradek.broker.group.consumer.convert import Downgrade
 from odradek.broker.group.consumer.model import NOTHING, Assignment, ConsumerMember, MemberState
 from odradek.broker.group.consumer.reconcile import Goal, ReportedPartitions, reconcile
 from odradek.broker.group.consumer.records import (
@@ -27,10 +28,10 @@ from odradek.broker.group.consumer.records import (
     assignment_record,
     epoch_record,
     member_record,
-    regex_gone,
+    regex_tombstone,
     target_epoch_record,
     target_record,
-    topics_gone,
+    topics_tombstone,
 )
 from odradek.broker.group.consumer.state import (
     NEVER_MATCHED,
@@ -46,28 +47,28 @@ from odradek.broker.group.consumer.subscription_regex import check_regex
 from odradek.broker.group.consumer.target import Subscriptions, plan_target
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.limits import Now
-from odradek.broker.settings.groups import ConsumerSettings
+from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.protocol.errors import BrokerError, ErrorCode
 
-if TYPE_CHECKING:
-    from odradek.broker.group.consumer.convert import Downgrade
-
 REGEX_INTERVAL_MS: Final = 10_000
-"""Expressions of a group are matched no more often, whatever happens to topics and members."""
+"""The expressions of a group are matched at most once in this time."""
 
 
 class RegexChange(Enum):
-    """What has become of a member's expression."""
+    """How a member's expression has changed."""
 
     NONE = 0
     CHANGED = 1
-    """Its topics are not known yet."""
+    """The topics of the new one are not known yet."""
     RESOLVED = 2
-    """It is gone, or its topics are known."""
+    """It was removed, or the topics of the new one are known."""
 
 
-class Draft:
-    """Records to be appended in one batch, and what is found out on the way to them."""
+class Decision:
+    """Records to be appended in one batch, and what the steps have found.
+
+    Kafka: CoordinatorResult.
+    """
 
     __slots__ = (
         "downgrade",
@@ -81,7 +82,11 @@ class Draft:
     )
 
     def __init__(
-        self, group: ConsumerGroup, topics: TopicDirectory, settings: ConsumerSettings, now: Now
+        self,
+        group: ConsumerGroup,
+        topics: TopicDirectory,
+        settings: ConsumerGroupSettings,
+        now: Now,
     ) -> None:
         self.group = group
         self.topics = topics
@@ -89,13 +94,13 @@ class Draft:
         self.now = now
         self.records: Records = []
         self.downgrade: Downgrade | None = None
-        """The group is handed back to the classic protocol."""
+        """The records downgrade the group."""
         self.epoch = group.epoch
         self.is_regex_due = False
-        """Expressions are to be matched against the topics once the records are appended."""
+        """The expressions must be matched against the topics after the append."""
 
-    def describe(self, old: ConsumerMember, new: ConsumerMember) -> bool:
-        """Store what a member says of itself if it has changed; whether its topics have.
+    def update_member(self, old: ConsumerMember, new: ConsumerMember) -> bool:
+        """Store the member's metadata if it has changed; returns whether its topic names have.
 
         raises  BrokerError GROUP_MAX_SIZE_REACHED when there is no memory for it
         """
@@ -106,20 +111,20 @@ class Draft:
         return new.subscribed_topic_names != old.subscribed_topic_names
 
     def _check_memory(self, new: ConsumerMember) -> None:
-        """Differs from Kafka: what clients send to be kept is bounded over all groups."""
+        """Differs from Kafka: the memory of the members of all groups is bounded."""
         known = self.group.members.get(new.member_id)
         more_bytes = size_bytes(new) - (0 if known is None else size_bytes(known))
         memory, group_bytes = self.group.memory, self.group.member_bytes
         bytes_max = self.settings.members_bytes_max
-        if not memory.has_room(new.client_host, group_bytes, more_bytes, bytes_max):
+        if not memory.fits(new.client_host, group_bytes, more_bytes, bytes_max):
             raise BrokerError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, "There is no memory for more members."
             )
 
     # Expressions.
 
-    def subscribe(self, old: ConsumerMember, new: ConsumerMember) -> RegexChange:
-        """A member may have another expression.
+    def update_regex(self, old: ConsumerMember, new: ConsumerMember) -> RegexChange:
+        """Store that a member has changed its expression.
 
         raises  BrokerError INVALID_REGULAR_EXPRESSION
         """
@@ -130,7 +135,7 @@ class Draft:
         if before != after:
             change = RegexChange.CHANGED
             if before and group.regex_subscribers.get(before) == 1:
-                self.records.append(regex_gone(group.group_id, before))
+                self.records.append(regex_tombstone(group.group_id, before))
             if after and after not in group.regex_subscribers:
                 check_regex(after)
                 is_due = True
@@ -161,21 +166,21 @@ class Draft:
 
     # Epochs.
 
-    def begin_epoch(self, old: ConsumerMember, new: ConsumerMember, *, is_called_for: bool) -> None:
-        """Another epoch if it is called for, or if the topics have changed since the last."""
+    def update_epoch(self, old: ConsumerMember, new: ConsumerMember, *, must_begin: bool) -> None:
+        """Begin an epoch if the subscriptions have changed, or the topics since the last one."""
         group = self.group
         version, epoch = group.seen_topics
-        if not is_called_for and version == self.topics.version and group.epoch >= epoch:
+        if not must_begin and version == self.topics.version and group.epoch >= epoch:
             return
         metadata_hash = self.topics.hash_of(self._topics_with(old, new))
-        if is_called_for or metadata_hash != group.metadata_hash:
-            self.bump(metadata_hash)
+        if must_begin or metadata_hash != group.metadata_hash:
+            self.bump_epoch(metadata_hash)
         group.seen_topics = (self.topics.version, self.epoch)
         if group.has_topics_record:
-            self.records.append(topics_gone(group.group_id))
+            self.records.append(topics_tombstone(group.group_id))
 
-    def bump(self, metadata_hash: int) -> None:
-        """Another epoch."""
+    def bump_epoch(self, metadata_hash: int) -> None:
+        """Begin an epoch."""
         self.epoch = self.group.epoch + 1
         self.records.append(epoch_record(self.group.group_id, self.epoch, metadata_hash))
 
@@ -195,10 +200,13 @@ class Draft:
 
     # The target.
 
-    def plan(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Assignment]:
-        """The target's epoch and the member's part: the last one, or one for the present epoch."""
+    def update_target(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Assignment]:
+        """The epoch and the member's part of the target, which is computed if it is outdated.
+
+        A target is kept for at least `group.consumer.assignment.interval.ms`.
+        """
         group = self.group
-        if group.target_epoch >= self.epoch or not self._may_plan():
+        if group.target_epoch >= self.epoch or not self._may_assign():
             return group.target_epoch, group.target_of(new)
         votes = dict(group.assignor_votes)
         for member, step in ((old, -1), (new, 1)):
@@ -225,11 +233,11 @@ class Draft:
         return self.epoch, planned.assignments.get(new.member_id, NOTHING)
 
     def _assignor(self, votes: Mapping[str, int]) -> Assignor:
-        """What most members ask for, unless it is one that only an earlier coordinator knew."""
+        """The assignor with most votes, or the default if this release does not know it."""
         default = self.settings.assignors[0]
         return ASSIGNORS.get(most_votes(votes, default), ASSIGNORS[default])
 
-    def _may_plan(self) -> bool:
+    def _may_assign(self) -> bool:
         interval_ms = self.settings.assignment_interval_ms
         last_ms = self.group.target_timestamp_ms
         return not last_ms or not interval_ms or self.now.wall_ms >= last_ms + interval_ms
@@ -247,7 +255,7 @@ class Draft:
         *,
         has_subscription_changed: bool,
     ) -> ConsumerMember:
-        """The member's next step; its time to give up partitions begins or ends.
+        """The member after its next step; starts or ends its time to revoke partitions.
 
         raises  BrokerError FENCED_MEMBER_EPOCH
         """

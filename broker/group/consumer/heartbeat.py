@@ -1,13 +1,13 @@
-"""ConsumerGroupHeartbeat: a member enters, stays or leaves, and is told what it has.
+"""ConsumerGroupHeartbeat: a member joins, stays or leaves, and gets its assignment.
 
-Pure: what comes out are records, to be appended in one batch and replayed at once, and an answer
-that is given when they are replicated.
+Pure: a heartbeat results in records, which are appended in one batch and replayed at once, and in a
+response, which is sent when they are replicated.
 
     epoch of the request   the member
-    0                      enters, or enters anew
-    > 0                    is in that epoch
+    0                      joins, or joins again
+    > 0                    is in this epoch
     -1                     leaves
-    -2                     leaves for a while; its instance id keeps what it has
+    -2                     is static and leaves temporarily: its instance id keeps its partitions
 
 Source: KIP-848, KIP-1082; Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat.
 """
@@ -17,30 +17,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from odradek.broker.group.consumer.decision import Draft, RegexChange
+from odradek.broker.group.consumer.decision import Decision, RegexChange
 from odradek.broker.group.consumer.model import NOTHING_OWNED, ConsumerMember, OwnedPartitions
 from odradek.broker.group.consumer.reconcile import ReportedPartitions
 from odradek.broker.group.consumer.records import (
     Stored,
     assignment_record,
-    member_gone,
     member_record,
+    member_tombstones,
     target_record,
 )
 from odradek.broker.group.consumer.state import (
-    LEAVE_FOR_A_WHILE_EPOCH,
+    LEAVE_STATIC_EPOCH,
     ConsumerGroup,
     new_member,
 )
-from odradek.broker.settings.groups import ConsumerSettings
+from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 JOIN_EPOCH: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
-    """A heartbeat; None in a field: as before."""
+class HeartbeatRequest:
+    """A ConsumerGroupHeartbeat request; None in a field means that it has not changed."""
 
     member_id: str
     epoch: int
@@ -49,18 +49,18 @@ class Beat:
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
-    """-1: as before."""
+    """-1: it has not changed."""
     topic_names: tuple[str, ...] | None = None
     """Ascending, without repetitions."""
     topic_regex: str | None = None
     assignor: str | None = None
     reported: ReportedPartitions | None = None
-    """What the member says it has."""
+    """The partitions that the member owns."""
 
 
 @dataclass(frozen=True, slots=True)
-class BeatAnswer:
-    """What the member is told; `assigned` None: as before."""
+class HeartbeatResult:
+    """The response; `assigned` is None if the assignment has not changed."""
 
     member_id: str | None
     epoch: int
@@ -68,65 +68,67 @@ class BeatAnswer:
     assigned: OwnedPartitions | None = None
 
 
-def heartbeat(draft: Draft, beat: Beat) -> BeatAnswer:
-    """A member that enters or stays.
+def heartbeat(decision: Decision, request: HeartbeatRequest) -> HeartbeatResult:
+    """A member that joins or stays.
 
     raises  BrokerError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
             UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION
     """
-    group = draft.group
-    check_room(group, beat.member_id, draft.settings)
-    member = _find(draft, beat)
+    group = decision.group
+    check_capacity(group, request.member_id, decision.settings)
+    member = _find(decision, request)
     updated = replace(
         member,
-        instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
-        rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms
-        if beat.rebalance_timeout_ms == -1
-        else beat.rebalance_timeout_ms,
-        server_assignor=member.server_assignor if beat.assignor is None else beat.assignor,
+        if request.rebalance_timeout_ms == -1
+        else request.rebalance_timeout_ms,
+        server_assignor=member.server_assignor if request.assignor is None else request.assignor,
         subscribed_topic_names=member.subscribed_topic_names
-        if beat.topic_names is None
-        else beat.topic_names,
+        if request.topic_names is None
+        else request.topic_names,
         subscribed_topic_regex=member.subscribed_topic_regex
-        if beat.topic_regex is None
-        else beat.topic_regex,
-        client_id=beat.client_id,
-        client_host=beat.client_host,
+        if request.topic_regex is None
+        else request.topic_regex,
+        client_id=request.client_id,
+        client_host=request.client_host,
         classic=None,
     )
-    have_names_changed = draft.describe(member, updated)
-    regex = draft.subscribe(member, updated)
-    is_called_for = have_names_changed or regex is RegexChange.RESOLVED
-    draft.begin_epoch(member, updated, is_called_for=is_called_for)
-    updated = draft.reconcile(
+    have_names_changed = decision.update_member(member, updated)
+    regex = decision.update_regex(member, updated)
+    must_begin = have_names_changed or regex is RegexChange.RESOLVED
+    decision.update_epoch(member, updated, must_begin=must_begin)
+    updated = decision.reconcile(
         updated,
-        draft.plan(member, updated),
-        beat.reported,
+        decision.update_target(member, updated),
+        request.reported,
         has_subscription_changed=have_names_changed or regex is not RegexChange.NONE,
     )
-    settings = draft.settings
-    group.deadlines.touch(updated.member_id, draft.now.monotonic_ms + settings.session_timeout_ms)
-    is_full = (
-        beat.rebalance_timeout_ms != -1
-        and (beat.topic_names is not None or beat.topic_regex is not None)
-        and beat.reported is not None
+    settings = decision.settings
+    group.deadlines.touch(
+        updated.member_id, decision.now.monotonic_ms + settings.session_timeout_ms
     )
-    is_told = (
-        beat.epoch == JOIN_EPOCH
+    is_full = (
+        request.rebalance_timeout_ms != -1
+        and (request.topic_names is not None or request.topic_regex is not None)
+        and request.reported is not None
+    )
+    must_send = (
+        request.epoch == JOIN_EPOCH
         or is_full
         or updated.assigned_partitions != member.assigned_partitions
     )
-    return BeatAnswer(
+    return HeartbeatResult(
         updated.member_id,
         updated.member_epoch,
         settings.heartbeat_interval_ms,
-        updated.assigned_partitions if is_told else None,
+        updated.assigned_partitions if must_send else None,
     )
 
 
-def check_room(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
-    """Whether somebody may enter.
+def check_capacity(group: ConsumerGroup, member_id: str, settings: ConsumerGroupSettings) -> None:
+    """Whether the group has not reached `group.consumer.max.size`.
 
     raises  BrokerError GROUP_MAX_SIZE_REACHED
     """
@@ -138,24 +140,24 @@ def check_room(group: ConsumerGroup, member_id: str, settings: ConsumerSettings)
         )
 
 
-# Who it is.
+# Finding the member.
 
 
-def _find(draft: Draft, beat: Beat) -> ConsumerMember:
-    if beat.instance_id is not None:
+def _find(decision: Decision, request: HeartbeatRequest) -> ConsumerMember:
+    if request.instance_id is not None:
         return find_static(
-            draft,
-            beat.member_id,
-            beat.instance_id,
-            may_enter=beat.epoch == JOIN_EPOCH,
-            beat=beat,
+            decision,
+            request.member_id,
+            request.instance_id,
+            may_join=request.epoch == JOIN_EPOCH,
+            request=request,
         )
-    member = find_dynamic(draft.group, beat.member_id, may_enter=beat.epoch == JOIN_EPOCH)
-    _check_epoch(member, beat)
+    member = find_dynamic(decision.group, request.member_id, may_join=request.epoch == JOIN_EPOCH)
+    _check_epoch(member, request)
     return member
 
 
-def find_dynamic(group: ConsumerGroup, member_id: str, *, may_enter: bool) -> ConsumerMember:
+def find_dynamic(group: ConsumerGroup, member_id: str, *, may_join: bool) -> ConsumerMember:
     """A member by its id.
 
     raises  BrokerError UNKNOWN_MEMBER_ID
@@ -163,7 +165,7 @@ def find_dynamic(group: ConsumerGroup, member_id: str, *, may_enter: bool) -> Co
     member = group.members.get(member_id)
     if member is not None:
         return member
-    if may_enter:
+    if may_join:
         return new_member(member_id)
     raise BrokerError(
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -172,33 +174,38 @@ def find_dynamic(group: ConsumerGroup, member_id: str, *, may_enter: bool) -> Co
 
 
 def find_static(
-    draft: Draft, member_id: str, instance_id: str, *, may_enter: bool, beat: Beat | None
+    decision: Decision,
+    member_id: str,
+    instance_id: str,
+    *,
+    may_join: bool,
+    request: HeartbeatRequest | None,
 ) -> ConsumerMember:
-    """A member by its instance id; one that comes back replaces what it was before.
+    """A member by its instance id; one that has restarted replaces its former member.
 
-    beat    None for a member that speaks the classic protocol, which may replace any
+    request None for a classic member, which may replace any
     raises  BrokerError UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID,
             FENCED_MEMBER_EPOCH
     """
-    group = draft.group
+    group = decision.group
     known = group.static_member(instance_id)
-    if not may_enter:
+    if not may_join:
         known = check_static(known, member_id, instance_id)
-        if beat is not None:
-            _check_epoch(known, beat)
+        if request is not None:
+            _check_epoch(known, request)
         return known
     if known is None:
         return group.members.get(member_id) or new_member(member_id)
-    is_released = known.member_epoch == LEAVE_FOR_A_WHILE_EPOCH
-    if beat is not None and known.classic is None and not is_released:
+    is_released = known.member_epoch == LEAVE_STATIC_EPOCH
+    if request is not None and known.classic is None and not is_released:
         raise BrokerError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
             f"because the instance id is owned by {known.member_id} member.",
         )
     member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-    draft.records += [
-        *member_gone(group.group_id, known.member_id),
+    decision.records += [
+        *member_tombstones(group.group_id, known.member_id),
         member_record(group.group_id, member),
         target_record(group.group_id, member_id, group.targets.get(known.member_id, {})),
         assignment_record(group.group_id, member),
@@ -207,7 +214,7 @@ def find_static(
 
 
 def check_static(known: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """Whether a static member is who it says.
+    """Whether a member id is the one of its instance id.
 
     raises  BrokerError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
     """
@@ -222,24 +229,24 @@ def check_static(known: ConsumerMember | None, member_id: str, instance_id: str)
     return known
 
 
-def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
-    epoch = beat.epoch
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+    epoch = request.epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
     if epoch > member.member_epoch:
-        word = "greater"
+        relation = "greater"
     elif epoch == member.previous_member_epoch and _is_within(
-        beat.reported, member.assigned_partitions
+        request.reported, member.assigned_partitions
     ):
-        # The answer that took it to its epoch was lost.
+        # The response with its present epoch was lost.
         return
     else:
-        word = "smaller"
+        relation = "smaller"
     raise BrokerError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {word} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({member.member_epoch}). The member must abandon all its partitions "
-        "and rejoin.",
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({member.member_epoch}). The member must abandon all its "
+        "partitions and rejoin.",
     )
 
 
@@ -253,7 +260,7 @@ def _is_within(reported: ReportedPartitions | None, assigned: OwnedPartitions) -
     ) and all(topic_id in assigned for topic_id, _ in reported)
 
 
-# Leaving.
+# LeavingMember.
 
 
 def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -262,17 +269,17 @@ def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) 
     raises  BrokerError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
     """
     if instance_id is None:
-        return find_dynamic(group, member_id, may_enter=False)
+        return find_dynamic(group, member_id, may_join=False)
     return check_static(group.static_member(instance_id), member_id, instance_id)
 
 
-def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> Stored:
-    """A static member goes and is expected back: it keeps what it has, and nothing to give up."""
+def static_leave_record(group: ConsumerGroup, member: ConsumerMember) -> Stored:
+    """A static member leaves temporarily: it keeps its partitions, and has none left to revoke."""
     return assignment_record(
         group.group_id,
         replace(
             member,
-            member_epoch=LEAVE_FOR_A_WHILE_EPOCH,
+            member_epoch=LEAVE_STATIC_EPOCH,
             partitions_pending_revocation=NOTHING_OWNED,
             assigned_partitions={
                 topic_id: dict.fromkeys(partitions, 0)

@@ -1,4 +1,4 @@
-"""Members that go, are silent for too long, or do not do in time what they were asked to.
+"""Members that leave, or miss one of their deadlines.
 
 Pure.  Source: Kafka 4.3's GroupMetadataManager.consumerGroupFenceMembers.
 """
@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.group.consumer.decision import Draft
+from odradek.broker.group.consumer.decision import Decision
 from odradek.broker.group.consumer.model import ConsumerMember, MemberState
-from odradek.broker.group.consumer.records import member_gone, regex_gone
+from odradek.broker.group.consumer.records import member_tombstones, regex_tombstone
 from odradek.broker.group.consumer.state import ConsumerGroup, count, subscribe
 
 RETRY_MS: Final = 500
-"""After it, members whose deletion could not be written are looked at again."""
+"""Fencing that could not be appended is tried again after it."""
 
 Members = Mapping[str, ConsumerMember]
 
 
-def fence(draft: Draft, leaving: Members) -> None:
-    """Members are gone, which calls for another epoch."""
-    group = draft.group
+def fence_members(decision: Decision, leaving: Members) -> None:
+    """Remove members, and the expressions that only they subscribe by; begins an epoch."""
+    group = decision.group
     for member_id in leaving:
-        draft.records += member_gone(group.group_id, member_id)
+        decision.records += member_tombstones(group.group_id, member_id)
     topics = dict(group.topics)
     by_regex: dict[str, int] = {}
     for member in leaving.values():
@@ -32,15 +32,15 @@ def fence(draft: Draft, leaving: Members) -> None:
             count(by_regex, member.subscribed_topic_regex, 1)
     for regex, members in by_regex.items():
         if group.regex_subscribers.get(regex) == members:
-            draft.records.append(regex_gone(group.group_id, regex))
+            decision.records.append(regex_tombstone(group.group_id, regex))
             resolved = group.resolved_regexes.get(regex)
             if resolved is not None:
                 subscribe(topics, resolved.topics, by_regex=-1)
-    draft.bump(draft.topics.hash_of(topics))
+    decision.bump_epoch(decision.topics.hash_of(topics))
 
 
-def overdue(group: ConsumerGroup, now_ms: int) -> dict[str, str]:
-    """Members whose time is up, and why; their deadlines are forgotten.
+def take_overdue(group: ConsumerGroup, now_ms: int) -> dict[str, str]:
+    """Members whose deadline has passed, and the reason to log; these deadlines are removed.
 
     now_ms  monotonic
     """
@@ -69,8 +69,8 @@ def overdue(group: ConsumerGroup, now_ms: int) -> dict[str, str]:
     return {member_id: reason for member_id, reason in found.items() if member_id in group.members}
 
 
-def begin_deadlines(group: ConsumerGroup, now_ms: int, session_timeout_ms: int) -> None:
-    """A coordinator has read the group: its members have their time from now on.
+def start_deadlines(group: ConsumerGroup, now_ms: int, session_timeout_ms: int) -> None:
+    """Start the members' sessions, and their time to revoke partitions, after a load.
 
     now_ms  monotonic
     """

@@ -60,7 +60,7 @@ class SubscriptionType(StrEnum):
     HETEROGENEOUS = "Heterogeneous"
 
 
-class ClassicMember(NamedTuple):
+class ClassicMetadata(NamedTuple):
     """What is kept of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
@@ -89,7 +89,7 @@ class ConsumerMember:
     assigned_partitions: OwnedPartitions = field(default_factory=dict)
     partitions_pending_revocation: OwnedPartitions = field(default_factory=dict)
     """What it was asked to give up; it counts as the owner until it says that it has."""
-    classic: ClassicMember | None = None
+    classic: ClassicMetadata | None = None
     """None: it speaks the new protocol."""
 
 

@@ -1,4 +1,4 @@
-"""Committed offsets of groups of the new protocol: who may commit and fetch them.
+"""Who may commit and fetch offsets of a consumer group.
 
 Pure.  Source: KIP-848, KIP-1251; Kafka 4.3's ConsumerGroup.validateOffsetCommit,
 validateOffsetFetch.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.broker.group.classic.state import TopicPartition
 from odradek.broker.group.consumer.model import ConsumerMember
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
 EPOCH_FROM: Final = 9
 """The version of OffsetCommit that knows epochs of members."""
@@ -24,7 +24,7 @@ def check_commit(
     member_id: str,
     epoch: int,
     version: int,
-    places: Iterable[TopicPartition],
+    partitions: Iterable[TopicPartition],
     topics: TopicDirectory,
 ) -> ErrorCode:
     """Whether an OffsetCommit may be stored.
@@ -41,17 +41,17 @@ def check_commit(
         return ErrorCode.UNSUPPORTED_VERSION
     if epoch == member.member_epoch:
         return ErrorCode.NONE
-    if epoch < member.member_epoch and _has_since(member, epoch, places, topics):
-        # It has not been told yet that it is in a later epoch.
+    if epoch < member.member_epoch and _has_owned_since(member, epoch, partitions, topics):
+        # It has not received its later epoch yet.
         return ErrorCode.NONE
     return _stale(member)
 
 
-def _has_since(
-    member: ConsumerMember, epoch: int, places: Iterable[TopicPartition], topics: TopicDirectory
+def _has_owned_since(
+    member: ConsumerMember, epoch: int, partitions: Iterable[TopicPartition], topics: TopicDirectory
 ) -> bool:
-    """Whether a member had partitions in an earlier epoch already, and still has them."""
-    for name, partition in places:
+    """Whether a member has owned partitions without interruption since an earlier epoch."""
+    for name, partition in partitions:
         facts = topics.by_name(name)
         if facts is None:
             return False
@@ -64,7 +64,7 @@ def _has_since(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """Whether an OffsetFetch may be answered; one that names no member may."""
+    """Whether a member may fetch offsets; requests without a member always may."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = None if member_id is None else group.members.get(member_id)

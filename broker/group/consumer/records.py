@@ -21,15 +21,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from odradek.broker.group.classic.records import GROUP_KEY, GROUP_VALUE
 from odradek.broker.group.consumer.model import (
     Assignment,
-    ClassicMember,
+    ClassicMetadata,
     ConsumerMember,
     MemberState,
     OwnedPartitions,
 )
 from odradek.broker.group.consumer.state import ConsumerGroup, ResolvedRegex
-from odradek.broker.group.records import GROUP_KEY, GROUP_VALUE, versioned
+from odradek.broker.group.records import versioned
 from odradek.protocol.records.record import Record
 from odradek.protocol.stored.consumer_group import (
     ClassicMemberMetadata,
@@ -107,7 +108,7 @@ def _value_version(value: Any) -> int:
 # The group.
 
 
-def classic_gone(group_id: str) -> Stored:
+def classic_tombstone(group_id: str) -> Stored:
     """The group has no record of the classic protocol any more."""
     return Stored(GroupMetadataKey(group=group_id), None)
 
@@ -120,7 +121,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
     )
 
 
-def topics_gone(group_id: str) -> Stored:
+def topics_tombstone(group_id: str) -> Stored:
     """The topics that an earlier release has stored are known by their hash from now on."""
     return Stored(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
@@ -147,14 +148,14 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Stored:
     )
 
 
-def regex_gone(group_id: str, regex: str) -> Stored:
+def regex_tombstone(group_id: str, regex: str) -> Stored:
     """Nobody subscribes by the expression any more."""
     return Stored(
         ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None
     )
 
 
-def group_gone(group: ConsumerGroup, renamed: dict[str, str] | None = None) -> Records:
+def group_tombstones(group: ConsumerGroup, renamed: dict[str, str] | None = None) -> Records:
     """Delete the group with everything in it, members before what they are in.
 
     renamed  members that earlier records of the same batch have replaced, and by whom
@@ -166,8 +167,8 @@ def group_gone(group: ConsumerGroup, renamed: dict[str, str] | None = None) -> R
         *(Stored(_target_key(group_id, name), None) for name in names),
         Stored(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         *(Stored(_member_key(group_id, name), None) for name in names),
-        *(regex_gone(group_id, regex) for regex in group.resolved_regexes),
-        topics_gone(group_id),
+        *(regex_tombstone(group_id, regex) for regex in group.resolved_regexes),
+        topics_tombstone(group_id),
         Stored(ConsumerGroupMetadataKey(group_id=group_id), None),
     ]
 
@@ -245,7 +246,7 @@ def assignment_record(group_id: str, member: ConsumerMember) -> Stored:
     )
 
 
-def member_gone(group_id: str, member_id: str) -> Records:
+def member_tombstones(group_id: str, member_id: str) -> Records:
     """Delete a member; what it has goes first."""
     return [
         Stored(_assignment_key(group_id, member_id), None),
@@ -280,12 +281,12 @@ def _stored_partitions(owned: OwnedPartitions) -> list[TopicPartitions]:
 # From records.
 
 
-def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMember | None:
+def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMetadata | None:
     """What is stored of a member that speaks the classic protocol."""
     stored = value.classic_member_metadata
     if stored is None:
         return None
-    return ClassicMember(
+    return ClassicMetadata(
         stored.session_timeout_ms,
         tuple((one.name, one.metadata) for one in stored.supported_protocols),
     )

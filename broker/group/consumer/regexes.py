@@ -1,4 +1,4 @@
-"""Subscriptions by expression: matched against the cluster's topics, a little at a time.
+"""Subscriptions by regular expression: matches expressions against topic names, in short steps.
 
 Pure.  Source: KIP-848; Kafka 4.3's GroupMetadataManager.handleRegularExpressionsResult.
 """
@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from odradek.broker.group.consumer.decision import Draft
+from odradek.broker.group.consumer.decision import Decision
 from odradek.broker.group.consumer.records import regex_record
 from odradek.broker.group.consumer.state import ResolvedRegex, subscribe
 from odradek.broker.group.consumer.subscription_regex import TopicRegex
@@ -18,11 +18,11 @@ from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.protocol.errors import BrokerError
 
 STEP_MATCHES: Final = 8
-"""At once: mostly 20 us, and at the very worst some milliseconds."""
+"""Matches in one step: usually 20 us, at worst some milliseconds."""
 
 
-class Matching:
-    """Expressions on their way through the topics that there were when it began."""
+class RegexMatching:
+    """A run of all expressions over the topics that existed when it began."""
 
     def __init__(self, regexes: Iterable[str], topics: TopicDirectory) -> None:
         self.version = topics.names_version
@@ -30,13 +30,13 @@ class Matching:
         self.found: dict[str, list[str]] = {}
         for regex in regexes:
             self.found[regex] = []
-            # One that an earlier release took and this one does not matches nothing.
+            # An expression that only an earlier release accepts matches nothing.
             with suppress(BrokerError):
                 compiled.append(TopicRegex(regex))
         self._left = ((regex, name) for regex in compiled for name in tuple(topics.names()))
 
     def step(self) -> bool:
-        """Go on; whether it is over."""
+        """Match some more names; returns whether the run is complete."""
         pairs = list(islice(self._left, STEP_MATCHES))
         for regex, name in pairs:
             if regex.matches(name):
@@ -44,23 +44,23 @@ class Matching:
         return len(pairs) < STEP_MATCHES
 
 
-def store_matches(draft: Draft, matching: Matching) -> None:
-    """What the expressions match is known; another epoch if it is not what it was."""
-    group = draft.group
+def store_matches(decision: Decision, matching: RegexMatching) -> None:
+    """Store the topics of each expression; begins an epoch if the group's topics have changed."""
+    group = decision.group
     topics = dict(group.topics)
     is_changed = False
     for regex, names in matching.found.items():
         if regex not in group.regex_subscribers:
             continue
-        resolved = ResolvedRegex(tuple(sorted(names)), matching.version, draft.now.wall_ms)
+        resolved = ResolvedRegex(tuple(sorted(names)), matching.version, decision.now.wall_ms)
         known = group.resolved_regexes.get(regex)
         before = () if known is None else known.topics
         if before != resolved.topics:
             is_changed = True
             subscribe(topics, before, by_regex=-1)
             subscribe(topics, resolved.topics, by_regex=1)
-        draft.records.append(regex_record(group.group_id, regex, resolved))
-    metadata_hash = draft.topics.hash_of(topics)
+        decision.records.append(regex_record(group.group_id, regex, resolved))
+    metadata_hash = decision.topics.hash_of(topics)
     if is_changed or metadata_hash != group.metadata_hash:
-        draft.bump(metadata_hash)
-        group.seen_topics = (draft.topics.version, draft.epoch)
+        decision.bump_epoch(metadata_hash)
+        group.seen_topics = (decision.topics.version, decision.epoch)

@@ -1,8 +1,7 @@
-"""From a record to the group: the only way in which a group of the new protocol changes.
+"""Applies a record to a consumer group: the only way in which what is stored of it changes.
 
-Pure.  A coordinator replays each record when it is appended, and all of them when it begins.  A log
-may be compacted, and records of a member may come after the deletion that an earlier reader wrote,
-so what a deletion names need not be there.
+Pure.  A coordinator replays each record after its append, and all of them when it loads the log.
+The log may be compacted, so what a tombstone names may be unknown.
 
 Source: Kafka 4.3's GroupMetadataManager.replay.
 """
@@ -21,7 +20,7 @@ from odradek.broker.group.consumer.state import (
     ResolvedRegex,
     new_member,
 )
-from odradek.broker.group.limits import Memory
+from odradek.broker.group.member_memory import MemberMemory
 from odradek.protocol.stored.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -34,11 +33,11 @@ from odradek.protocol.stored.consumer_group import (
 
 
 def replay(
-    group: ConsumerGroup | None, stored: Stored, memory: Memory | None = None
+    group: ConsumerGroup | None, stored: Stored, memory: MemberMemory | None = None
 ) -> ConsumerGroup | None:
-    """Apply one record; None: there is no such group, before or from now on.
+    """Apply one record; returns None if the group does not exist or was deleted.
 
-    memory  that the members of a group which the record makes take a part of
+    memory  of a group that the record creates
     """
     key, value = stored
     if group is None:
@@ -47,7 +46,7 @@ def replay(
         group = ConsumerGroup(key.group_id, memory)
     if isinstance(key, ConsumerGroupMetadataKey):
         if value is None:
-            group.forget()
+            group.release()
             return None
         group.epoch = value.epoch
         group.metadata_hash = value.metadata_hash
@@ -72,7 +71,7 @@ def _replay_member(group: ConsumerGroup, key: Any, value: Any) -> None:
     known = group.members.get(member_id)
     if isinstance(key, ConsumerGroupMemberMetadataKey):
         if value is not None:
-            group.put(_described(known or new_member(member_id), value))
+            group.put(_with_metadata(known or new_member(member_id), value))
         elif known is not None:
             group.remove(member_id)
     elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
@@ -82,7 +81,7 @@ def _replay_member(group: ConsumerGroup, key: Any, value: Any) -> None:
             group.put_target(member_id, target_of(value))
     elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
         if value is not None:
-            group.put(_assigned(known or new_member(member_id), value))
+            group.put(_with_assignment(known or new_member(member_id), value))
         elif known is not None:
             group.put(
                 replace(
@@ -95,7 +94,7 @@ def _replay_member(group: ConsumerGroup, key: Any, value: Any) -> None:
             )
 
 
-def _described(member: ConsumerMember, value: Any) -> ConsumerMember:
+def _with_metadata(member: ConsumerMember, value: Any) -> ConsumerMember:
     return replace(
         member,
         instance_id=value.instance_id,
@@ -110,7 +109,7 @@ def _described(member: ConsumerMember, value: Any) -> ConsumerMember:
     )
 
 
-def _assigned(member: ConsumerMember, value: Any) -> ConsumerMember:
+def _with_assignment(member: ConsumerMember, value: Any) -> ConsumerMember:
     epoch = value.member_epoch
     return replace(
         member,

@@ -1,8 +1,8 @@
-"""A group of the new protocol in memory: members, target and current assignments, who owns what.
+"""A consumer group in memory: members, target and current assignments, owners of partitions.
 
-Pure.  Everything but the deadlines and the marks of what was looked at last is told by the group's
-records: only `replay` changes it, when a record was appended and when a log is read, so a group
-that is read anew is the group that wrote.
+Pure.  Deadlines and the marks of what was compared or matched last are not stored.  Everything else
+is in the group's records and changes only when `replay` applies a record, after its append or while
+a log is loaded; so a loaded group equals the one that wrote the records.
 
 Invariants (`check`): an instance id names the member that has it; counts of subscriptions,
 assignors and classic members are those of the members; a partition has the epoch of one of the
@@ -18,7 +18,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID as Uuid
 
-from odradek.broker.group.classic.state import MEMBER_BYTES, protocols_bytes
+from odradek.broker.group.classic.consumer_protocol import CONSUMER_PROTOCOL
+from odradek.broker.group.classic.state import MEMBER_BYTES, NEVER, protocols_bytes
 from odradek.broker.group.consumer.model import (
     NOTHING,
     Assignment,
@@ -26,25 +27,24 @@ from odradek.broker.group.consumer.model import (
     MemberState,
     OwnedPartitions,
 )
-from odradek.broker.group.limits import Memory
+from odradek.broker.group.member_memory import MemberMemory
 
-NEVER: Final = 2**63 - 1
 NAME_BYTES: Final = 60
-"""Of a text without its characters."""
+"""Memory of a string without its characters."""
 FIRST_EPOCH: Final = 1
 """Of a group without records, and of its target."""
 NO_TARGET_EPOCH: Final = -1
-"""After the target's deletion, which precedes that of the group."""
+"""After the tombstone of the target, which precedes that of the group."""
 NOT_OWNED: Final = -1
 NEVER_MATCHED: Final = -(2**63)
 NOTHING_SEEN: Final = (-1, 0)
 LEAVE_EPOCH: Final = -1
-LEAVE_FOR_A_WHILE_EPOCH: Final = -2
-"""Of a static member that is expected back."""
+LEAVE_STATIC_EPOCH: Final = -2
+"""A static member leaves temporarily."""
 
 
 class ConsumerState(StrEnum):
-    """As ConsumerGroupDescribe and ListGroups spell them."""
+    """The states, as ConsumerGroupDescribe and ListGroups spell them."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -59,12 +59,12 @@ class ResolvedRegex(NamedTuple):
     topics: tuple[str, ...]
     """Ascending."""
     version: int
-    """Of the topics' names that were looked at."""
+    """`TopicDirectory.names_version` of the topics that were matched."""
     timestamp_ms: int
 
 
 class Subscribers(NamedTuple):
-    """Why a group is subscribed to a topic."""
+    """How often a group is subscribed to a topic."""
 
     by_name: int = 0
     """Members that name it."""
@@ -73,12 +73,12 @@ class Subscribers(NamedTuple):
 
 
 class Deadlines:
-    """Until when members are waited for; not stored, begun anew by a coordinator that loads.
+    """The deadlines of members, monotonic; not stored, they start again after a load.
 
-    sessions    until the next sign of life
-    rebalances  until the member has given up what it must, and the epoch it is in until then
-    joins       until a classic member, which was told to, joins again
-    syncs       until a classic member, which has joined, asks for its assignment
+    sessions    of the next heartbeat
+    rebalances  of the revocation of partitions, with the epoch that the member has until then
+    joins       of the JoinGroup of a classic member that must join again
+    syncs       of the SyncGroup of a classic member that has joined
     """
 
     __slots__ = ("joins", "rebalances", "sessions", "syncs", "wake_ms")
@@ -89,40 +89,43 @@ class Deadlines:
         self.joins: dict[str, int] = {}
         self.syncs: dict[str, int] = {}
         self.wake_ms = NEVER
-        """No deadline lies before it."""
+        """No deadline is before it."""
 
     def _wake(self, deadline_ms: int) -> None:
         if deadline_ms < self.wake_ms:
             self.wake_ms = deadline_ms
 
     def touch(self, member_id: str, deadline_ms: int) -> None:
-        """The member's session ends then, not before."""
+        """Set the end of the member's session."""
         self.sessions[member_id] = deadline_ms
         self._wake(deadline_ms)
 
     def await_revocation(self, member_id: str, deadline_ms: int, epoch: int) -> None:
-        """The member must have left the epoch by then."""
+        """Set the time by which the member must have left the epoch."""
         self.rebalances[member_id] = (deadline_ms, epoch)
         self._wake(deadline_ms)
 
     def await_join(self, member_id: str, deadline_ms: int) -> None:
-        """The member must have joined by then, or earlier if that was said before."""
+        """Set the time by which the member must have joined, unless one is set already."""
         self._wake(self.joins.setdefault(member_id, deadline_ms))
 
     def await_sync(self, member_id: str, deadline_ms: int) -> None:
-        """The member must have asked for its assignment by then."""
+        """Set the time by which the member must have sent SyncGroup."""
         self.syncs[member_id] = deadline_ms
         self._wake(deadline_ms)
 
-    def forget(self, member_id: str) -> None:
-        """The member is gone."""
+    def remove(self, member_id: str) -> None:
+        """Remove all deadlines of a member."""
         self.sessions.pop(member_id, None)
         self.rebalances.pop(member_id, None)
         self.joins.pop(member_id, None)
         self.syncs.pop(member_id, None)
 
     def settle(self) -> None:
-        """Find the least deadline anew; looks at all."""
+        """Compute `wake_ms` again.
+
+        cost  linear in the members
+        """
         waits = (self.sessions, self.joins, self.syncs)
         self.wake_ms = min(
             *(min(one.values(), default=NEVER) for one in waits),
@@ -131,7 +134,7 @@ class Deadlines:
 
 
 class ConsumerGroup:
-    """One group of the new protocol; only `replay` changes what is stored of it."""
+    """A group whose coordinator assigns; only `replay` changes what is stored of it."""
 
     __slots__ = (
         "assignor_votes",
@@ -141,6 +144,7 @@ class ConsumerGroup:
         "epoch",
         "group_id",
         "has_topics_record",
+        "is_released",
         "is_resolving",
         "match_failed_ms",
         "member_bytes",
@@ -158,24 +162,24 @@ class ConsumerGroup:
         "topics",
     )
 
-    def __init__(self, group_id: str, memory: Memory | None = None) -> None:
+    def __init__(self, group_id: str, memory: MemberMemory | None = None) -> None:
         self.group_id = group_id
-        self.memory = memory or Memory()
+        self.memory = memory or MemberMemory()
         self.member_bytes = 0
-        """Its own part of `memory`."""
+        """What this group's members use of `memory`."""
         self.epoch = FIRST_EPOCH
-        """Grows with every change that calls for another assignment."""
+        """Grows with every change that needs a new target assignment."""
         self.metadata_hash = 0
         """Of the subscribed topics when the epoch began."""
         self.target_epoch = FIRST_EPOCH
-        """The epoch whose target `targets` is."""
+        """The epoch for which `targets` was computed."""
         self.target_timestamp_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
         self.targets: dict[str, Assignment] = {}
         self.partition_epochs: dict[Uuid, dict[int, int]] = {}
-        """Topic id -> partition -> epoch of the member that has it or must still revoke it."""
+        """Topic id -> partition -> epoch of the member that owns it or must still revoke it."""
         self.topics: dict[str, Subscribers] = {}
         self.regex_subscribers: dict[str, int] = {}
         self.resolved_regexes: dict[str, ResolvedRegex] = {}
@@ -183,21 +187,44 @@ class ConsumerGroup:
         self.classic_count = 0
         self.classic_protocols: dict[str, int] = {}
         self.has_topics_record = False
-        """A release before 4.1 has stored its topics, which the next change of them deletes."""
+        """A release before 4.1 has stored its topics; the next epoch deletes that record."""
         self.seen_topics = NOTHING_SEEN
-        """Version of the topics when the hash was last compared, and the group's epoch then: an
-        epoch that could not be stored was not seen."""
+        """`TopicDirectory.version` when the hash was last compared, and the epoch after it: they do
+        not count if that epoch could not be stored."""
         self.is_resolving = False
-        """Expressions are about to be matched against the topics."""
+        """The expressions are being matched against the topics."""
         self.match_failed_ms = NEVER_MATCHED
-        """Wall time at which what they match could not be stored."""
+        """Wall time at which the matches could not be stored."""
         self.deadlines = Deadlines()
+        self.is_released = False
+        """The coordinator no longer uses this object."""
 
-    # Questions.
+    @classmethod
+    def upgraded(
+        cls,
+        group_id: str,
+        generation: int,
+        members: Iterable[tuple[ConsumerMember, Assignment]],
+    ) -> ConsumerGroup:
+        """A group that was classic, in the epoch of its generation.
+
+        members  each with its target
+        """
+        group = cls(group_id)
+        group.epoch = group.target_epoch = generation
+        for member, target in members:
+            group.put(member)
+            group.put_target(member.member_id, target)
+        return group
+
+    # Queries.
 
     @property
     def state(self) -> ConsumerState:
-        """Derived; looks at the members until one is not reconciled."""
+        """Computed.
+
+        cost  linear in the members that are reconciled
+        """
         if not self.members:
             return ConsumerState.EMPTY
         if self.epoch > self.target_epoch:
@@ -215,7 +242,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member: ConsumerMember) -> Assignment:
-        """What a member shall have; one that replaces a static member inherits."""
+        """The member's target; a new static member inherits that of its instance id."""
         if member.instance_id is None:
             return self.targets.get(member.member_id, NOTHING)
         known = self.static_members.get(member.instance_id)
@@ -226,7 +253,7 @@ class ConsumerGroup:
         return self.partition_epochs.get(topic_id, _NO_PARTITIONS).get(partition, NOT_OWNED)
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Whether somebody else still has what the member shall have."""
+        """Whether another member still owns a partition of the member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         for topic_id, partitions in self.targets.get(member.member_id, NOTHING).items():
@@ -237,11 +264,11 @@ class ConsumerGroup:
         return False
 
     def preferred_assignor(self, default: str) -> str:
-        """The one that most members ask for."""
+        """The assignor with most votes."""
         return most_votes(self.assignor_votes, default)
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether all classic members know one of the protocols."""
+        """Whether all classic members support one of the protocols."""
         if protocol_type != CONSUMER_PROTOCOL:
             return False
         return any(self.classic_protocols.get(name, 0) == self.classic_count for name in names)
@@ -251,18 +278,18 @@ class ConsumerGroup:
         classic = sum(one.classic is not None for one in leaving.values())
         return self.classic_count - classic == len(self.members) - len(leaving)
 
-    # Changes, by `replay` only.
+    # Changes.
 
     def put(self, member: ConsumerMember) -> None:
-        """A member came or changed."""
+        """Add or replace a member."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._count_subscriptions(old, member)
         self._count_choices(old, -1)
         self._count_choices(member, 1)
         if old is not None:
-            self._weigh(old, -size_bytes(old))
-        self._weigh(member, size_bytes(member))
+            self._charge(old, -size_bytes(old))
+        self._charge(member, size_bytes(member))
         self._disown(old)
         self._own(member.assigned_partitions, member.member_epoch)
         self._own(member.partitions_pending_revocation, member.member_epoch)
@@ -270,42 +297,56 @@ class ConsumerGroup:
             self.static_members[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """A member is gone."""
+        """Remove a member."""
         old = self.members.pop(member_id)
         self._count_subscriptions(old, None)
         self._count_choices(old, -1)
-        self._weigh(old, -size_bytes(old))
+        self._charge(old, -size_bytes(old))
         self._disown(old)
         if old.instance_id is not None:
             self.static_members.pop(old.instance_id, None)
-        self.deadlines.forget(member_id)
+        self.deadlines.remove(member_id)
 
-    def _weigh(self, member: ConsumerMember, more_bytes: int) -> None:
+    def _charge(self, member: ConsumerMember, more_bytes: int) -> None:
         self.member_bytes += more_bytes
         self.memory.charge(member.client_host, more_bytes)
 
-    def share(self, memory: Memory) -> None:
-        """Its members take a part of this memory from now on."""
+    def share(self, memory: MemberMemory) -> None:
+        """Charge the members to another memory from now on."""
         if self.memory is not memory:
             for member in self.members.values():
                 memory.charge(member.client_host, size_bytes(member))
             self.memory = memory
 
-    def forget(self) -> None:
-        """The group is dropped with its members: their memory is free."""
-        for member in self.members.values():
-            self._weigh(member, -size_bytes(member))
+    def release(self) -> None:
+        """Release the memory of the members: the group is no longer used."""
+        if not self.is_released:
+            self.is_released = True
+            for member in self.members.values():
+                self._charge(member, -size_bytes(member))
+
+    def begin_matching(self) -> None:
+        """Note that the expressions are being matched."""
+        self.is_resolving = True
+
+    def end_matching(self) -> None:
+        """Note that the expressions have been matched."""
+        self.is_resolving = False
+
+    def note_matching_failed(self, wall_ms: int) -> None:
+        """Note that the matches could not be stored."""
+        self.match_failed_ms = wall_ms
 
     def put_target(self, member_id: str, target: Assignment) -> None:
-        """What a member shall have."""
+        """Set a member's target."""
         self.targets[member_id] = target
 
     def remove_target(self, member_id: str) -> None:
-        """A member shall have nothing."""
+        """Remove a member's target."""
         self.targets.pop(member_id, None)
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """What an expression matches, or with None that nobody asks any more."""
+        """Set the topics that an expression matches; None removes the expression."""
         old = self.resolved_regexes.pop(regex, None)
         if resolved is not None:
             self.resolved_regexes[regex] = resolved
@@ -338,7 +379,7 @@ class ConsumerGroup:
         for topic_id, partitions in owned.items():
             epochs = self.partition_epochs.setdefault(topic_id, {})
             for partition in partitions:
-                # A log that was compacted may tell of the next owner before the last one let go.
+                # In a compacted log the record of the next owner may precede that of the last one.
                 known = epochs.get(partition)
                 if known is None or known < epoch:
                     epochs[partition] = epoch
@@ -358,14 +399,14 @@ class ConsumerGroup:
                     del self.partition_epochs[topic_id]
 
     def check(self) -> None:
-        """Assert the invariants; for tests."""
+        """Assert the invariants."""
         for instance_id, member_id in self.static_members.items():
             assert self.members[member_id].instance_id == instance_id, "instance ids name members"
-        anew = ConsumerGroup(self.group_id)
+        expected = ConsumerGroup(self.group_id)
         for member in self.members.values():
-            anew.put(member)
+            expected.put(member)
         for regex, resolved in self.resolved_regexes.items():
-            anew.put_regex(regex, resolved)
+            expected.put_regex(regex, resolved)
         for name in (
             "topics",
             "regex_subscribers",
@@ -375,29 +416,33 @@ class ConsumerGroup:
             "member_bytes",
             "partition_epochs",
         ):
-            assert getattr(self, name) == getattr(anew, name), f"{name} are the members'"
-        given: dict[tuple[Uuid, int], str] = {}
+            assert getattr(self, name) == getattr(expected, name), (
+                f"{name} are those of the members"
+            )
+        owners: dict[tuple[Uuid, int], str] = {}
         for member_id, target in self.targets.items():
             for topic_id, partitions in target.items():
                 for partition in partitions:
-                    owner = given.setdefault((topic_id, partition), member_id)
+                    owner = owners.setdefault((topic_id, partition), member_id)
                     assert owner == member_id, "a partition is in one target"
 
 
-CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type of classic members that can be told what partitions they have."""
 _NO_PARTITIONS: Final[Mapping[int, int]] = {}
 
 
 def new_member(member_id: str) -> ConsumerMember:
-    """A member before it has said anything; Kafka stores that it has no expression as an empty
-    one."""
+    """A member before its first request.
+
+    Its expression is empty instead of None, as Kafka stores it.
+    """
     return ConsumerMember(member_id=member_id, subscribed_topic_regex="")
 
 
 def size_bytes(member: ConsumerMember) -> int:
-    """About what a member keeps in memory of what its client sent; assignments are bounded by the
-    topics that there are."""
+    """Estimated memory of what a client has sent.
+
+    Without assignments, which the number of partitions bounds.
+    """
     names = (member.member_id, member.client_id, member.instance_id or "", member.rack_id or "")
     texts = (*names, member.subscribed_topic_regex or "", *member.subscribed_topic_names)
     size = MEMBER_BYTES + sum(NAME_BYTES + len(text) for text in texts)
@@ -405,12 +450,12 @@ def size_bytes(member: ConsumerMember) -> int:
 
 
 def is_reconciled(member: ConsumerMember, target_epoch: int) -> bool:
-    """Whether a member has what the target of the epoch gives it."""
+    """Whether a member has its part of the target of the epoch."""
     return member.state is MemberState.STABLE and member.member_epoch == target_epoch
 
 
 def count(counts: dict[str, int], name: str, step: int) -> None:
-    """Add to a count; those that come to nothing are not kept."""
+    """Add `step` to a count; counts of 0 are removed."""
     left = counts.get(name, 0) + step
     if left > 0:
         counts[name] = left
@@ -421,21 +466,21 @@ def count(counts: dict[str, int], name: str, step: int) -> None:
 def subscribe(
     topics: dict[str, Subscribers], names: Iterable[str], *, by_name: int = 0, by_regex: int = 0
 ) -> None:
-    """Add to the counts of topics; those that nobody subscribes to are not kept."""
+    """Add to the counts of topics; topics without subscribers are removed."""
     for name in names:
-        known = topics.get(name, _NOBODY)
+        known = topics.get(name, _NO_SUBSCRIBERS)
         left = Subscribers(known.by_name + by_name, known.by_regex + by_regex)
-        if left == _NOBODY:
+        if left == _NO_SUBSCRIBERS:
             topics.pop(name, None)
         else:
             topics[name] = left
 
 
-_NOBODY: Final = Subscribers()
+_NO_SUBSCRIBERS: Final = Subscribers()
 
 
 def most_votes(votes: Mapping[str, int], default: str) -> str:
-    """What most members ask for; of equal ones the first by name."""
+    """The name with most votes; of equal ones the first by name."""
     if not votes:
         return default
     return min(votes, key=lambda name: (-votes[name], name))

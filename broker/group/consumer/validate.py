@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.group.consumer.state import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
+from odradek.broker.group.consumer.state import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -30,10 +30,10 @@ def check_request(
     _not_blank(request.rack_id, "RackId can't be empty.")
     if epoch == 0:
         _check_join(request)
-    elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
+    elif epoch == LEAVE_STATIC_EPOCH:
         if request.instance_id is None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
-    elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
+    elif epoch < LEAVE_STATIC_EPOCH:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
     assignor = request.server_assignor
     if assignor is not None and assignor not in assignors:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from odradek.broker.group.coordinator import OFFSETS_TOPIC
+from odradek.broker.topics import OFFSETS_TOPIC
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.compacted import (
     BROKER,

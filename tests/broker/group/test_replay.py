@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from odradek.broker.group.classic.state import CommittedOffset, Group, GroupState
+from odradek.broker.group.classic.records import group_record, group_value
+from odradek.broker.group.classic.state import GroupState
+from odradek.broker.group.group import Group
 from odradek.broker.group.limits import Now
-from odradek.broker.group.records import group_record, group_value, offset_record, versioned
-from odradek.broker.group.replay import Loading
+from odradek.broker.group.offsets import OffsetAndMetadata
+from odradek.broker.group.records import offset_record, versioned
+from odradek.broker.group.replay import GroupReplay
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.records.record import Record
 from odradek.protocol.stored.group_metadata import (
@@ -16,10 +21,12 @@ from odradek.protocol.stored.group_metadata import (
     MemberMetadata,
 )
 from odradek.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.group.classic.conversation import SESSION_MS, WALL_MS, Conversation
+from tests.broker.group.host import classic_body
 
 NOW = Now(WALL_MS, 1_000)
-PLACE = ("t", 3)
+PARTITION = TopicPartition("t", 3)
 
 
 def placed(record: Record, offset: int) -> Record:
@@ -27,23 +34,23 @@ def placed(record: Record, offset: int) -> Record:
     return record
 
 
-def commit(offset: int, log_offset: int, **changes: int) -> Record:
-    one = CommittedOffset(offset, 2, "here", WALL_MS)._replace(**changes)
-    return placed(offset_record("g", PLACE, one, WALL_MS), log_offset)
+def commit(offset: int, log_offset: int, **changes: Any) -> Record:
+    one = OffsetAndMetadata(offset, 2, "here", WALL_MS)._replace(**changes)
+    return placed(offset_record("g", PARTITION, one, WALL_MS), log_offset)
 
 
 def load(*records: Record) -> dict[str, Group]:
-    loading = Loading()
+    replay = GroupReplay()
     for record in records:
-        loading.apply(record)
-    return loading.finish(NOW)
+        replay.apply(record)
+    return replay.finish(NOW)
 
 
 def test_a_group_is_stable_again_with_its_members_and_assignments() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2, instance_id=None)
     record = group_record("g", group_value(talk.group, None), WALL_MS)
-    group = load(record)["g"]
+    group = classic_body(load(record)["g"])
     group.check()
     assert group.state is GroupState.STABLE
     assert (group.generation, group.leader) == (talk.group.generation, leader)
@@ -74,8 +81,8 @@ def test_the_bytes_are_those_of_apache_kafka() -> None:
 
 @pytest.mark.parametrize("metadata", ["", "here", "h\u00e4 \U0001f600"])
 def test_flat_records_are_those_of_the_declarations(metadata: str) -> None:
-    one = CommittedOffset(2**40, -1, metadata, WALL_MS)
-    record = offset_record("gr\u00fcppe", ("t\u00f6pic", 7), one, WALL_MS)
+    one = OffsetAndMetadata(2**40, -1, metadata, WALL_MS)
+    record = offset_record("gr\u00fcppe", TopicPartition("t\u00f6pic", 7), one, WALL_MS)
     key = OffsetCommitKey(group="gr\u00fcppe", topic="t\u00f6pic", partition=7)
     value = OffsetCommitValue(
         offset=2**40, leader_epoch=-1, metadata=metadata, commit_timestamp_ms=WALL_MS
@@ -85,8 +92,8 @@ def test_flat_records_are_those_of_the_declarations(metadata: str) -> None:
 
 def test_the_last_commit_counts_and_a_deletion_deletes() -> None:
     group = load(commit(5, 0), commit(4, 1, leader_epoch=-1))["g"]
-    assert group.offsets[PLACE] == CommittedOffset(4, -1, "here", WALL_MS, -1, 1)
-    deletion = placed(offset_record("g", PLACE, None, WALL_MS), 2)
+    assert group.offsets.committed[PARTITION] == OffsetAndMetadata(4, -1, "here", WALL_MS, -1, 1)
+    deletion = placed(offset_record("g", PARTITION, None, WALL_MS), 2)
     assert load(commit(5, 0), commit(4, 1), deletion) == {}
 
 
@@ -94,7 +101,7 @@ def test_a_group_record_keeps_the_offsets_before_it() -> None:
     talk = Conversation()
     talk.stable()
     group = group_record("g", group_value(talk.group, None), WALL_MS)
-    assert PLACE in load(commit(5, 0), placed(group, 1))["g"].offsets
+    assert PARTITION in load(commit(5, 0), placed(group, 1))["g"].offsets.committed
 
 
 def test_a_deleted_group_is_gone_unless_offsets_came_after() -> None:
@@ -104,19 +111,20 @@ def test_a_deleted_group_is_gone_unless_offsets_came_after() -> None:
     dead = group_record("g", None, WALL_MS)
     assert load(placed(alive, 0), placed(dead, 1)) == {}
     group = load(placed(alive, 0), placed(dead, 1), commit(5, 2))["g"]
-    assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 0, None)
+    assert group.body is None
+    assert group.offsets.committed[PARTITION].offset == 5
 
 
 def test_offsets_of_a_transaction_count_when_its_marker_says_so() -> None:
-    loading = Loading()
-    loading.apply(commit(5, 0), producer_id=1)
-    loading.apply(commit(6, 1), producer_id=2)
-    loading.apply(commit(7, 2), producer_id=3)
-    loading.end_transaction(1, is_commit=True)
-    loading.end_transaction(2, is_commit=False)
-    group = loading.finish(NOW)["g"]
-    assert group.offsets[PLACE].offset == 5
-    assert group.open_offsets[3][PLACE].offset == 7
+    replay = GroupReplay()
+    replay.apply(commit(5, 0), producer_id=1)
+    replay.apply(commit(6, 1), producer_id=2)
+    replay.apply(commit(7, 2), producer_id=3)
+    replay.end_transaction(1, is_commit=True)
+    replay.end_transaction(2, is_commit=False)
+    group = replay.finish(NOW)["g"]
+    assert group.offsets.committed[PARTITION].offset == 5
+    assert group.offsets.transactional[3][PARTITION].offset == 7
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -139,16 +147,16 @@ def test_every_version_of_both_values_is_read(version: int) -> None:
         Record(offset_key, versioned(offset, version), offset=0),
         Record(group_key, versioned(value, version), offset=1),
     )["g"]
-    assert group.offsets[PLACE].offset == 5
-    assert group.members["m"].rebalance_timeout_ms == SESSION_MS
-    assert group.generation == 4
+    assert group.offsets.committed[PARTITION].offset == 5
+    assert classic_body(group).members["m"].rebalance_timeout_ms == SESSION_MS
+    assert classic_body(group).generation == 4
 
 
 def test_records_of_other_kinds_are_passed_over_and_damaged_ones_are_not() -> None:
-    loading = Loading()
+    replay = GroupReplay()
     for key in (None, b"", b"\0\x0b\0\1g", b"\0\x0f"):
-        loading.apply(Record(key, b"\0\0"))
-    assert loading.unknown_records == 4
+        replay.apply(Record(key, b"\0\0"))
+    assert replay.unknown_records == 4
     for key, data in (
         (b"\0\1\0\5g", b"\0\3"),
         (commit(1, 0).key, b"\0"),
@@ -156,4 +164,4 @@ def test_records_of_other_kinds_are_passed_over_and_damaged_ones_are_not() -> No
         (commit(1, 0).key, b"\0\3\0"),
     ):
         with pytest.raises(DecodeError):
-            loading.apply(Record(key, data))
+            replay.apply(Record(key, data))

@@ -2,145 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import count
-from typing import Any
-from uuid import UUID
-
 import pytest
 
-from odradek.broker.group.classic.events import Join, JoinAnswer, Leaving, Sync
-from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
-from odradek.broker.group.classic.state import CommittedOffset, GroupState, TopicPartition
-from odradek.broker.group.context import Doors
-from odradek.broker.group.limits import Limits
-from odradek.broker.group.shard import Shard
-from odradek.broker.purgatory import Purgatory
-from odradek.broker.replication.leader import PartitionLeader
-from odradek.broker.replication.partition import Partition
+from odradek.broker.group.classic.events import LeavingMember
+from odradek.broker.group.classic.state import GroupState
+from odradek.broker.group.limits import GroupLimits
+from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.runtime.metrics import BrokerMetrics
-from odradek.runtime.pending import Pending
-from odradek.runtime.testing.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
-from odradek.runtime.testing.virtual_clock import VirtualClock
-from odradek.runtime.timers import TimingWheel
-from tests.support.log_directories import Broker
-
-PLACE = ("t", 0)
-NONE = ErrorCode.NONE
-
-
-class Host:
-    """The node that a shard lives on."""
-
-    def __init__(self, limits: Limits | None = None, in_sync: tuple[int, ...] = (1,)) -> None:
-        self.clock = VirtualClock()
-        self.wheel = TimingWheel(self.clock.monotonic_ms())
-        self.purgatory = Purgatory(self.wheel, BrokerMetrics())
-        self.doors = Doors(
-            self.purgatory, self.wheel, self.clock, limits or Limits(initial_delay_ms=0)
-        )
-        self.files = MemoryFileSystem(folders=["/a"])
-        log = Broker(self.files, ["/a"]).start().create("__consumer_offsets")
-        self.partition = Partition("__consumer_offsets", UUID(int=1), 0, log)
-        self.partition.leader_epoch = 0
-        self.in_sync = in_sync
-        self.tickets = count(1)
-        self.shard = self.lead()
-
-    def lead(self) -> Shard:
-        """Lead in a new epoch, and read what was left."""
-        log = self.partition.log
-        self.partition.leader_epoch += 1
-        log.assign_epoch(self.partition.leader_epoch, log.end_offset)
-        self.partition.replicas = self.in_sync
-        self.partition.lead(
-            PartitionLeader(replica_id=1, in_sync=self.in_sync, end_offset=log.end_offset)
-        )
-        return Shard(self.partition, self.doors)
-
-    def wait(self, wait_ms: int) -> None:
-        """Time passes."""
-        for _ in range(wait_ms):
-            self.clock.advance(1)
-            for callback in self.wheel.advance(self.clock.monotonic_ms()):
-                callback()
-            self.purgatory.run_notified()
-
-    def reload(self) -> Shard:
-        """Hand over and take back."""
-        self.shard.close()
-        self.shard = self.lead()
-        self.wait(5)
-        return self.shard
-
-    def join(self, group: str = "g", member_id: str = "", **changes: Any) -> Pending[JoinAnswer]:
-        """A JoinGroup; the wait of a group's first one is over."""
-        ticket = next(self.tickets)
-        fields: dict[str, Any] = {
-            "ticket": ticket,
-            "member_id": member_id,
-            "new_member_id": f"m{ticket}",
-            "instance_id": None,
-            "client_id": "c",
-            "client_host": "/h",
-            "rebalance_timeout_ms": 1_000,
-            "session_timeout_ms": 500,
-            "protocol_type": "consumer",
-            "protocols": (("range", b""),),
-            "is_id_required": False,
-        }
-        return self.enter(group, Join(**{**fields, **changes}))
-
-    def enter(self, group_id: str, event: Join) -> Pending[JoinAnswer]:
-        """Any JoinGroup, likewise."""
-        answer = self.shard.join(group_id, event)
-        group = self.shard.groups.get(group_id)
-        if group is not None and group.initial_left_ms == 0:
-            self.wait(FIRST_JOIN_WAIT_MS)
-        return answer
-
-    def settle(self, group: str = "g", **changes: Any) -> str:
-        """A stable group of one; the member's id."""
-        answer = self.join(group, **changes).result()
-        assert answer.error is NONE
-        done = self.shard.sync(
-            group,
-            Sync(
-                next(self.tickets),
-                answer.member_id,
-                None,
-                answer.generation,
-                assignments=((answer.member_id, b"all"),),
-            ),
-        )
-        assert done.result().assignment == b"all"
-        return answer.member_id
-
-    def commit(
-        self,
-        offset: int,
-        member_id: str = "",
-        generation: int = -1,
-        *,
-        group: str = "g",
-        places: Sequence[TopicPartition] = (PLACE,),
-    ) -> Pending[ErrorCode]:
-        """An OffsetCommit of some partitions."""
-        committed = CommittedOffset(offset, -1, "", self.clock.now_ms())
-        return self.shard.commit(
-            group,
-            member_id=member_id,
-            instance_id=None,
-            generation=generation,
-            commits=dict.fromkeys(places, committed),
-        )
-
-
-def finish(steps: Iterator[None]) -> None:
-    """All of them."""
-    for _ in steps:
-        pass
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.testing.memory_files import UNLIMITED_DESCRIPTORS
+from tests.broker.group.host import NONE, PARTITION, Host, classic_body, finish
 
 
 def test_members_and_offsets_are_there_after_the_partition_was_read_again() -> None:
@@ -149,12 +20,12 @@ def test_members_and_offsets_are_there_after_the_partition_was_read_again() -> N
     assert host.commit(5, member, 1).result() is NONE
     shard = host.reload()
     group = shard.groups["g"]
-    assert group.state is GroupState.STABLE
-    assert group.offsets[PLACE].offset == 5
+    assert classic_body(group).state is GroupState.STABLE
+    assert group.offsets.committed[PARTITION].offset == 5
     assert shard.heartbeat("g", member, None, 1) is NONE
     host.wait(600)
-    assert group.state is GroupState.EMPTY
-    assert host.reload().groups["g"].generation == 2
+    assert classic_body(group).state is GroupState.EMPTY
+    assert classic_body(host.reload().groups["g"]).generation == 2
 
 
 def test_nothing_is_answered_while_the_partition_is_read() -> None:
@@ -177,8 +48,8 @@ def test_the_last_of_many_records_of_a_key_counts() -> None:
     shard = host.lead()
     assert shard.is_loading
     host.wait(1)
-    assert shard.groups["g"].offsets[PLACE].offset == 299
-    assert shard.groups["g"].offsets[PLACE].log_offset == 299
+    assert shard.groups["g"].offsets.committed[PARTITION].offset == 299
+    assert shard.groups["g"].offsets.committed[PARTITION].log_offset == 299
 
 
 def test_who_waits_when_leadership_is_lost_is_sent_away() -> None:
@@ -188,25 +59,25 @@ def test_who_waits_when_leadership_is_lost_is_sent_away() -> None:
     assert not waiting.is_done
     host.shard.close()
     assert waiting.result().error is ErrorCode.NOT_COORDINATOR
-    assert host.shard.waiting() == 0
+    assert host.shard.waiting_count() == 0
     with pytest.raises(BrokerError) as refused:
         host.shard.check_ready()
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
-    assert host.doors.memory.used_bytes == 0
+    assert host.context.memory.used_bytes == 0
 
 
 def test_a_commit_is_answered_when_the_replicas_have_it() -> None:
     host = Host(in_sync=(1, 2))
     pending = host.commit(5)
     assert not pending.is_done
-    assert not host.shard.groups["g"].offsets
+    assert not host.offsets()
     assert host.partition.leader is not None
     replicated_end = host.partition.leader.on_in_sync_changed((1,))
     host.partition.log.advance_high_watermark(replicated_end)
     host.purgatory.notify(host.partition)
     host.purgatory.run_notified()
     assert pending.result() is NONE
-    assert host.shard.groups["g"].offsets[PLACE].offset == 5
+    assert host.offsets()[PARTITION].offset == 5
 
 
 def test_a_commit_that_the_replicas_do_not_get_times_out() -> None:
@@ -219,12 +90,14 @@ def test_a_commit_that_the_replicas_do_not_get_times_out() -> None:
 
 def test_a_commit_larger_than_a_message_may_be_is_refused() -> None:
     host = Host()
-    done = host.shard.commit(
+    done = host.shard.commit_offsets(
         "g",
         member_id="",
         instance_id=None,
         generation=-1,
-        commits={("t", n): CommittedOffset(1, -1, "x" * 2_000, 0) for n in range(600)},
+        commits={
+            TopicPartition("t", n): OffsetAndMetadata(1, -1, "x" * 2_000, 0) for n in range(600)
+        },
     )
     assert done.result() is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert host.shard.groups == {}
@@ -241,7 +114,7 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
     host = Host()
     member = host.settle()
     host.commit(5, member, 1)
-    host.shard.leave("g", [Leaving(member, None)])
+    host.shard.leave("g", [LeavingMember(member, None)])
     group = host.shard.groups["g"]
     assert host.shard.delete_group(group).result() is NONE
     assert host.shard.groups == {}
@@ -252,8 +125,8 @@ def test_a_group_whose_deletion_is_larger_than_a_batch_may_be_leaves_nothing_beh
     host = Host()
     long_name = "g" * 30_000
     for start in range(0, 80, 20):
-        places = [("t", index) for index in range(start, start + 20)]
-        assert host.commit(5, group=long_name, places=places).result() is NONE
+        partitions = [TopicPartition("t", index) for index in range(start, start + 20)]
+        assert host.commit(5, group=long_name, partitions=partitions).result() is NONE
     group = host.shard.groups[long_name]
     assert host.shard.delete_group(group).result() is NONE
     assert host.reload().groups == {}
@@ -263,33 +136,33 @@ def test_offsets_of_a_deleted_partition_are_forgotten_between_requests() -> None
     host = Host()
     names = [f"g{number}" for number in range(20)]
     for name in names:
-        host.commit(5, group=name, places=[PLACE, ("other", 0)])
-    host.shard.forget_partition(PLACE)
+        host.commit(5, group=name, partitions=[PARTITION, TopicPartition("other", 0)])
+    host.shard.note_deleted_partition(PARTITION)
     steps = host.shard.forget_deleted()
     next(steps)
     last = names[-1]
-    assert PLACE in host.shard.groups[last].offsets, "it has its turn later"
-    host.shard.catch_up(last)
-    assert PLACE not in host.shard.groups[last].offsets, "whoever asks finds it done"
+    assert PARTITION in host.offsets(last), "it has its turn later"
+    host.shard.forget_deleted_of(last)
+    assert PARTITION not in host.offsets(last), "whoever asks finds it done"
     host.commit(6, group=last)
     finish(steps)
-    kept = {name: [place[0] for place in host.shard.groups[name].offsets] for name in names}
+    kept = {name: [one.topic for one in host.offsets(name)] for name in names}
     assert kept == {name: ["other"] for name in names} | {last: ["other", "t"]}
     assert not host.shard.deleted
-    assert {name: len(group.offsets) for name, group in host.reload().groups.items()} == {
+    assert {name: len(group.offsets.committed) for name, group in host.reload().groups.items()} == {
         name: len(topics) for name, topics in kept.items()
     }
 
 
 def test_offsets_of_a_partition_that_is_deleted_during_the_loading_are_forgotten() -> None:
     host = Host()
-    host.commit(5, places=[PLACE, ("other", 0)])
+    host.commit(5, partitions=[PARTITION, TopicPartition("other", 0)])
     host.shard.close()
     host.shard = host.lead()
     assert host.shard.is_loading
-    host.shard.forget_partition(PLACE)
+    host.shard.note_deleted_partition(PARTITION)
     host.wait(5)
-    assert list(host.shard.groups["g"].offsets) == [("other", 0)]
+    assert list(host.offsets()) == [TopicPartition("other", 0)]
 
 
 def test_a_log_that_cannot_be_opened_now_is_loaded_later() -> None:
@@ -305,16 +178,16 @@ def test_a_log_that_cannot_be_opened_now_is_loaded_later() -> None:
     assert not host.shard.has_failed
     host.files.descriptors_max = UNLIMITED_DESCRIPTORS
     host.wait(1_000)
-    assert list(host.shard.groups["g"].offsets) == [PLACE]
+    assert list(host.offsets()) == [PARTITION]
 
 
 def test_old_offsets_expire_and_with_the_last_one_the_group() -> None:
     host = Host()
     host.commit(5)
-    finish(host.shard.expire(1_000))
+    finish(host.shard.expire_offsets(1_000))
     assert "g" in host.shard.groups
     host.wait(1_000)
-    finish(host.shard.expire(1_000))
+    finish(host.shard.expire_offsets(1_000))
     assert host.shard.groups == {}
     assert host.reload().groups == {}
 
@@ -324,7 +197,7 @@ def test_a_group_that_is_used_while_offsets_expire_keeps_what_it_committed() -> 
     for name in ("g1", "g2"):
         host.commit(5, group=name)
     host.wait(1_000)
-    steps = host.shard.expire(1_000)
+    steps = host.shard.expire_offsets(1_000)
     next(steps)
     host.commit(6, group="g2")
     finish(steps)
@@ -332,12 +205,14 @@ def test_a_group_that_is_used_while_offsets_expire_keeps_what_it_committed() -> 
 
 
 def test_a_flood_of_joins_without_an_id_costs_no_more_than_it_may() -> None:
-    host = Host(Limits(initial_delay_ms=0, pending_bytes_max=100_000))
+    host = Host(GroupLimits(initial_delay_ms=0, pending_bytes_max=100_000))
     for number in range(1_000):
-        told = host.join(f"group {number % 300}", is_id_required=True, session_timeout_ms=60_000)
+        told = host.join(
+            f"group {number % 300}", is_member_id_required=True, session_timeout_ms=60_000
+        )
         assert told.result().error is ErrorCode.MEMBER_ID_REQUIRED
-    assert host.doors.memory.pending_ids.used_bytes <= 100_000
-    assert sum(len(group.pending) for group in host.shard.groups.values()) <= 50
+    assert host.context.memory.pending.used_bytes <= 100_000
+    assert sum(len(classic_body(group).pending) for group in host.shard.groups.values()) <= 50
     assert len(host.shard.groups) <= 50
     late = host.join("group 1", "m2", session_timeout_ms=60_000)
     assert late.result().error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -347,17 +222,17 @@ LARGE = (("range", bytes(100_000)),)
 
 
 def test_members_that_never_complete_a_join_leave_when_memory_is_short() -> None:
-    host = Host(Limits(initial_delay_ms=0, members_bytes_max=1_000_000))
+    host = Host(GroupLimits(initial_delay_ms=0, members_bytes_max=1_000_000))
     for number in range(20):
         joined = host.join(f"group {number}", session_timeout_ms=1_800_000, protocols=LARGE)
         assert joined.result().error is NONE
-        assert host.doors.memory.used_bytes < 500_000
+        assert host.context.memory.used_bytes < 500_000
     assert host.join("small").result().error is NONE
-    assert host.doors.memory.unjoined_count < 6
+    assert sum(len(classic_body(group).members) for group in host.shard.groups.values()) < 6
 
 
 def test_members_that_completed_a_join_stay_and_leave_room_for_small_groups() -> None:
-    host = Host(Limits(initial_delay_ms=0, members_bytes_max=1_000_000))
+    host = Host(GroupLimits(initial_delay_ms=0, members_bytes_max=1_000_000))
     for number in range(4):
         host.settle(f"group {number}", protocols=LARGE)
     refused = host.join("group 4", protocols=LARGE).result()
@@ -366,26 +241,26 @@ def test_members_that_completed_a_join_stay_and_leave_room_for_small_groups() ->
         assert host.join(f"small {number}").result().error is NONE
     assert host.join("other", protocols=LARGE, client_host="/10.0.0.2").result().error is NONE
     host.wait(2_000)
-    assert host.doors.memory.used_bytes == 0
+    assert host.context.memory.used_bytes == 0
     assert host.join("group 1", protocols=LARGE).result().error is NONE
 
 
 def test_a_pending_id_takes_no_memory_after_it_was_used() -> None:
     host = Host()
-    pending_ids = host.doors.memory.pending_ids
+    pending_ids = host.context.memory.pending
     for number in range(100):
-        given = host.join(f"group {number}", is_id_required=True).result()
+        given = host.join(f"group {number}", is_member_id_required=True).result()
         assert len(pending_ids) == 1
         assert host.join(f"group {number}", given.member_id).result().error is NONE
         assert (len(pending_ids), pending_ids.used_bytes) == (0, 0)
-    host.join("expires", is_id_required=True)
+    host.join("expires", is_member_id_required=True)
     host.wait(2_000)
     assert (len(pending_ids), pending_ids.used_bytes) == (0, 0)
 
 
 def test_groups_that_never_began_are_forgotten() -> None:
     host = Host()
-    host.join(is_id_required=True)
+    host.join(is_member_id_required=True)
     assert "g" in host.shard.groups
     host.wait(600)
     assert host.shard.groups == {}

@@ -10,22 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.broker.group.classic.state import CommittedOffset
+from odradek.broker.group.classic.records import group_record
 from odradek.broker.group.limits import Now
 from odradek.broker.group.loader import load_steps
-from odradek.broker.group.records import group_record, offset_record
-from odradek.broker.group.replay import Loading
+from odradek.broker.group.offsets import OffsetAndMetadata
+from odradek.broker.group.records import offset_record
+from odradek.broker.group.replay import GroupReplay
 from odradek.broker.group.shard import Shard
-from odradek.broker.group.unreadable import LINES_MAX, PLACES_KEPT, SETTING, Refuse, refuse_setting
+from odradek.broker.group.unreadable import LINES_MAX, RANGES_KEPT, SETTING, Refuse, refuse_setting
 from odradek.broker.settings.types import InvalidValueError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import BATCH_OVERHEAD, RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.broker.group.test_shard import Host, finish
+from tests.broker.group.host import Host, finish
 from tests.support.damage import overwrite
 from tests.support.log_directories import Broker
 
@@ -83,13 +85,13 @@ class Stored:
         overwrite(file, start + position, bytes([byte ^ mask]))
         file.close()
 
-    def load(self) -> Loading:
+    def load(self) -> GroupReplay:
         """What a coordinator reads after a clean start; `commits` are those that the log holds."""
         broker = Broker(self.files, ["/a"]).start(lambda _: CONFIG)
         log = broker.create(TOPIC, config=CONFIG, is_new=False)
         # A start may cut the newest segment at a batch whose header cannot be one.
         self.commits = [one for one in self.commits if one.log_offset < log.end_offset]
-        loading = Loading()
+        loading = GroupReplay()
         for _ in load_steps(log, loading):
             pass
         loading.finish(NOW)
@@ -98,16 +100,18 @@ class Stored:
 
 def record_of(commit: Commit) -> Record:
     """As it is stored."""
-    committed = CommittedOffset(commit.offset, -1, "", NOW.wall_ms)
-    return offset_record(commit.group, ("t", commit.partition), committed, NOW.wall_ms)
+    committed = OffsetAndMetadata(commit.offset, -1, "", NOW.wall_ms)
+    return offset_record(
+        commit.group, TopicPartition("t", commit.partition), committed, NOW.wall_ms
+    )
 
 
-def committed(loading: Loading) -> dict[tuple[str, int], int]:
+def committed(loading: GroupReplay) -> dict[tuple[str, int], int]:
     """Group and partition -> offset."""
     return {
         (name, place[1]): one.offset
         for name, group in loading.groups.items()
-        for place, one in group.offsets.items()
+        for place, one in group.offsets.committed.items()
     }
 
 
@@ -171,7 +175,7 @@ def test_a_log_that_begins_within_a_batch_is_read_from_its_start() -> None:
     broker = Broker(stored.files, ["/a"]).start(lambda _: CONFIG)
     log = broker.create(TOPIC, config=CONFIG, is_new=False)
     log.advance_log_start(6)
-    loading = Loading()
+    loading = GroupReplay()
     for _ in load_steps(log, loading):
         pass
     loading.finish(NOW)
@@ -201,13 +205,13 @@ def shard_log(values: dict[int, bytes] | None = None) -> Host:
             if number in (values or {}):
                 record = Record(record.key, (values or {})[number])
             records.append(record)
-        host.shard.append(records, lambda error, _: None)
+        host.append(*records)
     return host
 
 
 def reloaded(host: Host, refuse: Refuse) -> dict[str, int | None]:
     """The committed offset of each group after another start; -1: none, None: it is refused."""
-    host.doors.refuse = refuse
+    host.context.refuse = refuse
     shard = host.reload()
     return {name: served(shard, name) for name in "abcd"}
 
@@ -221,7 +225,7 @@ def served(shard: Shard, name: str) -> int | None:
     if name in shard.refused:
         return None
     group = shard.groups.get(name)
-    known = None if group is None else group.offsets.get(("t", 0))
+    known = None if group is None else group.offsets.committed.get(TopicPartition("t", 0))
     return -1 if known is None else known.offset
 
 
@@ -252,10 +256,10 @@ def test_a_damaged_batch_costs_what_the_setting_says(
     host = shard_log()
     damage_batch(host, 1)
     assert reloaded(host, refuse) == SERVED[refuse]
-    assert "offsets 2 to 4 cannot be read and are passed over: the checksum" in caplog.text
+    assert "offsets 2 to 4 are unreadable and are skipped: the checksum" in caplog.text
     assert "a: t-0, c: t-0, d: t-0" in caplog.text
-    assert "group a for t-0, stored at offset 2, cannot be read: the one before" in caplog.text
-    assert "group c for t-0, stored at offset 3, cannot be read: none is left" in caplog.text
+    assert "group a for t-0, stored at offset 2, is unreadable: the one before" in caplog.text
+    assert "group c for t-0, stored at offset 3, is unreadable: none is left" in caplog.text
     assert "group d" not in caplog.text
 
 
@@ -271,18 +275,18 @@ def test_a_group_record_that_cannot_be_read_leaves_its_offsets(
 ) -> None:
     host = shard_log()
     newer = group_record("a", None, 0)
-    host.shard.append([Record(newer.key, b"\0\x63")], lambda error, _: None)
+    host.append(Record(newer.key, b"\0\x63"))
     assert reloaded(host, Refuse.GROUP)["a"] == 2
     assert "GroupMetadataValue of version 99" in caplog.text
 
 
 def test_a_group_that_is_refused_keeps_its_other_offsets() -> None:
     host = shard_log({3: b""})
-    other = CommittedOffset(7, -1, "", 0)
-    host.shard.append([offset_record("c", ("t", 1), other, 0)], lambda error, _: None)
+    other = OffsetAndMetadata(7, -1, "", 0)
+    host.append(offset_record("c", TopicPartition("t", 1), other, 0))
     assert reloaded(host, Refuse.GROUP)["c"] is None
-    finish(host.shard.expire(0))
-    assert host.shard.groups["c"].offsets[("t", 1)].offset == 7
+    finish(host.shard.expire_offsets(0))
+    assert host.offsets("c")[TopicPartition("t", 1)].offset == 7
 
 
 def test_the_setting_has_three_values() -> None:
@@ -295,23 +299,23 @@ def test_the_setting_has_three_values() -> None:
 
 def test_a_deletion_that_cannot_be_read_costs_no_group(caplog: pytest.LogCaptureFixture) -> None:
     host = Host()
-    host.shard.append([offset_record("a", ("t", 0), None, 0)], lambda error, _: None)
+    host.append(offset_record("a", TopicPartition("t", 0), None, 0))
     file = host.partition.log.active.handle.use()
     place = file.size() - 3
     (byte,) = file.read_at(place, 1)
     overwrite(file, place, bytes([byte ^ 4]))
     assert reloaded(host, Refuse.GROUP)["a"] == -1
-    assert "passed over" in caplog.text
+    assert "skipped" in caplog.text
 
 
 def test_places_that_cannot_be_read_are_logged_up_to_a_bound(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     host = Host()
-    for number in range(3 * PLACES_KEPT):
+    for number in range(3 * RANGES_KEPT):
         key = record_of(Commit(f"g{number}", 0, 0, 0, 0)).key
-        host.shard.append([Record(key, b"\0\x63")], lambda error, _: None)
+        host.append(Record(key, b"\0\x63"))
     host.reload()
-    assert len(host.shard.refused) == 3 * PLACES_KEPT
-    assert len(caplog.messages) <= PLACES_KEPT + LINES_MAX + 2
-    assert f"{2 * PLACES_KEPT} more places cannot be read" in caplog.text
+    assert len(host.shard.refused) == 3 * RANGES_KEPT
+    assert len(caplog.messages) <= RANGES_KEPT + LINES_MAX + 2
+    assert f"{2 * RANGES_KEPT} more ranges are unreadable" in caplog.text

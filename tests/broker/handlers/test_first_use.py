@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.group.coordinator import OFFSETS_TOPIC
 from odradek.broker.handlers import find_coordinator, init_producer_id, metadata
 from odradek.broker.handlers.handler import Context, Delayed, Handler, Reply
+from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest

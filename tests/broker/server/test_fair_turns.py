@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from odradek.broker.group.coordinator import OFFSETS_TOPIC
+from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -5,23 +5,24 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from odradek.broker.group import offsets
+from odradek.broker.group.classic import offsets
 from odradek.broker.group.classic import protocol as classic
 from odradek.broker.group.classic.events import (
     Effect,
     Join,
-    JoinAnswer,
-    Joined,
-    Leaving,
+    JoinResult,
+    LeavingMember,
+    RespondToJoin,
+    RespondToSync,
     StoreGroup,
     Sync,
-    SyncAnswer,
-    Synced,
+    SyncResult,
 )
 from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
-from odradek.broker.group.classic.state import NEXT_STATES, Event, Group, GroupState
-from odradek.broker.group.limits import Limits, Now
+from odradek.broker.group.classic.state import ClassicGroup, GroupState
+from odradek.broker.group.limits import GroupLimits, Now
 from odradek.protocol.errors import ErrorCode
+from tests.broker.group.classic.transitions import NEXT_STATES, Event
 
 WALL_MS = 1_700_000_000_000
 SESSION_MS = 10_000
@@ -33,17 +34,17 @@ class Conversation:
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        limits: GroupLimits | None = None,
         *,
         stores_at_once: bool = True,
         skips_first_wait: bool = True,
     ) -> None:
         """skips_first_wait  the first JoinGroup has its response at once if the delay is 0"""
-        self.limits = limits or Limits(initial_delay_ms=0)
-        self.group = Group("g")
+        self.limits = limits or GroupLimits(initial_delay_ms=0)
+        self.group = ClassicGroup("g")
         self.now = Now(WALL_MS, 0)
-        self.joined: dict[int, JoinAnswer] = {}
-        self.synced: dict[int, SyncAnswer] = {}
+        self.joined: dict[int, JoinResult] = {}
+        self.synced: dict[int, SyncResult] = {}
         self.open: dict[int, None] = {}
         self.stores: list[StoreGroup] = []
         self.stores_at_once = stores_at_once
@@ -63,10 +64,10 @@ class Conversation:
                 self.stores.append(effect)
             else:
                 assert self.open.pop(effect.ticket, 0) is None, "a request is answered once"
-                if isinstance(effect, Joined):
-                    self.joined[effect.ticket] = effect.answer
-                elif isinstance(effect, Synced):
-                    self.synced[effect.ticket] = effect.answer
+                if isinstance(effect, RespondToJoin):
+                    self.joined[effect.ticket] = effect.result
+                elif isinstance(effect, RespondToSync):
+                    self.synced[effect.ticket] = effect.result
         self.group.check()
         while self.stores_at_once and self.stores:
             self.store()
@@ -92,7 +93,7 @@ class Conversation:
             "session_timeout_ms": SESSION_MS,
             "protocol_type": "consumer",
             "protocols": (("range", b"r"),),
-            "is_id_required": False,
+            "is_member_id_required": False,
         }
         fields.update(changes)
         self.open[ticket] = None
@@ -129,7 +130,7 @@ class Conversation:
         self._done(Event.HEARTBEAT, before, [])
         return error
 
-    def leave(self, *leaving: Leaving) -> list[ErrorCode]:
+    def leave(self, *leaving: LeavingMember) -> list[ErrorCode]:
         """A LeaveGroup."""
         before = self.group.state
         errors, effects = classic.leave(self.group, leaving, self.limits, self.now)
@@ -154,7 +155,9 @@ class Conversation:
     def close(self) -> None:
         """Another broker coordinates the group."""
         before = self.group.state
-        self._done(Event.CLOSE, before, classic.close(self.group, self.now))
+        self._done(
+            Event.CLOSE, before, classic.close(self.group, ErrorCode.NOT_COORDINATOR, self.now)
+        )
 
     def wait(self, wait_ms: int) -> None:
         """Time passes; every deadline in it is kept."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.broker.group.classic.events import Leaving
+from odradek.broker.group.classic.events import LeavingMember
 from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
 from odradek.broker.group.classic.state import GroupState
-from odradek.broker.group.limits import Limits
+from odradek.broker.group.limits import GroupLimits
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -27,7 +27,7 @@ STATIC_VERSION = 9
 
 
 def test_the_first_join_without_a_delay_waits_a_moment_for_others() -> None:
-    talk = Conversation(Limits(initial_delay_ms=0), skips_first_wait=False)
+    talk = Conversation(GroupLimits(initial_delay_ms=0), skips_first_wait=False)
     first = talk.join()
     talk.wait(FIRST_JOIN_WAIT_MS - 1)
     second = talk.join()
@@ -38,7 +38,7 @@ def test_the_first_join_without_a_delay_waits_a_moment_for_others() -> None:
 
 
 def test_members_that_keep_coming_do_not_prolong_a_delay_of_zero() -> None:
-    talk = Conversation(Limits(initial_delay_ms=0), skips_first_wait=False)
+    talk = Conversation(GroupLimits(initial_delay_ms=0), skips_first_wait=False)
     first = talk.join()
     for _ in range(FIRST_JOIN_WAIT_MS):
         talk.join()
@@ -48,7 +48,7 @@ def test_members_that_keep_coming_do_not_prolong_a_delay_of_zero() -> None:
 
 @pytest.mark.parametrize("delay_ms", [1, 2, 3])
 def test_members_that_keep_coming_prolong_any_other_delay(delay_ms: int) -> None:
-    talk = Conversation(Limits(initial_delay_ms=delay_ms))
+    talk = Conversation(GroupLimits(initial_delay_ms=delay_ms))
     first = talk.join(rebalance_timeout_ms=100)
     for _ in range(10 // delay_ms):
         talk.join(rebalance_timeout_ms=100)
@@ -60,11 +60,11 @@ def test_members_that_keep_coming_prolong_any_other_delay(delay_ms: int) -> None
 
 @pytest.mark.parametrize("leaves_early", [False, True])
 def test_an_empty_group_waits_the_moment_again(leaves_early: bool) -> None:
-    talk = Conversation(Limits(initial_delay_ms=0), skips_first_wait=False)
+    talk = Conversation(GroupLimits(initial_delay_ms=0), skips_first_wait=False)
     first = talk.join()
     if not leaves_early:
         talk.wait(FIRST_JOIN_WAIT_MS)
-    talk.leave(Leaving(next(iter(talk.group.members)), None))
+    talk.leave(LeavingMember(next(iter(talk.group.members)), None))
     talk.wait(FIRST_JOIN_WAIT_MS)
     left = talk.joined[first].error
     assert left is (ErrorCode.UNKNOWN_MEMBER_ID if leaves_early else ErrorCode.NONE)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.group.classic.events import Leaving
-from odradek.broker.group.classic.state import NEXT_STATES, TRANSITIONS, Event, GroupState
-from odradek.broker.group.limits import Limits
+from odradek.broker.group.classic.events import LeavingMember
+from odradek.broker.group.classic.state import TRANSITIONS, GroupState
+from odradek.broker.group.limits import GroupLimits
 from odradek.protocol.errors import ErrorCode
 from tests.broker.group.classic.conversation import REBALANCE_MS, SESSION_MS, Conversation
+from tests.broker.group.classic.transitions import NEXT_STATES, Event
 
 NONE = ErrorCode.NONE
 
@@ -34,7 +35,7 @@ def test_the_first_member_leads_generation_one() -> None:
 
 def test_a_new_member_is_first_told_its_id() -> None:
     talk = Conversation()
-    told = talk.joined[talk.join(is_id_required=True)]
+    told = talk.joined[talk.join(is_member_id_required=True)]
     assert told.error is ErrorCode.MEMBER_ID_REQUIRED
     assert told.member_id == "m1"
     assert talk.group.state is GroupState.EMPTY
@@ -43,7 +44,7 @@ def test_a_new_member_is_first_told_its_id() -> None:
 
 def test_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
     talk = Conversation()
-    talk.join(is_id_required=True)
+    talk.join(is_member_id_required=True)
     talk.wait(SESSION_MS)
     assert not talk.group.pending
     assert talk.joined[talk.join("m1")].error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -52,7 +53,7 @@ def test_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
 def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
     talk = Conversation()
     (leader,) = talk.stable()
-    talk.join(is_id_required=True)
+    talk.join(is_member_id_required=True)
     ticket = talk.join(leader)
     assert ticket in talk.open
     talk.wait(SESSION_MS - 1)
@@ -62,7 +63,7 @@ def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
 
 
 def test_an_empty_group_waits_longer_while_new_members_come() -> None:
-    talk = Conversation(Limits(initial_delay_ms=3_000))
+    talk = Conversation(GroupLimits(initial_delay_ms=3_000))
     first = talk.join()
     talk.wait(2_000)
     second = talk.join()
@@ -75,7 +76,7 @@ def test_an_empty_group_waits_longer_while_new_members_come() -> None:
 
 
 def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
-    talk = Conversation(Limits(initial_delay_ms=3_000))
+    talk = Conversation(GroupLimits(initial_delay_ms=3_000))
     first = talk.join(rebalance_timeout_ms=5_000)
     for _ in range(4):
         talk.wait(1_000)
@@ -222,9 +223,9 @@ def test_a_new_member_waits_five_minutes_and_not_longer() -> None:
 def test_a_leave_begins_a_rebalance_and_the_last_one_empties_the_group() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
-    assert talk.leave(Leaving(leader, None)) == [NONE]
+    assert talk.leave(LeavingMember(leader, None)) == [NONE]
     assert talk.group.state is GroupState.PREPARING
-    assert talk.leave(Leaving(follower, None)) == [NONE]
+    assert talk.leave(LeavingMember(follower, None)) == [NONE]
     assert talk.group.state is GroupState.EMPTY
     assert talk.group.leader is None
 
@@ -232,14 +233,14 @@ def test_a_leave_begins_a_rebalance_and_the_last_one_empties_the_group() -> None
 def test_each_that_leaves_has_an_error_of_its_own() -> None:
     talk = Conversation()
     talk.stable(1, instance_id="i")
-    talk.join(is_id_required=True)
+    talk.join(is_member_id_required=True)
     assert talk.leave(
-        Leaving("nobody", None),
-        Leaving("", "j"),
-        Leaving("", None),
-        Leaving("m1x", "i"),
-        Leaving("m2", None),
-        Leaving("", "i"),
+        LeavingMember("nobody", None),
+        LeavingMember("", "j"),
+        LeavingMember("", None),
+        LeavingMember("m1x", "i"),
+        LeavingMember("m2", None),
+        LeavingMember("", "i"),
     ) == [
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -256,7 +257,7 @@ def test_who_leaves_while_the_assignment_is_awaited_sends_the_others_back() -> N
     tickets = [talk.join(follower, protocols=(("range", b"new"),)), talk.join(leader)]
     assert all(ticket in talk.joined for ticket in tickets)
     waiting = talk.sync(follower)
-    talk.leave(Leaving(leader, None))
+    talk.leave(LeavingMember(leader, None))
     assert talk.synced[waiting].error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -278,7 +279,7 @@ def test_a_sync_says_why_it_is_refused(changes: dict[str, object], error: ErrorC
 
 
 def test_a_group_has_no_more_members_than_it_may() -> None:
-    talk = Conversation(Limits(initial_delay_ms=0, members_max=2))
+    talk = Conversation(GroupLimits(initial_delay_ms=0, members_max=2))
     talk.stable(2)
     assert talk.joined[talk.join()].error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert talk.group.state is GroupState.STABLE
@@ -301,7 +302,7 @@ def test_a_static_member_returns_without_a_rebalance() -> None:
 def test_an_older_static_leader_is_told_the_old_leader_so_that_it_does_not_assign() -> None:
     talk = Conversation()
     (old,) = talk.stable(1, instance_id="i")
-    answer = talk.joined[talk.join(instance_id="i", may_skip=False)]
+    answer = talk.joined[talk.join(instance_id="i", may_skip_assignment=False)]
     assert (answer.leader, answer.members, answer.skip_assignment) == (old, (), False)
 
 
@@ -329,7 +330,7 @@ def test_absent_static_members_hold_a_rebalance_until_their_sessions_end() -> No
     talk = Conversation()
     talk.stable(1, instance_id="i", session_timeout_ms=200_000)
     talk.join()
-    talk.leave(Leaving("m2", None))
+    talk.leave(LeavingMember("m2", None))
     talk.wait(REBALANCE_MS * 2)
     assert talk.group.state is GroupState.PREPARING
     talk.wait(200_000)

@@ -12,11 +12,12 @@ from random import Random
 
 import pytest
 
-from odradek.broker.group.classic.events import Leaving
-from odradek.broker.group.classic.state import NEXT_STATES, Event, GroupState
-from odradek.broker.group.limits import Limits
+from odradek.broker.group.classic.events import LeavingMember
+from odradek.broker.group.classic.state import GroupState
+from odradek.broker.group.limits import GroupLimits
 from odradek.protocol.errors import ErrorCode
 from tests.broker.group.classic.conversation import Conversation
+from tests.broker.group.classic.transitions import NEXT_STATES, Event
 
 STEPS = 300
 SEEDS = range(150)
@@ -49,7 +50,7 @@ class World:
         self.random = Random(seed)
         delay_ms = self.random.choice([0, 3_000])
         self.talk = Conversation(
-            Limits(initial_delay_ms=delay_ms, members_max=self.random.choice([3, 100])),
+            GroupLimits(initial_delay_ms=delay_ms, members_max=self.random.choice([3, 100])),
             stores_at_once=False,
         )
         instances = self.random.choice(
@@ -86,8 +87,8 @@ class World:
         client.join_ticket = self.talk.join(
             client.member_id,
             instance_id=client.instance_id,
-            is_id_required=self.random.random() < 0.7,
-            may_skip=self.random.random() < 0.7,
+            is_member_id_required=self.random.random() < 0.7,
+            may_skip_assignment=self.random.random() < 0.7,
             protocols=self.random.choice(PROTOCOLS),
             session_timeout_ms=self.random.choice([6_000, 30_000]),
             rebalance_timeout_ms=self.random.choice([5_000, 60_000]),
@@ -123,9 +124,9 @@ class World:
 
     def leave(self, client: Client) -> None:
         if client.instance_id is not None and self.random.random() < 0.5:
-            self.talk.leave(Leaving("", client.instance_id))
+            self.talk.leave(LeavingMember("", client.instance_id))
         elif client.member_id:
-            self.talk.leave(Leaving(client.member_id, client.instance_id))
+            self.talk.leave(LeavingMember(client.member_id, client.instance_id))
 
     def vanish(self, client: Client) -> None:
         self.clients[self.clients.index(client)] = Client(client.instance_id)

@@ -7,25 +7,26 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from odradek.broker.group.classic.events import Join, JoinAnswer, Leaving, Sync, SyncAnswer
-from odradek.broker.group.classic.state import CommittedOffset, Group
-from odradek.broker.group.consumer.heartbeat import Beat, BeatAnswer
+from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
+from odradek.broker.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
 from odradek.broker.group.consumer.state import ConsumerGroup
-from odradek.broker.group.consumer.topics import TopicDirectory
+from odradek.broker.group.group import Group
 from odradek.broker.group.loader import load_steps
-from odradek.broker.group.replay import Loading
-from odradek.broker.settings.groups import ConsumerSettings
+from odradek.broker.group.offsets import OffsetAndMetadata
+from odradek.broker.group.replay import GroupReplay
+from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.controller.image import Image, PartitionImage, TopicImage
 from odradek.protocol.compiler import encoder
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.records.record import Record, decode_records
+from odradek.protocol.stored import consumer_protocol
 from odradek.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
 )
-from tests.broker.group.test_shard import Host
+from odradek.protocol.topic_partition import TopicPartition
+from tests.broker.group.host import Host
 
 EVERYTHING: dict[str, Any] = {"topic_names": ("a",), "reported": (), "rebalance_timeout_ms": 30_000}
 """What a member says when it joins."""
@@ -43,7 +44,7 @@ def subscription(*names: str, owned: Told | None = None) -> bytes:
     message = ConsumerProtocolSubscription(
         topics=list(names),
         owned_partitions=[
-            TopicPartition(topic=name, partitions=list(partitions))
+            consumer_protocol.TopicPartition(topic=name, partitions=list(partitions))
             for name, partitions in (owned or {}).items()
         ],
     )
@@ -54,7 +55,7 @@ def assignment(told: Told, user_data: bytes | None = None) -> bytes:
     """What a leader gives a classic member."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
-            TopicPartition(topic=name, partitions=list(partitions))
+            consumer_protocol.TopicPartition(topic=name, partitions=list(partitions))
             for name, partitions in told.items()
         ],
         user_data=user_data,
@@ -68,9 +69,7 @@ class Talk(Host):
     def __init__(self, in_sync: tuple[int, ...] = (1,), **settings: Any) -> None:
         super().__init__(in_sync=in_sync)
         settings.setdefault("assignment_interval_ms", 0)
-        self.doors.consumer = ConsumerSettings(**settings)
-        self.image = Image()
-        self.doors.directory = TopicDirectory(lambda: self.image)
+        self.context.consumer = ConsumerGroupSettings(**settings)
         self.numbers = count(1)
         self.make_topic("a", 3)
         self.make_topic("b", 2)
@@ -97,11 +96,11 @@ class Talk(Host):
 
     def group(self, group_id: str = "g") -> ConsumerGroup:
         """The group, which is one of the new protocol."""
-        group = self.shard.groups[group_id].consumer
-        assert group is not None, "it is one of the new protocol"
-        return group
+        return consumer_body(self.shard.groups[group_id])
 
-    def beat(self, member_id: str, epoch: int, group_id: str = "g", **changes: Any) -> BeatAnswer:
+    def heartbeat(
+        self, member_id: str, epoch: int, group_id: str = "g", **changes: Any
+    ) -> HeartbeatResult:
         """A heartbeat that is answered at once.
 
         raises  BrokerError as it is refused
@@ -110,14 +109,14 @@ class Talk(Host):
         reported = changes.get("reported")
         if isinstance(reported, dict):
             changes["reported"] = [(topic_id(name), list(one)) for name, one in reported.items()]
-        beat = Beat(
+        request = HeartbeatRequest(
             member_id=member_id,
             epoch=epoch,
             client_id="client",
             client_host="/127.0.0.1",
             **{**base, **changes},
         )
-        answer = self.shard.consumer.heartbeat(group_id, beat).result()
+        answer = self.shard.consumer_heartbeat(group_id, request).result()
         if isinstance(answer, BrokerError):
             raise answer
         return answer
@@ -126,18 +125,17 @@ class Talk(Host):
         """Why a heartbeat is refused; nothing is written then."""
         end_offset = self.partition.log.end_offset
         try:
-            self.beat(member_id, epoch, **changes)
+            self.heartbeat(member_id, epoch, **changes)
         except BrokerError as error:
             assert self.partition.log.end_offset == end_offset, "a refusal writes nothing"
             return error
         raise AssertionError("it was not refused")
 
-    def names(self, answer: BeatAnswer) -> Told | None:
+    def names(self, answer: HeartbeatResult) -> Told | None:
         """What a member was told it has."""
         if answer.assigned is None:
             return None
-        directory = self.doors.directory
-        assert directory is not None
+        directory = self.directory
         told = {}
         for one, partitions in answer.assigned.items():
             facts = directory.by_id(one)
@@ -152,7 +150,7 @@ class Talk(Host):
         *names: str,
         owned: Told | None = None,
         **changes: Any,
-    ) -> JoinAnswer | None:
+    ) -> JoinResult | None:
         """A JoinGroup; None while it waits."""
         event = Join(
             ticket=next(self.tickets),
@@ -167,9 +165,9 @@ class Talk(Host):
             protocols=changes.pop(
                 "protocols", (("range", subscription(*(names or ("a",)), owned=owned)),)
             ),
-            is_id_required=changes.pop("is_id_required", False),
+            is_member_id_required=changes.pop("is_member_id_required", False),
         )
-        pending = self.enter("g", event)
+        pending = self.join_with("g", event)
         return pending.result() if pending.is_done else None
 
     def classic_sync(
@@ -178,7 +176,7 @@ class Talk(Host):
         generation: int,
         assignments: dict[str, bytes] | None = None,
         **changes: Any,
-    ) -> SyncAnswer | None:
+    ) -> SyncResult | None:
         """A SyncGroup; None while it waits."""
         event = Sync(
             next(self.tickets),
@@ -192,13 +190,13 @@ class Talk(Host):
         pending = self.shard.sync("g", event)
         return pending.result() if pending.is_done else None
 
-    def classic_beat(self, member_id: str, generation: int) -> ErrorCode:
+    def classic_heartbeat(self, member_id: str, generation: int) -> ErrorCode:
         """A Heartbeat."""
         return self.shard.heartbeat("g", member_id, None, generation)
 
     def classic_leave(self, *member_ids: str) -> list[ErrorCode]:
         """A LeaveGroup."""
-        return self.shard.leave("g", [Leaving(one, None) for one in member_ids]).result()
+        return self.shard.leave("g", [LeavingMember(one, None) for one in member_ids]).result()
 
     def settle_classic(self) -> str:
         """A classic group of one member that has all of topic a; its id."""
@@ -215,17 +213,17 @@ class Talk(Host):
 
     # Offsets.
 
-    def commit(
+    def commit_as(
         self, member_id: str, epoch: int, *partitions: int, version: int = 9, topic: str = "a"
     ) -> ErrorCode:
         """An OffsetCommit."""
-        return self.shard.commit(
+        return self.shard.commit_offsets(
             "g",
             member_id=member_id,
             instance_id=None,
             generation=epoch,
             commits={
-                (topic, one): CommittedOffset(7, -1, "", self.clock.now_ms())
+                TopicPartition(topic, one): OffsetAndMetadata(7, -1, "", self.clock.now_ms())
                 for one in partitions or (0,)
             },
             version=version,
@@ -247,26 +245,26 @@ class Talk(Host):
 
     def read(self, records: Iterable[Record]) -> dict[str, Group]:
         """The groups that records make."""
-        loading = Loading()
+        loading = GroupReplay()
         for record in records:
             loading.apply(record)
-        return loading.finish(self.doors.now())
+        return loading.finish(self.context.now())
 
     def state_of(self, groups: dict[str, Group]) -> dict[str, list[Any]]:
         """All that is stored of the groups of the new protocol."""
         return {
-            name: [getattr(one.consumer, field) for field in STORED_FIELDS]
+            name: [getattr(one.body, field) for field in STORED_FIELDS]
             for name, one in groups.items()
-            if one.consumer is not None
+            if isinstance(one.body, ConsumerGroup)
         }
 
     def replayed(self) -> dict[str, Group]:
         """The groups that a coordinator would read."""
-        loading = Loading()
+        loading = GroupReplay()
         log = self.partition.log
         for _ in load_steps(log, loading):
             pass
-        return loading.finish(self.doors.now())
+        return loading.finish(self.context.now())
 
     def check_compacted(self) -> None:
         """A log of which only the last record of each key is left, or not even deletions, says
@@ -283,19 +281,27 @@ class Talk(Host):
     def check(self) -> None:
         """Memory is what the log says."""
         replayed = self.replayed()
-        known = {name: one for name, one in self.shard.groups.items() if one.consumer is not None}
+        known = {
+            name: one
+            for name, one in self.shard.groups.items()
+            if isinstance(one.body, ConsumerGroup)
+        }
         assert sorted(known) == sorted(
-            name for name, one in replayed.items() if one.consumer is not None
+            name for name, one in replayed.items() if isinstance(one.body, ConsumerGroup)
         )
-        for name, holder in known.items():
-            other = replayed[name].consumer
-            assert holder.consumer is not None
-            assert other is not None
-            holder.consumer.check()
+        for name, group in known.items():
+            body, other = consumer_body(group), consumer_body(replayed[name])
+            body.check()
             other.check()
             for field in STORED_FIELDS:
-                assert getattr(holder.consumer, field) == getattr(other, field), field
-            assert holder.offsets == replayed[name].offsets
+                assert getattr(body, field) == getattr(other, field), field
+            assert group.offsets.committed == replayed[name].offsets.committed
+
+
+def consumer_body(group: Group) -> ConsumerGroup:
+    """The group, which is a consumer group."""
+    assert isinstance(group.body, ConsumerGroup), "it is a consumer group"
+    return group.body
 
 
 STORED_FIELDS = (

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.group.classic.state import GroupState
-from odradek.broker.group.consumer.state import ConsumerState
+from odradek.broker.group.consumer.state import ConsumerGroup, ConsumerState
 from odradek.protocol.errors import ErrorCode
 from tests.broker.group.consumer.talk import Talk
 
@@ -22,11 +21,11 @@ def talk() -> Any:
 
 
 def test_the_first_member_gets_everything_and_is_told_once(talk: Talk) -> None:
-    joined = talk.beat("m", 0)
+    joined = talk.heartbeat("m", 0)
     assert (joined.member_id, joined.epoch, joined.heartbeat_interval_ms) == ("m", 2, 5_000)
     assert talk.names(joined) == {"a": (0, 1, 2)}
-    assert talk.names(talk.beat("m", 2)) is None
-    full = talk.beat(
+    assert talk.names(talk.heartbeat("m", 2)) is None
+    full = talk.heartbeat(
         "m", 2, topic_names=("a",), rebalance_timeout_ms=30_000, reported={"a": (0, 1, 2)}
     )
     assert talk.names(full) == {"a": (0, 1, 2)}
@@ -34,25 +33,25 @@ def test_the_first_member_gets_everything_and_is_told_once(talk: Talk) -> None:
 
 
 def test_a_second_member_waits_until_the_first_has_given_up_its_part(talk: Talk) -> None:
-    talk.beat("m", 0)
-    joined = talk.beat("n", 0)
+    talk.heartbeat("m", 0)
+    joined = talk.heartbeat("n", 0)
     assert (joined.epoch, talk.names(joined)) == (3, {})
     assert talk.group().state is ConsumerState.RECONCILING
-    told = talk.beat("m", 2)
+    told = talk.heartbeat("m", 2)
     assert (told.epoch, talk.names(told)) == (2, {"a": (0, 1)})
-    assert talk.names(talk.beat("n", 3)) is None
-    assert talk.names(talk.beat("m", 2, reported={"a": (0, 1, 2)})) is None
-    assert talk.beat("m", 2, reported={"a": (0, 1)}).epoch == 3
-    assert talk.names(talk.beat("n", 3)) == {"a": (2,)}
+    assert talk.names(talk.heartbeat("n", 3)) is None
+    assert talk.names(talk.heartbeat("m", 2, reported={"a": (0, 1, 2)})) is None
+    assert talk.heartbeat("m", 2, reported={"a": (0, 1)}).epoch == 3
+    assert talk.names(talk.heartbeat("n", 3)) == {"a": (2,)}
     assert talk.group().state is ConsumerState.STABLE
 
 
 def test_a_lost_answer_does_no_harm(talk: Talk) -> None:
-    talk.beat("m", 0)
-    talk.beat("n", 0)
-    talk.beat("m", 2)
-    talk.beat("m", 2, reported={"a": (0, 1)})
-    again = talk.beat("m", 2, reported={"a": (0, 1)})
+    talk.heartbeat("m", 0)
+    talk.heartbeat("n", 0)
+    talk.heartbeat("m", 2)
+    talk.heartbeat("m", 2, reported={"a": (0, 1)})
+    again = talk.heartbeat("m", 2, reported={"a": (0, 1)})
     assert again.epoch == 3
     assert talk.refusal("m", 2, reported={"a": (0, 1, 2)}).code is ErrorCode.FENCED_MEMBER_EPOCH
     assert talk.refusal("m", 2).code is ErrorCode.FENCED_MEMBER_EPOCH
@@ -63,7 +62,7 @@ def test_who_is_not_in_the_group_or_in_another_epoch_is_refused(talk: Talk) -> N
     assert unknown.code is ErrorCode.GROUP_ID_NOT_FOUND
     assert unknown.message == "Consumer group g not found."
     assert talk.refusal("m", -1).message == "Group g not found."
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     assert talk.refusal("n", 1).message == "Member n is not a member of group g."
     assert talk.refusal("n", -1).code is ErrorCode.UNKNOWN_MEMBER_ID
     greater = talk.refusal("m", 9)
@@ -76,25 +75,25 @@ def test_who_is_not_in_the_group_or_in_another_epoch_is_refused(talk: Talk) -> N
 
 
 def test_a_member_that_leaves_makes_room_at_once(talk: Talk) -> None:
-    talk.beat("m", 0)
-    talk.beat("n", 0)
-    left = talk.beat("m", -1)
+    talk.heartbeat("m", 0)
+    talk.heartbeat("n", 0)
+    left = talk.heartbeat("m", -1)
     assert (left.member_id, left.epoch, left.assigned) == ("m", -1, None)
     assert talk.group().state is ConsumerState.ASSIGNING
-    assert talk.names(talk.beat("n", 3)) == {"a": (0, 1, 2)}
-    talk.beat("n", -1)
+    assert talk.names(talk.heartbeat("n", 3)) == {"a": (0, 1, 2)}
+    talk.heartbeat("n", -1)
     assert talk.group().state is ConsumerState.EMPTY
-    assert talk.names(talk.beat("o", 0)) == {"a": (0, 1, 2)}
+    assert talk.names(talk.heartbeat("o", 0)) == {"a": (0, 1, 2)}
 
 
 def test_a_silent_member_is_fenced_when_its_session_ends(talk: Talk) -> None:
-    talk.beat("m", 0)
-    talk.beat("n", 0)
+    talk.heartbeat("m", 0)
+    talk.heartbeat("n", 0)
     talk.wait(44_000)
-    talk.beat("n", 3)
+    talk.heartbeat("n", 3)
     talk.wait(1_100)
     assert sorted(talk.group().members) == ["n"]
-    assert talk.names(talk.beat("n", 3)) == {"a": (0, 1, 2)}
+    assert talk.names(talk.heartbeat("n", 3)) == {"a": (0, 1, 2)}
     assert talk.refusal("m", 2).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -102,7 +101,7 @@ def test_more_silent_members_than_one_batch_can_tell_of_are_all_fenced(talk: Tal
     long_name = "g" * 30_000
     members = [f"m{number}" for number in range(20)]
     for member in members:
-        talk.beat(member, 0, long_name)
+        talk.heartbeat(member, 0, long_name)
     talk.reload()
     talk.wait(45_100)
     assert talk.group(long_name).state is ConsumerState.EMPTY
@@ -111,21 +110,21 @@ def test_more_silent_members_than_one_batch_can_tell_of_are_all_fenced(talk: Tal
 
 
 def test_a_member_that_does_not_give_up_its_part_in_time_is_fenced(talk: Talk) -> None:
-    talk.beat("m", 0, rebalance_timeout_ms=5_000)
-    talk.beat("n", 0)
-    talk.beat("m", 2)
+    talk.heartbeat("m", 0, rebalance_timeout_ms=5_000)
+    talk.heartbeat("n", 0)
+    talk.heartbeat("m", 2)
     talk.wait(5_100)
     assert sorted(talk.group().members) == ["n"]
-    talk.beat("o", 0, rebalance_timeout_ms=5_000)
-    talk.beat("n", 3)
+    talk.heartbeat("o", 0, rebalance_timeout_ms=5_000)
+    talk.heartbeat("n", 3)
     talk.wait(5_100)
     assert sorted(talk.group().members) == ["n", "o"], "n has given it up within its own time"
 
 
 def test_sessions_begin_anew_with_another_coordinator(talk: Talk) -> None:
-    talk.beat("m", 0, rebalance_timeout_ms=20_000)
-    talk.beat("n", 0)
-    talk.beat("m", 2)
+    talk.heartbeat("m", 0, rebalance_timeout_ms=20_000)
+    talk.heartbeat("n", 0)
+    talk.heartbeat("m", 2)
     talk.wait(15_000)
     talk.reload()
     talk.check()
@@ -140,12 +139,12 @@ def test_sessions_begin_anew_with_another_coordinator(talk: Talk) -> None:
 def test_targets_of_a_group_are_made_no_more_often_than_the_interval_says() -> None:
     talk = Talk(assignment_interval_ms=1_000)
     talk.wait(1)
-    talk.beat("m", 0)
-    joined = talk.beat("n", 0)
+    talk.heartbeat("m", 0)
+    joined = talk.heartbeat("n", 0)
     assert (joined.epoch, talk.group().epoch, talk.group().target_epoch) == (2, 3, 2)
     assert talk.group().state is ConsumerState.ASSIGNING
     talk.wait(1_000)
-    assert talk.names(talk.beat("m", 2)) == {"a": (0, 1)}
+    assert talk.names(talk.heartbeat("m", 2)) == {"a": (0, 1)}
     talk.check()
 
 
@@ -153,29 +152,31 @@ def test_targets_of_a_group_are_made_no_more_often_than_the_interval_says() -> N
 
 
 def test_a_static_member_comes_back_to_what_it_had(talk: Talk) -> None:
-    talk.beat("m", 0, instance_id="i")
-    talk.beat("n", 0, instance_id="j")
-    assert talk.names(talk.beat("m", 2, reported={"a": (0, 1)})) == {"a": (0, 1)}
+    talk.heartbeat("m", 0, instance_id="i")
+    talk.heartbeat("n", 0, instance_id="j")
+    assert talk.names(talk.heartbeat("m", 2, reported={"a": (0, 1)})) == {"a": (0, 1)}
     epoch = talk.group().epoch
-    away = talk.beat("m", -2, instance_id="i")
+    away = talk.heartbeat("m", -2, instance_id="i")
     assert (away.member_id, away.epoch) == ("m", -2)
     assert talk.group().members["m"].member_epoch == -2
-    assert talk.names(talk.beat("n", 3)) == {"a": (2,)}, "what is away for a while is not given"
-    back = talk.beat("o", 0, instance_id="i")
+    assert talk.names(talk.heartbeat("n", 3)) == {"a": (2,)}, (
+        "what is away for a while is not given"
+    )
+    back = talk.heartbeat("o", 0, instance_id="i")
     assert (back.epoch, talk.names(back)) == (3, {"a": (0, 1)})
     assert talk.group().epoch == epoch, "nobody else noticed"
     assert talk.group().static_members == {"i": "o", "j": "n"}
 
 
 def test_a_static_member_that_stays_away_is_fenced(talk: Talk) -> None:
-    talk.beat("m", 0, instance_id="i")
-    talk.beat("m", -2, instance_id="i")
+    talk.heartbeat("m", 0, instance_id="i")
+    talk.heartbeat("m", -2, instance_id="i")
     talk.wait(46_000)
     assert talk.group().state is ConsumerState.EMPTY
 
 
 def test_an_instance_id_belongs_to_one_member(talk: Talk) -> None:
-    talk.beat("m", 0, instance_id="i")
+    talk.heartbeat("m", 0, instance_id="i")
     taken = talk.refusal("n", 0, instance_id="i")
     assert taken.code is ErrorCode.UNRELEASED_INSTANCE_ID
     assert taken.message == (
@@ -189,42 +190,42 @@ def test_an_instance_id_belongs_to_one_member(talk: Talk) -> None:
     unknown = talk.refusal("m", 2, instance_id="k")
     assert unknown.code is ErrorCode.UNKNOWN_MEMBER_ID
     assert unknown.message == "Instance id k is unknown."
-    talk.beat("m", -1, instance_id="i")
-    assert talk.beat("n", 0, instance_id="i").epoch == 4
+    talk.heartbeat("m", -1, instance_id="i")
+    assert talk.heartbeat("n", 0, instance_id="i").epoch == 4
 
 
 # Topics.
 
 
 def test_topics_that_change_call_for_another_epoch(talk: Talk) -> None:
-    talk.beat("m", 0, topic_names=("a", "c"))
-    assert talk.beat("m", 2).epoch == 2
+    talk.heartbeat("m", 0, topic_names=("a", "c"))
+    assert talk.heartbeat("m", 2).epoch == 2
     talk.make_topic("other", 5)
-    assert talk.beat("m", 2).epoch == 2, "nobody subscribes to it"
+    assert talk.heartbeat("m", 2).epoch == 2, "nobody subscribes to it"
     talk.make_topic("c", 1)
-    assert talk.names(talk.beat("m", 2)) == {"a": (0, 1, 2), "c": (0,)}
+    assert talk.names(talk.heartbeat("m", 2)) == {"a": (0, 1, 2), "c": (0,)}
     talk.make_topic("a", 4)
-    assert talk.names(talk.beat("m", 3)) == {"a": (0, 1, 2, 3), "c": (0,)}
+    assert talk.names(talk.heartbeat("m", 3)) == {"a": (0, 1, 2, 3), "c": (0,)}
     talk.delete_topic("a")
-    told = talk.beat("m", 4)
+    told = talk.heartbeat("m", 4)
     assert (told.epoch, talk.names(told)) == (4, {"c": (0,)})
-    assert talk.beat("m", 4, reported={"c": (0,)}).epoch == 5
+    assert talk.heartbeat("m", 4, reported={"c": (0,)}).epoch == 5
 
 
 def test_another_subscription_takes_and_gives(talk: Talk) -> None:
-    talk.beat("m", 0)
-    told = talk.beat("m", 2, topic_names=("b",), reported={"a": (0, 1, 2)})
+    talk.heartbeat("m", 0)
+    told = talk.heartbeat("m", 2, topic_names=("b",), reported={"a": (0, 1, 2)})
     assert (told.epoch, talk.names(told)) == (2, {})
-    told = talk.beat("m", 2, reported={})
+    told = talk.heartbeat("m", 2, reported={})
     assert (told.epoch, talk.names(told)) == (3, {"b": (0, 1)})
     assert sorted(talk.group().topics) == ["b"]
 
 
 def test_topics_that_an_earlier_release_has_stored_are_deleted(talk: Talk) -> None:
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     talk.group().has_topics_record = True
     talk.make_topic("a", 4)
-    talk.beat("m", 2)
+    talk.heartbeat("m", 2)
     assert talk.group().has_topics_record is False
 
 
@@ -232,31 +233,31 @@ def test_topics_that_an_earlier_release_has_stored_are_deleted(talk: Talk) -> No
 
 
 def test_an_expression_is_matched_after_the_heartbeat(talk: Talk) -> None:
-    joined = talk.beat("m", 0, topic_names=None, topic_regex="a|b")
+    joined = talk.heartbeat("m", 0, topic_names=None, topic_regex="a|b")
     assert (joined.epoch, talk.names(joined)) == (1, {})
     talk.wait(1)
     assert talk.group().state is ConsumerState.ASSIGNING
-    told = talk.beat("m", 1)
+    told = talk.heartbeat("m", 1)
     assert (told.epoch, talk.names(told)) == (2, {"a": (0, 1, 2), "b": (0, 1)})
-    second = talk.beat("n", 0, topic_names=None, topic_regex="a|b")
+    second = talk.heartbeat("n", 0, topic_names=None, topic_regex="a|b")
     assert second.epoch == 3, "its topics are known"
-    talk.beat("m", -1)
-    talk.beat("n", -1)
+    talk.heartbeat("m", -1)
+    talk.heartbeat("n", -1)
     assert not talk.group().resolved_regexes
 
 
 def test_an_expression_is_matched_again_when_topics_were_created(talk: Talk) -> None:
-    talk.beat("m", 0, topic_names=None, topic_regex="a.*")
+    talk.heartbeat("m", 0, topic_names=None, topic_regex="a.*")
     talk.wait(1)
-    talk.beat("m", 1)
+    talk.heartbeat("m", 1)
     talk.make_topic("aa", 1)
-    talk.beat("m", 2)
+    talk.heartbeat("m", 2)
     talk.wait(1)
-    assert talk.beat("m", 2).epoch == 2, "not so soon"
+    assert talk.heartbeat("m", 2).epoch == 2, "not so soon"
     talk.wait(11_000)
-    talk.beat("m", 2)
+    talk.heartbeat("m", 2)
     talk.wait(1)
-    assert talk.names(talk.beat("m", 2)) == {"a": (0, 1, 2), "aa": (0,)}
+    assert talk.names(talk.heartbeat("m", 2)) == {"a": (0, 1, 2), "aa": (0,)}
 
 
 def test_matches_that_cannot_be_stored_are_not_looked_for_all_the_time(talk: Talk) -> None:
@@ -264,25 +265,25 @@ def test_matches_that_cannot_be_stored_are_not_looked_for_all_the_time(talk: Tal
         talk.make_topic(f"{number:03}{'x' * 240}", 1)
     log = talk.partition.log
     log.config = replace(log.config, max_message_bytes=8_000)
-    talk.beat("m", 0, topic_names=None, topic_regex=".*")
+    talk.heartbeat("m", 0, topic_names=None, topic_regex=".*")
     talk.wait(1)
     assert not talk.group().resolved_regexes
-    talk.beat("m", 1)
+    talk.heartbeat("m", 1)
     assert not talk.group().is_resolving
     talk.wait(10_001)
     log.config = replace(log.config, max_message_bytes=1_000_000)
-    talk.beat("m", 1)
+    talk.heartbeat("m", 1)
     talk.wait(1)
     assert len(talk.group().resolved_regexes[".*"].topics) == 62
 
 
 def test_an_expression_gives_way_to_names(talk: Talk) -> None:
-    talk.beat("m", 0, topic_names=None, topic_regex="a")
+    talk.heartbeat("m", 0, topic_names=None, topic_regex="a")
     talk.wait(1)
-    talk.beat("m", 1)
-    told = talk.beat("m", 2, topic_names=("b",), topic_regex="")
+    talk.heartbeat("m", 1)
+    told = talk.heartbeat("m", 2, topic_names=("b",), topic_regex="")
     assert (told.epoch, talk.names(told)) == (2, {})
-    assert talk.names(talk.beat("m", 2, reported={})) == {"b": (0, 1)}
+    assert talk.names(talk.heartbeat("m", 2, reported={})) == {"b": (0, 1)}
     assert not talk.group().regex_subscribers
 
 
@@ -299,38 +300,38 @@ def test_an_expression_that_cannot_be_read_is_refused(talk: Talk) -> None:
 
 def test_a_full_group_takes_nobody_in() -> None:
     talk = Talk(members_max=1)
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     refused = talk.refusal("n", 0)
     assert refused.code is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert refused.message == "The consumer group has reached its maximum capacity of 1 members."
-    assert talk.beat("m", 2).epoch == 2
+    assert talk.heartbeat("m", 2).epoch == 2
 
 
 def test_members_take_memory_that_is_bounded_over_all_groups() -> None:
     talk = Talk(members_bytes_max=9_000)
-    talk.beat("m", 0)
-    used_bytes = talk.doors.memory.used_bytes
+    talk.heartbeat("m", 0)
+    used_bytes = talk.context.memory.used_bytes
     assert used_bytes == talk.group().member_bytes > 1_000
     many = tuple(f"{number:04}" for number in range(100))
     assert talk.refusal("n", 0, topic_names=many).code is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert talk.refusal("m", 2, topic_names=many).code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    talk.beat("n", 0, group_id="h")
-    assert talk.doors.memory.used_bytes == 2 * used_bytes
+    talk.heartbeat("n", 0, group_id="h")
+    assert talk.context.memory.used_bytes == 2 * used_bytes
     talk.reload()
-    assert talk.doors.memory.used_bytes == 2 * used_bytes
-    talk.beat("m", -1)
-    talk.beat("n", -1, group_id="h")
-    assert talk.doors.memory.used_bytes == 0
+    assert talk.context.memory.used_bytes == 2 * used_bytes
+    talk.heartbeat("m", -1)
+    talk.heartbeat("n", -1, group_id="h")
+    assert talk.context.memory.used_bytes == 0
 
 
 def test_the_assignor_that_most_ask_for_is_taken(talk: Talk) -> None:
     talk.make_topic("b", 3)
-    talk.beat("m", 0, topic_names=("a", "b"), assignor="range")
-    talk.beat("n", 0, topic_names=("a", "b"), assignor="range")
-    talk.beat("o", 0, topic_names=("a", "b"), assignor="uniform")
+    talk.heartbeat("m", 0, topic_names=("a", "b"), assignor="range")
+    talk.heartbeat("n", 0, topic_names=("a", "b"), assignor="range")
+    talk.heartbeat("o", 0, topic_names=("a", "b"), assignor="uniform")
     assert talk.group().preferred_assignor("uniform") == "range"
-    talk.beat("m", -1)
-    talk.beat("n", -1)
+    talk.heartbeat("m", -1)
+    talk.heartbeat("n", -1)
     assert talk.group().preferred_assignor("range") == "uniform"
 
 
@@ -340,16 +341,16 @@ def test_the_assignor_that_most_ask_for_is_taken(talk: Talk) -> None:
 def test_nothing_is_answered_before_it_is_replicated() -> None:
     talk = Talk(in_sync=(1, 2))
     with pytest.raises(AssertionError, match="before it is there"):
-        talk.beat("m", 0)
+        talk.heartbeat("m", 0)
     assert talk.group().members["m"].member_epoch == 2, "memory is what the log says"
     with pytest.raises(AssertionError, match="before it is there"):
-        talk.beat("m", 2)
+        talk.heartbeat("m", 2)
     talk.check()
 
 
 def test_what_cannot_be_written_has_not_happened() -> None:
     talk = Talk()
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     leader = talk.partition.leader
     talk.partition.leader = None
     refused = talk.refusal("n", 0)
@@ -365,21 +366,21 @@ def test_what_cannot_be_written_has_not_happened() -> None:
 
 def test_records_lead_from_group_to_group_even_when_old_ones_are_gone() -> None:
     talk = Talk()
-    talk.beat("m", 0)
-    talk.beat("n", 0, instance_id="i")
-    talk.beat("m", -1)
-    talk.beat("n", 3)
+    talk.heartbeat("m", 0)
+    talk.heartbeat("n", 0, instance_id="i")
+    talk.heartbeat("m", -1)
+    talk.heartbeat("n", 3)
     talk.check_compacted()
-    assert talk.read(talk.stored())["g"].consumer is not None
+    assert isinstance(talk.read(talk.stored())["g"].body, ConsumerGroup)
 
 
 def test_an_empty_group_is_deleted_with_all_that_it_has_committed(talk: Talk) -> None:
-    talk.beat("m", 0)
-    assert talk.commit("m", 2) is ErrorCode.NONE
-    talk.beat("m", -1)
-    holder = talk.shard.groups["g"]
-    assert holder.is_empty()
-    assert talk.shard.delete_group(holder).result() is ErrorCode.NONE
+    talk.heartbeat("m", 0)
+    assert talk.commit_as("m", 2) is ErrorCode.NONE
+    talk.heartbeat("m", -1)
+    group = talk.shard.groups["g"]
+    assert group.is_empty()
+    assert talk.shard.delete_group(group).result() is ErrorCode.NONE
     assert "g" not in talk.shard.groups
     assert talk.replayed() == {}
-    assert holder.state is GroupState.DEAD
+    assert group.body is None

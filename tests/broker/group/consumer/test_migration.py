@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.group.classic.events import JoinAnswer
+from odradek.broker.group.classic.events import JoinResult
 from odradek.broker.group.classic.state import GroupState
-from odradek.broker.group.consumer.state import ConsumerState
+from odradek.broker.group.consumer.state import ConsumerGroup, ConsumerState
 from odradek.broker.settings.groups import MigrationPolicy
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.group.consumer.talk import Talk, assignment, subscription
-from tests.broker.group.test_shard import finish
+from tests.broker.group.host import classic_body, finish
 
 NONE = ErrorCode.NONE
+A_0 = TopicPartition("a", 0)
 AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -26,57 +28,56 @@ def talk() -> Any:
     talk.check()
 
 
-def joined(answer: JoinAnswer | None) -> JoinAnswer:
+def joined(answer: JoinResult | None) -> JoinResult:
     assert answer is not None, "nobody waits for others in a group of the new protocol"
     return answer
 
 
 def test_a_classic_group_is_taken_over_with_what_its_members_have(talk: Talk) -> None:
     old = talk.settle_classic()
-    assert talk.commit(old, 1, version=8) is NONE
-    told = talk.beat("m", 0)
+    assert talk.commit_as(old, 1, version=8) is NONE
+    told = talk.heartbeat("m", 0)
     assert (told.epoch, talk.names(told)) == (2, {})
     group = talk.group()
     assert group.members[old].classic is not None
     assert group.members[old].member_epoch == 1
-    assert talk.shard.groups["g"].state is GroupState.EMPTY, "nothing classic is left"
-    assert talk.shard.groups["g"].offsets["a", 0].offset == 7
-    assert talk.classic_beat(old, 1) is AGAIN
+    assert isinstance(talk.shard.groups["g"].body, ConsumerGroup)
+    assert talk.offsets()[A_0].offset == 7
+    assert talk.classic_heartbeat(old, 1) is AGAIN
 
 
 def test_a_classic_member_gives_up_and_gets_by_joining_again(talk: Talk) -> None:
     old = talk.settle_classic()
-    talk.beat("m", 0)
-    assert talk.classic_beat(old, 1) is AGAIN
+    talk.heartbeat("m", 0)
+    assert talk.classic_heartbeat(old, 1) is AGAIN
     first = joined(talk.classic_join(old, owned={"a": (0, 1, 2)}))
     assert (first.error, first.generation, first.protocol, first.leader) == (NONE, 1, "range", "")
     synced = talk.classic_sync(old, 1)
     assert synced is not None
     assert synced.assignment == assignment({"a": (0, 1)})
-    assert talk.names(talk.beat("m", 2)) is None, "it may still be working on it"
-    assert talk.classic_beat(old, 1) is AGAIN, "it should tell that it has given it up"
+    assert talk.names(talk.heartbeat("m", 2)) is None, "it may still be working on it"
+    assert talk.classic_heartbeat(old, 1) is AGAIN, "it should tell that it has given it up"
     second = joined(talk.classic_join(old, owned={"a": (0, 1)}))
     assert second.generation == 2
-    assert talk.classic_beat(old, 2) is NONE
-    assert talk.names(talk.beat("m", 2)) == {"a": (2,)}
+    assert talk.classic_heartbeat(old, 2) is NONE
+    assert talk.names(talk.heartbeat("m", 2)) == {"a": (2,)}
     assert talk.group().state is ConsumerState.STABLE
 
 
 def test_the_group_is_handed_back_when_only_classic_members_are_left(talk: Talk) -> None:
     old = talk.settle_classic()
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     talk.classic_join(old)
-    talk.beat("m", 2)
-    assert talk.commit("m", 2) is NONE
-    talk.beat("m", -1)
-    holder = talk.shard.groups["g"]
-    assert holder.consumer is None
-    assert holder.state is GroupState.PREPARING
-    assert sorted(holder.members) == [old]
-    assert holder.offsets["a", 0].offset == 7
-    assert talk.replayed()["g"].state is GroupState.STABLE
-    assert talk.replayed()["g"].generation == holder.generation == 2
-    assert talk.classic_beat(old, 2) is AGAIN
+    talk.heartbeat("m", 2)
+    assert talk.commit_as("m", 2) is NONE
+    talk.heartbeat("m", -1)
+    group = talk.classic()
+    assert group.state is GroupState.PREPARING
+    assert sorted(group.members) == [old]
+    assert talk.offsets()[A_0].offset == 7
+    assert classic_body(talk.replayed()["g"]).state is GroupState.STABLE
+    assert classic_body(talk.replayed()["g"]).generation == group.generation == 2
+    assert talk.classic_heartbeat(old, 2) is AGAIN
     again = joined(talk.classic_join(old))
     assert (again.generation, again.leader) == (3, old)
 
@@ -84,22 +85,22 @@ def test_the_group_is_handed_back_when_only_classic_members_are_left(talk: Talk)
 def test_who_comes_right_after_the_group_was_handed_back_gets_nothing_that_others_still_have(
     talk: Talk,
 ) -> None:
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     first = joined(talk.classic_join("")).member_id
-    talk.beat("m", 2)
-    talk.beat("m", 2, reported={"a": (0, 1)})
+    talk.heartbeat("m", 2)
+    talk.heartbeat("m", 2, reported={"a": (0, 1)})
     assert joined(talk.classic_join(first)).generation == 3
     second = joined(talk.classic_join("")).member_id
-    talk.beat("m", 3)
-    talk.beat("m", 3, reported={"a": (0,)})
+    talk.heartbeat("m", 3)
+    talk.heartbeat("m", 3, reported={"a": (0,)})
     group = talk.group()
     assert joined(talk.classic_join(second)).generation == group.epoch
     had = {one: dict(group.members[one].assigned_partitions) for one in (first, second)}
     talk.make_topic("a", 6)
-    talk.beat("m", group.epoch)
-    talk.beat("m", -1)
-    assert talk.shard.groups["g"].state is GroupState.PREPARING
-    talk.beat("n", 0)
+    talk.heartbeat("m", group.epoch)
+    talk.heartbeat("m", -1)
+    assert talk.classic().state is GroupState.PREPARING
+    talk.heartbeat("n", 0)
     for one in (first, second):
         taken = talk.group().members[one].assigned_partitions
         assert {topic: list(parts) for topic, parts in taken.items()} == {
@@ -109,32 +110,30 @@ def test_who_comes_right_after_the_group_was_handed_back_gets_nothing_that_other
 
 def test_the_group_is_handed_back_when_the_last_new_member_is_silent(talk: Talk) -> None:
     old = talk.settle_classic()
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     generation = joined(talk.classic_join(old)).generation
     talk.classic_sync(old, generation)
     for _ in range(46):
         talk.wait(1_000)
-        talk.classic_beat(old, generation)
-    assert talk.shard.groups["g"].consumer is None
-    assert sorted(talk.shard.groups["g"].members) == [old]
+        talk.classic_heartbeat(old, generation)
+    assert sorted(talk.classic().members) == [old]
 
 
 def test_the_group_is_handed_back_when_the_last_new_member_comes_back_as_a_classic_one(
     talk: Talk,
 ) -> None:
     old = talk.settle_classic()
-    talk.beat("m", 0, instance_id="i")
+    talk.heartbeat("m", 0, instance_id="i")
     talk.classic_join(old)
-    talk.beat("m", 2)
-    talk.beat("m", -2, instance_id="i")
+    talk.heartbeat("m", 2)
+    talk.heartbeat("m", -2, instance_id="i")
     back = joined(talk.classic_join("", instance_id="i"))
     assert (back.error, back.generation) == (NONE, 2)
-    holder = talk.shard.groups["g"]
-    assert holder.consumer is None
-    assert sorted(holder.members) == sorted([old, back.member_id])
-    assert holder.static_members == {"i": back.member_id}
-    assert holder.state is GroupState.STABLE, "nobody has to join again"
-    assert talk.classic_beat(back.member_id, 2) is NONE
+    group = talk.classic()
+    assert sorted(group.members) == sorted([old, back.member_id])
+    assert group.static_members == {"i": back.member_id}
+    assert group.state is GroupState.STABLE, "nobody has to join again"
+    assert talk.classic_heartbeat(back.member_id, 2) is NONE
     synced = talk.classic_sync(back.member_id, 2)
     assert synced is not None
     assert synced.assignment == assignment({"a": (2,)})
@@ -157,10 +156,10 @@ def test_a_classic_group_is_not_taken_over_where_that_is_switched_off(
 def test_a_group_is_not_handed_back_where_that_is_switched_off() -> None:
     talk = Talk(migration=MigrationPolicy.UPGRADE)
     old = talk.settle_classic()
-    talk.beat("m", 0)
-    talk.beat("m", -1)
+    talk.heartbeat("m", 0)
+    talk.heartbeat("m", -1)
     assert sorted(talk.group().members) == [old]
-    assert talk.classic_beat(old, 1) is AGAIN
+    assert talk.classic_heartbeat(old, 1) is AGAIN
     talk.classic_leave(old)
     assert talk.group().state is ConsumerState.EMPTY
     talk.check()
@@ -186,36 +185,35 @@ def test_groups_that_cannot_be_taken_over_say_why() -> None:
 
 def test_members_that_wait_when_the_group_is_taken_over_are_sent_to_join_again(talk: Talk) -> None:
     first = joined(talk.classic_join("")).member_id
-    assert talk.classic_join("") is None, "it waits for the first one"
-    joins = dict(talk.shard._joins)
-    talk.beat("m", 0)
-    (waiting,) = joins.values()
+    waiting = talk.join(protocols=(("range", subscription("a")),))
+    assert not waiting.is_done, "it waits for the first one"
+    talk.heartbeat("m", 0)
     assert waiting.result().error is AGAIN
-    assert talk.shard.waiting() == 0
+    assert talk.shard.waiting_count() == 0
     assert first in talk.group().members
 
 
 def test_an_empty_group_is_anybodys(talk: Talk) -> None:
     old = talk.settle_classic()
-    talk.commit(old, 1, version=8)
+    talk.commit_as(old, 1, version=8)
     talk.classic_leave(old)
     talk.wait(1)
-    assert talk.beat("m", 0).epoch == 2, "epochs do not go on from generations"
-    talk.beat("m", -1)
+    assert talk.heartbeat("m", 0).epoch == 2, "epochs do not go on from generations"
+    talk.heartbeat("m", -1)
     assert joined(talk.classic_join("")).generation == 1
-    assert talk.shard.groups["g"].consumer is None
-    assert talk.shard.groups["g"].offsets["a", 0].offset == 7
-    assert talk.replayed()["g"].consumer is None
+    assert talk.classic().generation == 1
+    assert talk.offsets()[A_0].offset == 7
+    assert talk.replayed()["g"].body is None
 
 
 def test_classic_requests_to_the_new_protocol_are_refused_as_ever(talk: Talk) -> None:
-    talk.beat("m", 0)
-    assert talk.classic_beat("m", 2) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert talk.classic_beat("nobody", 2) is ErrorCode.UNKNOWN_MEMBER_ID
-    required = joined(talk.classic_join("", is_id_required=True))
+    talk.heartbeat("m", 0)
+    assert talk.classic_heartbeat("m", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.classic_heartbeat("nobody", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    required = joined(talk.classic_join("", is_member_id_required=True))
     assert required.error is ErrorCode.MEMBER_ID_REQUIRED
     assert required.member_id
-    entered = joined(talk.classic_join(required.member_id, is_id_required=True))
+    entered = joined(talk.classic_join(required.member_id, is_member_id_required=True))
     assert (entered.error, entered.generation) == (NONE, 3)
     for changes in ({"protocol_type": "connect"}, {"protocols": ()}):
         refused = joined(talk.classic_join("", **changes))
@@ -237,19 +235,19 @@ def test_classic_requests_to_the_new_protocol_are_refused_as_ever(talk: Talk) ->
 
 
 def test_a_classic_member_that_does_not_join_or_sync_in_time_is_fenced(talk: Talk) -> None:
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     old = joined(talk.classic_join("")).member_id
     for _ in range(3):
         talk.wait(4_000)
-        talk.classic_beat(old, 3)
+        talk.classic_heartbeat(old, 3)
     assert old not in talk.group().members, "it has not synced"
     old = joined(talk.classic_join("")).member_id
     epoch = talk.group().members[old].member_epoch
     talk.classic_sync(old, epoch)
-    talk.beat("n", 0)
+    talk.heartbeat("n", 0)
     for _ in range(4):
-        talk.beat("m", talk.group().members["m"].member_epoch)
-        assert talk.classic_beat(old, epoch) in (AGAIN, ErrorCode.UNKNOWN_MEMBER_ID)
+        talk.heartbeat("m", talk.group().members["m"].member_epoch)
+        assert talk.classic_heartbeat(old, epoch) in (AGAIN, ErrorCode.UNKNOWN_MEMBER_ID)
         talk.wait(3_000)
     assert old not in talk.group().members, "it has not joined again"
 
@@ -258,48 +256,47 @@ def test_a_classic_member_that_does_not_join_or_sync_in_time_is_fenced(talk: Tal
 
 
 def test_offsets_are_committed_in_the_members_epoch(talk: Talk) -> None:
-    assert talk.commit("m", 1) is ErrorCode.ILLEGAL_GENERATION
-    assert talk.commit("m", 1, version=8) is ErrorCode.ILLEGAL_GENERATION
-    talk.beat("m", 0)
-    talk.beat("n", 0)
-    talk.beat("m", 2)
-    talk.beat("m", 2, reported={"a": (0, 1)})
-    talk.beat("n", 3)
+    assert talk.commit_as("m", 1) is ErrorCode.ILLEGAL_GENERATION
+    assert talk.commit_as("m", 1, version=8) is ErrorCode.ILLEGAL_GENERATION
+    talk.heartbeat("m", 0)
+    talk.heartbeat("n", 0)
+    talk.heartbeat("m", 2)
+    talk.heartbeat("m", 2, reported={"a": (0, 1)})
+    talk.heartbeat("n", 3)
     stale = ErrorCode.STALE_MEMBER_EPOCH
-    assert talk.commit("m", 3) is NONE
-    assert talk.commit("m", 2, 0, 1) is NONE, "it had them in that epoch already"
-    assert talk.commit("m", 2, 0, 2) is stale
-    assert talk.commit("n", 2, 2) is stale
-    assert talk.commit("m", 2, topic="gone") is stale
-    assert talk.commit("m", 4) is stale
-    assert talk.commit("m", 3, version=8) is ErrorCode.UNSUPPORTED_VERSION
-    assert talk.commit("o", 3) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert talk.commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
-    talk.beat("m", -1)
-    talk.beat("n", -1)
-    assert talk.commit("", -1) is NONE
-    assert talk.commit("m", 3) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.commit_as("m", 3) is NONE
+    assert talk.commit_as("m", 2, 0, 1) is NONE, "it had them in that epoch already"
+    assert talk.commit_as("m", 2, 0, 2) is stale
+    assert talk.commit_as("n", 2, 2) is stale
+    assert talk.commit_as("m", 2, topic="gone") is stale
+    assert talk.commit_as("m", 4) is stale
+    assert talk.commit_as("m", 3, version=8) is ErrorCode.UNSUPPORTED_VERSION
+    assert talk.commit_as("o", 3) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.commit_as("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    talk.heartbeat("m", -1)
+    talk.heartbeat("n", -1)
+    assert talk.commit_as("", -1) is NONE
+    assert talk.commit_as("m", 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_classic_members_commit_in_their_generation(talk: Talk) -> None:
-    talk.beat("m", 0)
+    talk.heartbeat("m", 0)
     old = joined(talk.classic_join("")).member_id
-    assert talk.commit(old, 3, version=8) is NONE
-    assert talk.commit(old, 4, version=8) is ErrorCode.ILLEGAL_GENERATION
-    assert talk.commit(old, 2, version=8) is ErrorCode.ILLEGAL_GENERATION
+    assert talk.commit_as(old, 3, version=8) is NONE
+    assert talk.commit_as(old, 4, version=8) is ErrorCode.ILLEGAL_GENERATION
+    assert talk.commit_as(old, 2, version=8) is ErrorCode.ILLEGAL_GENERATION
 
 
 def test_offsets_of_topics_that_nobody_consumes_expire(talk: Talk) -> None:
-    talk.beat("m", 0)
-    talk.commit("m", 2)
-    talk.commit("m", 2, topic="b")
-    holder = talk.shard.groups["g"]
+    talk.heartbeat("m", 0)
+    talk.commit_as("m", 2)
+    talk.commit_as("m", 2, topic="b")
     talk.wait(20)
-    finish(talk.shard.expire(10_000))
-    assert len(holder.offsets) == 2
-    finish(talk.shard.expire(10))
-    assert list(holder.offsets) == [("a", 0)]
-    talk.beat("m", -1)
-    finish(talk.shard.expire(10))
+    finish(talk.shard.expire_offsets(10_000))
+    assert len(talk.offsets()) == 2
+    finish(talk.shard.expire_offsets(10))
+    assert list(talk.offsets()) == [("a", 0)]
+    talk.heartbeat("m", -1)
+    finish(talk.shard.expire_offsets(10))
     assert "g" not in talk.shard.groups
     assert talk.replayed() == {}

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.group.classic.events import Join, JoinAnswer, Sync
-from odradek.broker.group.classic.state import GroupState
-from odradek.broker.group.consumer.embedded import read_assignment
-from odradek.broker.group.consumer.heartbeat import BeatAnswer
-from odradek.broker.group.consumer.state import ConsumerState
+from odradek.broker.group.classic.consumer_protocol import read_assignment
+from odradek.broker.group.classic.events import Join, JoinResult, Sync
+from odradek.broker.group.classic.state import ClassicGroup, GroupState
+from odradek.broker.group.consumer.heartbeat import HeartbeatResult
+from odradek.broker.group.consumer.state import ConsumerGroup, ConsumerState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment
 from odradek.runtime.pending import Pending
@@ -89,8 +89,8 @@ class NewClient:
                 "reported": reported,
                 "rebalance_timeout_ms": 300_000,
             }
-        answer = self.world.beat(self.member_id, self.epoch, **changes)
-        if not isinstance(answer, BeatAnswer):
+        answer = self.world.heartbeat(self.member_id, self.epoch, **changes)
+        if not isinstance(answer, HeartbeatResult):
             assert answer in (*OUT, ErrorCode.UNRELEASED_INSTANCE_ID), answer.name
             if answer is not ErrorCode.UNRELEASED_INSTANCE_ID:
                 self.reset()
@@ -114,8 +114,8 @@ class NewClient:
         """It goes, or goes for a while if it is static."""
         self.owned = set()
         epoch = -2 if self.instance_id is not None and self.world.random.random() < 0.5 else -1
-        answer = self.world.beat(self.member_id, epoch, instance_id=self.instance_id)
-        assert isinstance(answer, BeatAnswer) or answer in OUT
+        answer = self.world.heartbeat(self.member_id, epoch, instance_id=self.instance_id)
+        assert isinstance(answer, HeartbeatResult) or answer in OUT
         self.begin()
 
 
@@ -134,7 +134,7 @@ class OldClient:
         self.member_id = ""
         self.owned: set[Partition] = set()
         self.generation = -1
-        self.joining: Pending[JoinAnswer] | None = None
+        self.joining: Pending[JoinResult] | None = None
         self.syncing: Any = None
         self.must_join = True
 
@@ -257,10 +257,10 @@ class World:
         """Whether something out of the ordinary happens."""
         return not self.is_calm and self.random.random() < share
 
-    def beat(self, member_id: str, epoch: int, **changes: Any) -> BeatAnswer | ErrorCode:
+    def heartbeat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatResult | ErrorCode:
         """A heartbeat, or why it is refused."""
         try:
-            return self.talk.beat(member_id, epoch, **changes)
+            return self.talk.heartbeat(member_id, epoch, **changes)
         except BrokerError as error:
             return error.code
 
@@ -325,8 +325,8 @@ class World:
                 other = owners.setdefault(partition, client.member_id)
                 assert other == client.member_id, f"{partition} belongs to two"
         holder = self.talk.shard.groups.get("g")
-        group = None if holder is None else holder.consumer
-        if group is None:
+        group = None if holder is None else holder.body
+        if not isinstance(group, ConsumerGroup):
             self.epochs.clear()
             self.epoch = 0
             return
@@ -391,7 +391,7 @@ def test_members_of_both_protocols(seed: int) -> None:
         world.clients.remove(client)
     world.settle()
     holder = world.talk.shard.groups["g"]
-    assert holder.consumer is None, "it is handed back"
+    assert isinstance(holder.body, ClassicGroup), "it is downgraded"
     world.talk.check_compacted()
-    assert holder.state is GroupState.STABLE
+    assert holder.body.state is GroupState.STABLE
     assert set().union(*(client.owned for client in world.clients)) == world.expected()

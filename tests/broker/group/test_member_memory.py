@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.group.limits import Memory, PendingIds
+from odradek.broker.group.member_memory import MemberMemory
+from odradek.broker.group.pending_members import PendingMembers
 
 BUDGET = 1_000_000
 HOSTS = ("a", "b", "c")
@@ -25,7 +28,7 @@ joins = st.lists(
 def test_no_host_takes_more_than_half_and_a_small_group_always_enters(
     wanted: list[tuple[str, int, int, bool]],
 ) -> None:
-    memory = Memory()
+    memory = MemberMemory()
     groups: dict[tuple[str, int], int] = {}
     hosts = dict.fromkeys(HOSTS, 0)
 
@@ -40,19 +43,19 @@ def test_no_host_takes_more_than_half_and_a_small_group_always_enters(
         def drop(host: str = host, group: tuple[str, int] = group, size: int = size) -> None:
             take(host, group, -size)
 
-        memory.make_room(host, groups.get(group, 0), size, BUDGET)
-        if memory.has_room(host, groups.get(group, 0), size, BUDGET):
+        memory.reclaim(host, groups.get(group, 0), size, BUDGET)
+        if memory.fits(host, groups.get(group, 0), size, BUDGET):
             take(host, group, size)
             if not is_joined:
                 memory.add_unjoined(number, host, size, drop)
         assert memory.used_bytes == sum(hosts.values()) <= BUDGET
         assert max(hosts.values()) <= BUDGET / 2
-    memory.make_room("new", 0, 1_000, BUDGET)
-    assert memory.has_room("new", 0, 1_000, BUDGET)
+    memory.reclaim("new", 0, 1_000, BUDGET)
+    assert memory.fits("new", 0, 1_000, BUDGET)
 
 
 def test_unjoined_members_of_the_host_that_has_most_leave_first() -> None:
-    memory = Memory()
+    memory = MemberMemory()
     left: list[str] = []
 
     def enter(name: str, host: str, size: int) -> None:
@@ -66,27 +69,28 @@ def test_unjoined_members_of_the_host_that_has_most_leave_first() -> None:
     enter("first", "small", 200)
     for number in range(4):
         enter(f"large {number}", "large", 200)
-    memory.make_room("new", 0, 250, 1_600)
+    memory.reclaim("new", 0, 250, 1_600)
     assert left == ["large 0"]
-    memory.joined("large 1")
-    memory.make_room("new", 0, 250, 1_400)
+    memory.note_joined("large 1")
+    memory.reclaim("new", 0, 250, 1_400)
     assert left == ["large 0", "large 2"]
 
 
 def test_a_large_member_never_displaces_small_ones() -> None:
-    memory = Memory()
+    memory = MemberMemory()
+    removed: list[str] = []
     memory.charge("a", 400)
-    memory.add_unjoined("small", "a", 400, lambda: None)
-    memory.make_room("b", 0, 5_000, 1_000)
-    assert memory.unjoined_count == 1
-    assert not memory.has_room("b", 0, 5_000, 1_000)
+    memory.add_unjoined("small", "a", 400, lambda: removed.append("small"))
+    memory.reclaim("b", 0, 5_000, 1_000)
+    assert not removed
+    assert not memory.fits("b", 0, 5_000, 1_000)
 
 
 def test_the_oldest_pending_ids_are_dropped_beyond_the_bound() -> None:
     dropped: list[str] = []
-    pending = PendingIds(10_000)
-    for number in range(10):
-        pending.add(f"m{number}", "g", lambda number=number: dropped.append(f"m{number}"))
+    pending = PendingMembers(10_000)
+    for member_id in [f"m{number}" for number in range(10)]:
+        pending.add(member_id, "g", partial(dropped.append, member_id))
     assert dropped == [f"m{number}" for number in range(6)]
     pending.discard("m8")
     pending.discard("m1")
