@@ -16,7 +16,9 @@ OTHER_PORT := $(filter-out $(DEFAULT_PORT),$(PORT))
 AT_PORT := $(if $(OTHER_PORT),--override listeners=PLAINTEXT://127.0.0.1:$(PORT) \
 	--override log.dirs=data/kafka-logs-$(PORT))
 MINUTES ?= 60
-PACKAGES := broker controller odradek protocol runtime storage
+COVERED := tests/controller tests/protocol tests/runtime tests/storage \
+	$(addprefix tests/broker/,group handlers replication settings)
+PACKAGES := broker controller protocol runtime storage
 
 .PHONY: run test test-pipelines test-others lint unit coverage docs release golden bench attack soak chaos-pipeline demo-pipeline tools system-packages clean
 
@@ -31,8 +33,9 @@ test: lint tools
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
 
-test-others:
-	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline
+# The tests of the parts run under coverage, all others without: no test runs twice.
+test-others: coverage
+	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline $(addprefix --ignore=,$(COVERED))
 
 # The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills, the demo.
 chaos-pipeline: tools
@@ -49,14 +52,11 @@ soak: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not client and not judge and not slow" tests --ignore=tests/pipeline
 
-# Lines of the product that the quick tests of its parts run in their own process; broker processes
-# and pipelines are not counted.
-COVERED := tests/controller tests/protocol tests/runtime tests/storage \
-	$(addprefix tests/broker/,group handlers replication settings)
-
+# Which lines of the product the tests of its parts run in their own process; broker processes,
+# clients and pipelines are not counted.
 coverage: $(VENV)/.dev
 	@mkdir -p build/coverage
-	$(BIN)/python -m coverage run -m pytest -q -m "not client and not judge and not slow" $(COVERED)
+	$(BIN)/python -m coverage run -m pytest -q -m "not slow" $(COVERED)
 	@$(BIN)/python -m coverage html --quiet
 	@echo "lines covered: $$($(BIN)/python -m coverage report --format=total) % (build/coverage/html)"
 

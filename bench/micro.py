@@ -12,6 +12,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from bench import wire
@@ -123,27 +124,31 @@ def _produce_response() -> ProduceResponse:
     )
 
 
+Message = tuple[str, type[Any], int, Any]
+"""What is measured, the class, the version and a value."""
+
+
 def _codec_cases() -> Iterator[tuple[str, Case]]:
     batch = wire.batch(bytes(100), NOW_MS)
-    messages = (
+    requests: tuple[Message, ...] = (
         ("Fetch v11 request, 6 partitions", FetchRequest, 11, _fetch_request()),
         ("Fetch v12 request, 6 partitions", FetchRequest, 12, _fetch_request()),
         ("Produce v7 request, 1 partition", ProduceRequest, 7, _produce_request(1, batch)),
         ("Produce v9 request, 1 partition", ProduceRequest, 9, _produce_request(1, batch)),
         ("Produce v9 request, 6 partitions", ProduceRequest, 9, _produce_request(6, batch)),
     )
-    for name, cls, version, value in messages:
+    for name, cls, version, value in requests:
         data = memoryview(encoder(cls, version)(value))
-        decode = decoder(cls, version)
-        yield f"decode {name}", lambda decode=decode, data=data: decode(data, 0)
-    answers = (
+        decode: Any = decoder(cls, version)
+        yield f"decode {name}", partial(decode, data, 0)
+    responses: tuple[Message, ...] = (
         ("Produce v7 response, 1 partition", ProduceResponse, 7, _produce_response()),
         ("Produce v9 response, 1 partition", ProduceResponse, 9, _produce_response()),
         ("Fetch v11 response, 6 partitions", FetchResponse, 11, _fetch_response()),
     )
-    for name, cls, version, value in answers:
+    for name, cls, version, value in responses:
         encode = parts_encoder(cls, version)
-        yield f"encode {name}", lambda encode=encode, value=value: encode(value)
+        yield f"encode {name}", partial(encode, value)
 
 
 def _frame_cases() -> Iterator[tuple[str, Case]]:
@@ -165,16 +170,18 @@ def _frame_cases() -> Iterator[tuple[str, Case]]:
         yield f"split {count} small frames of one receive", split
 
 
+def _check_and_number(batch: memoryview) -> None:
+    has_valid_crc(parse_batch(batch, 0))
+    assign_offset(batch, 7, 0)
+
+
 def _batch_cases() -> Iterator[tuple[str, Case]]:
     for name, size in (("100 B", 100), ("1 KiB", 1024)):
         batch = memoryview(bytearray(wire.batch(bytes(size), NOW_MS)))
-        yield f"parse a batch of one {name} record", lambda batch=batch: parse_batch(batch, 0)
+        yield f"parse a batch of one {name} record", partial(parse_batch, batch, 0)
         yield (
             f"parse, check and number a batch of one {name} record",
-            lambda batch=batch: (
-                has_valid_crc(parse_batch(batch, 0)),
-                assign_offset(batch, 7, 0),
-            ),
+            partial(_check_and_number, batch),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,11 +56,11 @@ def _append_cases(logs: Callable[[], Log]) -> Iterator[tuple[str, Case]]:
         log, log_of_many = logs(), logs()
         yield (
             f"append a batch of one {name} record",
-            lambda log=log, one=one: log.append(one, leader_epoch=0, now_ms=NOW_MS),
+            partial(log.append, one, leader_epoch=0, now_ms=NOW_MS),
         )
         yield (
             f"append {TURN} batches of one {name} record at once",
-            lambda log=log_of_many, many=many: log.append(many, leader_epoch=0, now_ms=NOW_MS),
+            partial(log_of_many.append, many, leader_epoch=0, now_ms=NOW_MS),
         )
 
 

@@ -86,8 +86,8 @@ def _fill(target: Target, topic: str, scale: float, **options: Any) -> None:
     produce(target, topic, scale, **options)
 
 
-SMALL: Final = {"size": 100, "total_bytes": GIGABYTE // 2}
-SIX: Final = {"partitions": 6}
+SMALL: Final[dict[str, Any]] = {"size": 100, "total_bytes": GIGABYTE // 2}
+SIX: Final[dict[str, Any]] = {"partitions": 6}
 
 PRODUCE_1K: Final = Row(
     key="produce_1k",

@@ -157,7 +157,7 @@ def in_order(name: str, elements: list[Any]) -> Any:
     if not all(isinstance(one, dict) for one in elements):
         return elements
     if name == "partitions" and all(one.keys() == STORED_OR_NOT for one in elements):
-        return sorted(elements, key=lambda one: one["partition_index"])  # type: ignore[no-any-return]
+        return sorted(elements, key=lambda one: one["partition_index"])
     for list_name, key, also in IN_HASH_ORDER:
         if name == list_name and all(key in one and also in one for one in elements):
             return sorted(elements, key=lambda one: place_of(one[key]))

@@ -321,7 +321,8 @@ REQUESTS: Final[dict[str, tuple[Any, int]]] = {
                 TopicProduceData(
                     name="nothing",
                     partition_data=[
-                        PartitionProduceData(index=number, records=b"") for number in range(19_000)
+                        PartitionProduceData(index=number, records=memoryview(b""))
+                        for number in range(19_000)
                     ],
                 )
             ],

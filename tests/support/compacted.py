@@ -193,9 +193,10 @@ def read_log(broker: BrokerProcess, topic: str, partition: int = 0) -> list[Any]
     deadline_s = time.monotonic() + WAIT_S
     while time.monotonic() < deadline_s:
         for message in consumer.consume(1000, timeout=1):
-            if message.error() is not None:
-                # The end of the partition, the only error that is asked for.
-                assert message.error().name() == "_PARTITION_EOF", message.error()
+            error = message.error()
+            if error is not None:
+                # The end of the partition, the only error that is subscribed to.
+                assert error.name() == "_PARTITION_EOF", error
                 consumer.close()
                 return found
             found.append(message)

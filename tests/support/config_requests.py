@@ -77,7 +77,8 @@ def change(
         ],
         validate_only=validate_only,
     )
-    return outcome_of(incremental_alter_configs.run(surroundings, request))
+    outcome: Reply | Delayed = outcome_of(incremental_alter_configs.run(surroundings, request))
+    return outcome
 
 
 def replace(
@@ -97,7 +98,8 @@ def replace(
         ],
         validate_only=validate_only,
     )
-    return outcome_of(alter_configs.run(surroundings, request))
+    outcome: Reply | Delayed = outcome_of(alter_configs.run(surroundings, request))
+    return outcome
 
 
 def answers(response: Any) -> list[list[Any]]:

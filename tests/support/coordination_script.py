@@ -279,7 +279,7 @@ class ZooKeeperActor:
         try:
             return self._call(self._clients[step[0]], step)
         except KazooException as error:
-            return ("error", error.code)  # type: ignore[attr-defined]
+            return ("error", error.code)
 
     def _call(self, client: KazooClient, step: Step) -> Any:
         watcher = self._watchers[step[0]]

@@ -191,13 +191,13 @@ def node_here(folder: Path, **settings: str) -> Iterator[NodeHere]:
     thresholds = gc.get_threshold()
     original = events.Handle._run
 
-    def timed(handle: Any) -> None:
+    def timed(self: events.Handle) -> None:
         before_ns = thread_time_ns()
-        original(handle)
+        original(self)
         taken_ns = thread_time_ns() - before_ns
         here.spent_ns += taken_ns
         if taken_ns > here.longest_ns:
-            here.longest_ns, here.longest = taken_ns, repr(handle)
+            here.longest_ns, here.longest = taken_ns, repr(self)
 
     events.Handle._run = timed  # type: ignore[method-assign]
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.leave_group import LeaveGroupRequest
@@ -163,7 +163,7 @@ def refused_requests(talk: Talk, version: int) -> None:
     group = f"refusing-{version}"
     one = Member(talk, group, "A", version=version)
     stable(talk, one)
-    wrong = {
+    wrong: dict[str, dict[str, Any]] = {
         "an empty group id": {"group_id": ""},
         "an unknown group": {"group_id": "never"},
         "an unknown id": {"member_id": NOBODY},
@@ -184,7 +184,7 @@ def refused_requests(talk: Talk, version: int) -> None:
         one.ask(f"sync with {label}", one.sync(generation_id=number))
         changed = one.commit(TOPIC, 7, generation_id_or_member_epoch=number)
         one.ask(f"commit with {label}", changed)
-    for label, changes in (
+    protocols: tuple[tuple[str, dict[str, Any]], ...] = (
         ("another protocol type", {"protocol_type": "connect"}),
         ("another protocol", {"protocol_name": "other"}),
         ("no protocol type", {"protocol_type": None}),
@@ -194,7 +194,8 @@ def refused_requests(talk: Talk, version: int) -> None:
         ("a wrong generation and protocol", {"generation_id": 9, "protocol_name": "other"}),
         ("an unknown group, no protocol", {"group_id": "never", "protocol_name": None}),
         ("an empty group, no protocol", {"group_id": "", "protocol_name": None}),
-    ):
+    )
+    for label, changes in protocols:
         one.ask(f"sync with {label}", one.sync(**changes))
     assigned = one.sync((one, b"mine"))
     assigned.assignments[0].member_id = NOBODY

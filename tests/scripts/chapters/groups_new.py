@@ -243,8 +243,8 @@ def topics_change(talk: Talk) -> None:
     one.ask("A reports", one.report())
     describe(talk, "the topic is there", group)
     grown = CreatePartitionsTopic(name="new-later", count=3, assignments=None)
-    wanted = {"topics": [grown], "timeout_ms": 10_000, "validate_only": False}
-    talk.quiet(CreatePartitionsRequest(**wanted), 3)
+    wanted = CreatePartitionsRequest(topics=[grown], timeout_ms=10_000, validate_only=False)
+    talk.quiet(wanted, 3)
     one.until_assigned("the topic has grown", 3)
     one.ask("A reports more", one.report())
     gone = DeleteTopicState(name="new-later", topic_id=ZERO_UUID)

@@ -102,7 +102,11 @@ def fetch(
     return OffsetFetchRequest(groups=[asked], require_stable=require_stable)
 
 
-def of_group(group: str, wanted: list[tuple[str, list[int]]] | None) -> OffsetFetchRequestGroup:
+Wanted = list[tuple[str, list[int]]]
+"""Topics with partitions."""
+
+
+def of_group(group: str, wanted: Wanted | None) -> OffsetFetchRequestGroup:
     """What is asked of one of several groups."""
     topics = [OffsetFetchRequestTopics(name=name, partition_indexes=p) for name, p in wanted or ()]
     return OffsetFetchRequestGroup(group_id=group, topics=None if wanted is None else topics)
@@ -237,15 +241,16 @@ def fetch_versions(talk: Talk) -> None:
 def several_groups(talk: Talk) -> None:
     """A list of groups, which may be empty, unknown, or the same."""
     talk.quiet(commit("second", ((TOPIC, 1), 50)), 9)
+    cases: tuple[tuple[str, list[tuple[str, Wanted | None]]], ...] = (
+        ("two", [("fetched", [(TOPIC, [0, 1])]), ("second", [(TOPIC, [1])])]),
+        ("all and some", [("fetched", None), ("second", [(TOPIC, [0])])]),
+        ("unknown ones", [("unknown", None), ("", None), ("fetched", [(OTHER, [0])])]),
+        ("one twice", [("second", None), ("second", [(TOPIC, [1, 2])])]),
+        ("a topic twice", [("fetched", [(TOPIC, [0]), (OTHER, [0]), (TOPIC, [1])])]),
+        ("a topic without partitions", [("fetched", [(TOPIC, [])])]),
+    )
     for version in range(GROUPS_FROM, FETCH + 1):
-        for label, groups in (
-            ("two", [("fetched", [(TOPIC, [0, 1])]), ("second", [(TOPIC, [1])])]),
-            ("all and some", [("fetched", None), ("second", [(TOPIC, [0])])]),
-            ("unknown ones", [("unknown", None), ("", None), ("fetched", [(OTHER, [0])])]),
-            ("one twice", [("second", None), ("second", [(TOPIC, [1, 2])])]),
-            ("a topic twice", [("fetched", [(TOPIC, [0]), (OTHER, [0]), (TOPIC, [1])])]),
-            ("a topic without partitions", [("fetched", [(TOPIC, [])])]),
-        ):
+        for label, groups in cases:
             request = OffsetFetchRequest(groups=[of_group(name, asked) for name, asked in groups])
             talk.ask(f"groups: {label}", request, version)
         wire = talk.connect()

@@ -96,6 +96,7 @@ def _decoded(
         if kind not in kinds:
             continue
         key_type, value_type = KINDS[kind]
+        key: Any
         key, _ = decoder(key_type, kind)(memoryview(record.key), 2)
         group = key.group if kind in OLD_KINDS else key.group_id
         if group not in groups:
@@ -106,6 +107,7 @@ def _decoded(
             yield group, [*shown, None]
             continue
         (version,) = unpack_from(">h", record.value)
+        value: Any
         value, end = decoder(value_type, version)(memoryview(record.value), 2)
-        assert end == len(record.value), "nothing is left behind a value"
+        assert end == len(record.value), "nothing follows a value"
         yield group, [*shown, version, normalise(value, version, talk.masks)]
