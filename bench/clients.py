@@ -21,7 +21,7 @@ class ClientError(Exception):
 
 
 def librdkafka() -> Path:
-    """The library that lies in the wheel of confluent-kafka; linked by path."""
+    """The library in the wheel of confluent-kafka; linked by path."""
     spec = find_spec("confluent_kafka")
     if spec is None or spec.origin is None:
         raise ClientError("confluent-kafka is not installed (pip install -e '.[bench]')")
@@ -40,7 +40,7 @@ def librdkafka_version() -> str:
 
 
 def binary(name: str) -> Path:
-    """The compiled client; built anew when its source or the library is newer."""
+    """The compiled client; built again when its source or the library is newer."""
     target, library = BINARIES / name, librdkafka()
     sources = [SOURCES / f"{name}.c", SOURCES / "options.h", library]
     newest = max(path.stat().st_mtime for path in sources)

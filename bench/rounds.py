@@ -103,7 +103,7 @@ def run(row: Row, targets: Sequence[Target], *, rounds: int, scale: float) -> Ro
     """`rounds` interleaved rounds; steady rows warm up before, which is not counted.
 
     Targets may run already, and those of steady rows run on afterwards: the caller closes them.
-    One that fails is told in the result and left out of the later rounds.
+    One that fails is reported in the result and left out of the later rounds.
     """
     result = RowResult(
         row=row.key,

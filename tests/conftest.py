@@ -6,6 +6,6 @@ from hypothesis import HealthCheck, settings
 
 # The same examples on every run, and no verdict by the clock: the machines are shared.
 settings.register_profile(
-    "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "repository", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("house")
+settings.load_profile("repository")

@@ -34,7 +34,7 @@ def make(key: str, directory: Path) -> Target:
 
 
 class Pool:
-    """Brokers that run from one row to the next: a JVM gets no warmer by being started anew."""
+    """Brokers that run from one row to the next: a JVM gets no warmer by another start."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""Files that an unlucky world has damaged: it is told, and costs as little as can be."""
+"""Damaged files: the damage is logged and costs as few records as possible."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def damaged_segment(scene: Scene) -> None:
     path = scene.broker.data / "damaged-0" / "00000000000000000000.log"
     flip(path, path.stat().st_size * 3 // 4)
     scene.broker.start()
-    told = [line for line in scene.broker.process.lines() if "damaged-0" in line]
-    scene.require(told, "acknowledged records are cut without a line")
+    logged = [line for line in scene.broker.process.lines() if "damaged-0" in line]
+    scene.require(logged, "acknowledged records are cut without a line")
 
 
 @attack(8)

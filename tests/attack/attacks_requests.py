@@ -60,7 +60,7 @@ def send_all(scene: Scene, content: bytes, answers: int) -> None:
 
 @attack(1)
 def long_group_id(scene: Scene) -> None:
-    """A group id that older versions of an API cannot say must hang nobody."""
+    """A group id that older versions of an API cannot encode must not make a request hang."""
     scene.coordinator()
     with scene.watched():
         wire = scene.wire()

@@ -147,9 +147,9 @@ class Churn:
             3,
         )
         expect(synced, synced.error_code)
-        beat = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id)
-        lives = self._call(wire, beat, 3)
-        expect(lives, lives.error_code)
+        heartbeat = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id)
+        response = self._call(wire, heartbeat, 3)
+        expect(response, response.error_code)
         place = OffsetCommitRequestPartition(
             partition_index=0, committed_offset=1, committed_metadata="churn"
         )

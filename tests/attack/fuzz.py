@@ -87,9 +87,9 @@ def mutate(random: Random, content: bytes, other: bytes) -> bytes:
 
 
 def send(address: str, content: bytes, result: Fuzzed) -> None:
-    """One connection: all at once, then read to the end; a good request last shows that it lives.
+    """One connection: send all at once, then read to the end.
 
-    The last answer is that of the good request, or the broker closes.
+    The last response is that of a valid request at the end, or the broker closes.
     """
     host, port = address.rsplit(":", 1)
     last = frame(encode_request_header(ApiKey.API_VERSIONS, 0, LAST_ID, "fuzz"))

@@ -1,7 +1,7 @@
-"""Our broker answers as Apache Kafka did when the conversation was recorded.
+"""Our broker responds as Apache Kafka did when the conversation was recorded.
 
-3.9.2 is what we follow; 4.3.0 is asked besides what only it serves, and what it serves otherwise is
-told apart.  Every difference is either mended or stands in differences.md or differences_4_3.md
+3.9.2 decides; of 4.3.0 there are recorded the APIs that only it serves, and those that it serves
+otherwise.  Every difference is either repaired or listed in differences.md or differences_4_3.md
 with its reason; a row there that covers nothing is stale and fails too.
 """
 

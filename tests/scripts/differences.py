@@ -56,9 +56,9 @@ class Accepted:
         )
 
 
-def is_value(told: str, value: Any) -> bool:
+def is_value(text: str, value: Any) -> bool:
     """Whether a cell of the table tells this value."""
-    match told:
+    match text:
         case "any":
             return True
         case "text":
@@ -68,7 +68,7 @@ def is_value(told: str, value: Any) -> bool:
         case "nothing":
             return bool(value == NOTHING)
         case _:
-            return bool(json.loads(told) == value)
+            return bool(json.loads(text) == value)
 
 
 def compare(where: str, theirs: Any, ours: Any) -> Iterator[Difference]:

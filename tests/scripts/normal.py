@@ -1,6 +1,6 @@
 """Answers as JSON that does not change from run to run: ids, times and addresses are masked.
 
-An id that is drawn anew in each run is called after the step that first showed it, so that two
+An id that differs in each run is called after the step that first showed it, so that two
 fields that must hold the same id still must.
 """
 

@@ -1,4 +1,4 @@
-"""Records every golden file anew from a real Apache Kafka: `make golden`."""
+"""Records every golden file again from a real Apache Kafka: `make golden`."""
 
 from __future__ import annotations
 

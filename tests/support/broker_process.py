@@ -16,7 +16,7 @@ PROGRAM = ("-I", "-m", "odradek")
 
 
 class BrokerProcess:
-    """One broker with a directory and a port of its own, over several lives of the process.
+    """One broker with a directory and a port of its own, over several runs of the process.
 
     `folder/data` holds the logs, `folder/broker.log` everything that it printed.
     """

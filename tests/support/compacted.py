@@ -107,7 +107,7 @@ def worker_of(broker: BrokerProcess) -> int | None:
 
 
 def has_ended(pid: int | None) -> bool:
-    """Whether a process is gone, or only waits for somebody to ask how it ended."""
+    """Whether a process has ended, reaped by its parent or not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -264,7 +264,7 @@ class ZooKeeperActor:
         """What fired: each client asks something, then its callbacks are waited for."""
         for client in self._clients.values():
             client.exists("/")
-            flushed = threading.SessionEvent()
+            flushed = threading.Event()
             client.handler.callback_queue.put(flushed.set)
             assert flushed.wait(60)
         found, self._events = self._events, []

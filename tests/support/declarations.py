@@ -110,5 +110,5 @@ class ValueMaker:
         if type_ is FLOAT64:
             return random.uniform(-1e9, 1e9)
         bits = type_.size_bytes * 8
-        edge = 1 << (bits - 1)
-        return random.choice((0, 1, -1, edge - 1, -edge, random.randrange(-edge, edge)))
+        bound = 1 << (bits - 1)
+        return random.choice((0, 1, -1, bound - 1, -bound, random.randrange(-bound, bound)))

@@ -1,6 +1,6 @@
 """Everything that tests fetch or build outside of Python: `python -m tests.support.prepare`.
 
-Idempotent and quick when nothing is missing; what it makes lies in `.tools`.
+Idempotent and quick when nothing is missing; the results are in `.tools`.
 """
 
 from __future__ import annotations

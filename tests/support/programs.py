@@ -1,6 +1,6 @@
 """The client programs that are not Python: built once, then kept alive and spoken to in lines.
 
-The commands and answers are told in tests/clients/README.md.
+tests/clients/README.md describes the commands and their results.
 """
 
 from __future__ import annotations

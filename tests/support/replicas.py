@@ -101,7 +101,7 @@ class Replicas:
 
     def stop(
         self, topic: str = "orders", *, is_deleted: bool, index: int = 0
-    ) -> dict[tuple[str, int], ErrorCode]:
+    ) -> dict[TopicPartition, ErrorCode]:
         """A StopReplica of one partition; its errors."""
         partition = StopReplicaPartition(topic, index, -1, is_deleted)
         request = StopReplica(BROKER_ID, 1, -1, (partition,))

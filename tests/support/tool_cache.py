@@ -1,7 +1,7 @@
 """The folder of downloaded and built things that tests need: `.tools`, outside of git.
 
 Everything in it is made by `build_once`: one maker at a time (a file lock), finished or not there
-(built aside, then renamed), and made anew when its fingerprint changes.
+(built aside, then renamed), and made again when its fingerprint changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAKE_TIMEOUT_S = 900
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Held by one process at a time; others wait.  The kernel drops it with its holder."""
+    """Held by one process at a time; others wait.  The kernel releases it when the process ends."""
     TOOLS.mkdir(exist_ok=True)
     with open(TOOLS / f"{name}.lock", "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -40,7 +40,7 @@ def fingerprint(parts: Iterable[str | Path]) -> str:
 
 
 def build_once(target: Path, mark: str, make: Callable[[Path], None]) -> Path:
-    """`target`, made by `make(empty folder)` unless it lies there with the same `mark`."""
+    """`target`, made by `make(empty folder)` unless it is there with the same `mark`."""
     marker = target / FINGERPRINT
     if marker.exists() and marker.read_text() == mark:
         return target

@@ -103,8 +103,8 @@ func (f franz) commit(client *kgo.Client, topic string, offsets map[int32]int64)
 		if refusal = err; err != nil {
 			return
 		}
-		for _, told := range answer.Topics {
-			for _, partition := range told.Partitions {
+		for _, topic := range answer.Topics {
+			for _, partition := range topic.Partitions {
 				if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
 					refusal = err
 				}

@@ -40,7 +40,7 @@ type settings struct {
 // library is what every client library can do here.
 type library interface {
 	create(topic string, partitions int) error
-	// produce returns the offset of each record in order, or -1 where it is not told (acks=0).
+	// produce returns the offset of each record in order, or -1 where it is not known (acks=0).
 	produce(how settings, records []record) ([]int64, error)
 	position(topic string, partition int32, start string) (int64, error)
 	consume(topic string, partition int32, offset int64, count int, each func(record)) error

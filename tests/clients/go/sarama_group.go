@@ -10,7 +10,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// saramaMember is told of sessions by the library; commits go through its offset manager, which keeps
+// the library calls saramaMember for each session; commits go through its offset manager, which keeps
 // errors for a channel: what was committed is asked for afterwards.
 type saramaMember struct {
 	*member

@@ -17,7 +17,7 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** The `group` command of RoundTrip: a member that tells what happens to it until it is told to leave. */
+/** The `group` command of RoundTrip: a member that reports what happens to it until a line says `leave`. */
 final class GroupMember implements ConsumerRebalanceListener {
     private static final Map<String, String> ASSIGNORS = new HashMap<>();
 

@@ -49,7 +49,7 @@ const roundRobin = options => {
 
 const ASSIGNORS = { range, roundrobin: roundRobin }
 
-/** Lives until a line says `leave`; `nextLine` is a function that returns a promise of a line. */
+/** Runs until a line says `leave`; `nextLine` is a function that returns a promise of a line. */
 async function live(kafka, [topic, groupId, assignor, , sessionMs], nextLine, say) {
   const owned = new Set()
   const positions = new Map()

@@ -51,7 +51,7 @@ def coordinators(talk: Talk) -> None:
         kinds = (GROUP,) if version == 0 else (GROUP, TRANSACTION, 9)
         for kind in kinds:
             if version < 4:
-                request = FindCoordinatorRequest(key="somebody", key_type=kind)
+                request = FindCoordinatorRequest(key="any-key", key_type=kind)
             else:
                 request = FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=kind)
             talk.ask(f"kind {kind}", request, version)
@@ -64,7 +64,7 @@ def coordinators(talk: Talk) -> None:
 
 def wait_for_coordinator(talk: Talk, kind: int) -> None:
     """The topic of a coordinator is made when it is first asked for."""
-    wanted = FindCoordinatorRequest(key_type=kind, coordinator_keys=["somebody"])
+    wanted = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any-key"])
     talk.until(
         f"coordinator of kind {kind}",
         lambda: talk.quiet(wanted, 4).coordinators[0].error_code,

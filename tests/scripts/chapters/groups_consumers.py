@@ -68,7 +68,7 @@ class Consumer:
         }
         return ConsumerGroupHeartbeatRequest(**(values | changes))
 
-    def beat(self, **changes: Any) -> ConsumerGroupHeartbeatRequest:
+    def heartbeat(self, **changes: Any) -> ConsumerGroupHeartbeatRequest:
         """A heartbeat in which nothing is new."""
         values: dict[str, Any] = {
             "group_id": self.group,
@@ -79,31 +79,31 @@ class Consumer:
         return ConsumerGroupHeartbeatRequest(**(values | changes))
 
     def report(self, owned: Owned | None = None, **changes: Any) -> ConsumerGroupHeartbeatRequest:
-        """A heartbeat that tells what it holds; by default all that it was told."""
-        told = self.owned if owned is None else owned
-        partitions = [TopicPartitions(topic_id=key, partitions=told[key]) for key in told]
-        return self.beat(topic_partitions=partitions, **changes)
+        """A heartbeat that reports the partitions it owns; by default all that were assigned."""
+        reported = self.owned if owned is None else owned
+        partitions = [TopicPartitions(topic_id=key, partitions=reported[key]) for key in reported]
+        return self.heartbeat(topic_partitions=partitions, **changes)
 
     def leave(self, epoch: int = LEAVE, **changes: Any) -> ConsumerGroupHeartbeatRequest:
         """The last heartbeat."""
-        return self.beat(member_epoch=epoch, **changes)
+        return self.heartbeat(member_epoch=epoch, **changes)
 
-    # Answers.
+    # Responses.
 
     def ask(self, label: str, request: ConsumerGroupHeartbeatRequest) -> Any:
-        """Ask and write down; what it is told is its own from now on."""
+        """Send, write the response down, and keep its epoch and partitions."""
         answer = self.talk.ask(f"{self.group}: {label}", request, self.version)
         self.take(answer)
         return answer
 
     def quiet(self, request: ConsumerGroupHeartbeatRequest) -> Any:
-        """Ask without writing down."""
+        """Send without writing down."""
         answer = self.talk.quiet(request, self.version)
         self.take(answer)
         return answer
 
     def take(self, answer: Any) -> None:
-        """Epoch and partitions of an answer."""
+        """Keep epoch and partitions of a response."""
         if answer.error_code:
             return
         self.epoch = answer.member_epoch
@@ -113,13 +113,13 @@ class Consumer:
             }
 
     def until_assigned(self, label: str, count: int) -> None:
-        """Beat until it is told so many partitions; write down what it holds then.
+        """Send heartbeats until so many partitions are assigned; write down which.
 
-        Not the answer: how many heartbeats it takes is a matter of time.
+        The responses are not written down: how many it takes is a matter of time.
         """
         self.talk.until(
             f"{label}: {count} partitions of {self.name}",
-            lambda: self.quiet(self.beat()),
+            lambda: self.quiet(self.heartbeat()),
             lambda _: sum(len(partitions) for partitions in self.owned.values()) == count,
         )
         self.quiet(self.report())
@@ -141,5 +141,5 @@ def wait_for_members(talk: Talk, group: str, count: int) -> None:
     talk.until(
         f"{count} members of {group}",
         lambda: talk.quiet(request, DESCRIBE).groups[0],
-        lambda told: len(told.members) == count,
+        lambda described: len(described.members) == count,
     )

@@ -8,8 +8,8 @@ from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequ
 from odradek.protocol.messages.leave_group import LeaveGroupRequest
 from tests.scripts.chapters.groups_members import (
     CHANGED,
-    NOBODY,
     OF_TODAY,
+    UNKNOWN_ID,
     Member,
     collect,
     describe,
@@ -50,22 +50,24 @@ def story(talk: Talk, version: int) -> None:
     first_member(talk, one)
     second_member(talk, one, two)
     two.ask("B leaves", two.leave())
-    one.ask("A lives after B has left", one.heartbeat())
+    one.ask("A heartbeats after B has left", one.heartbeat())
     one.ask("A joins alone", one.join())
     one.ask("A leaves before it is assigned", one.leave())
     describe(talk, f"everybody has left {group}", group)
-    one.ask("A lives after it has left", one.heartbeat())
+    one.ask("A heartbeats after it has left", one.heartbeat())
     one.ask("A joins after it has left", one.join())
     one.ask("A syncs after it has left", one.sync())
     one.ask("A commits after it has left", one.commit(TOPIC, 5))
     one.ask("A leaves again", one.leave())
-    one.ask("nobody commits into the empty group", one.commit(TOPIC, 6, **BY_NOBODY))
+    one.ask(
+        "a commit without a member into the empty group", one.commit(TOPIC, 6, **WITHOUT_MEMBER)
+    )
     three = Member(talk, group, "C", version=version)
     three.obtain_id()
     three.ask("C joins the empty group", three.join())
 
 
-BY_NOBODY: Final = {
+WITHOUT_MEMBER: Final = {
     "generation_id_or_member_epoch": -1,
     "member_id": "",
     "group_instance_id": None,
@@ -81,15 +83,15 @@ def first_member(talk: Talk, one: Member) -> None:
     if one.version >= 4:
         one.ask("A joins", one.join())
     describe(talk, f"A is not assigned in {group}", group)
-    one.ask("A lives before it is assigned", one.heartbeat())
+    one.ask("A heartbeats before it is assigned", one.heartbeat())
     one.ask("A commits before it is assigned", one.commit(TOPIC, 1))
     one.ask("A joins again before it is assigned", one.join())
     one.ask("A syncs", one.sync((one, b"everything")))
     describe(talk, f"A is assigned in {group}", group)
     one.ask("A syncs again", one.sync((one, b"something else")))
-    one.ask("A lives", one.heartbeat())
+    one.ask("A heartbeats", one.heartbeat())
     one.ask("A commits", one.commit(TOPIC, 2))
-    one.ask("nobody commits", one.commit(TOPIC, 3, **BY_NOBODY))
+    one.ask("a commit without a member", one.commit(TOPIC, 3, **WITHOUT_MEMBER))
     one.ask("A joins again", one.join())
     one.ask("A syncs without an assignment", one.sync())
 
@@ -101,7 +103,7 @@ def second_member(talk: Talk, one: Member, two: Member) -> None:
     two.send(two.join())
     wait_for(talk, group, "PreparingRebalance", 2)
     describe(talk, f"B joins {group}", group)
-    one.ask("A lives while B joins", one.heartbeat())
+    one.ask("A heartbeats while B joins", one.heartbeat())
     one.ask("A syncs while B joins", one.sync())
     one.ask("A commits while B joins", one.commit(TOPIC, 4))
     one.send(one.join())
@@ -111,7 +113,7 @@ def second_member(talk: Talk, one: Member, two: Member) -> None:
     collect("both sync", one, two)
     describe(talk, f"A and B are assigned in {group}", group)
     two.ask("B joins again as it was", two.join())
-    two.ask("B lives", two.heartbeat())
+    two.ask("B heartbeats", two.heartbeat())
     two.protocols = CHANGED
     two.send(two.join())
     wait_for(talk, group, "PreparingRebalance", 2)
@@ -133,15 +135,18 @@ def refused_joins(talk: Talk, version: int) -> None:
         ("a session of 99 ms", {"session_timeout_ms": 99}),
         ("a session of -1 ms", {"session_timeout_ms": -1}),
         ("a session that is too long", {"session_timeout_ms": 1_800_001}),
-        ("an unknown id", {"member_id": NOBODY}),
-        ("an unknown id of an unknown group", {"group_id": "never", "member_id": NOBODY}),
+        ("an unknown id", {"member_id": UNKNOWN_ID}),
+        ("an unknown id of an unknown group", {"group_id": "never", "member_id": UNKNOWN_ID}),
         ("no protocols", {"protocols": []}),
         ("no protocols, unknown group", {"group_id": f"{group}-a", "protocols": []}),
         ("no protocol type", {"protocol_type": ""}),
         ("no protocol type, unknown group", {"group_id": f"{group}-b", "protocol_type": ""}),
         ("another protocol type", {"protocol_type": "connect"}),
         ("another protocol", {"protocols": _only("other")}),
-        ("an unknown id and another protocol", {"member_id": NOBODY, "protocols": _only("other")}),
+        (
+            "an unknown id and another protocol",
+            {"member_id": UNKNOWN_ID, "protocols": _only("other")},
+        ),
         ("everything is wrong", {"group_id": "", "session_timeout_ms": 1, "protocols": []}),
         ("no group id, bad session", {"group_id": "", "session_timeout_ms": 1}),
     ):
@@ -166,7 +171,7 @@ def refused_requests(talk: Talk, version: int) -> None:
     wrong: dict[str, dict[str, Any]] = {
         "an empty group id": {"group_id": ""},
         "an unknown group": {"group_id": "never"},
-        "an unknown id": {"member_id": NOBODY},
+        "an unknown id": {"member_id": UNKNOWN_ID},
         "an empty id": {"member_id": ""},
         "an unknown instance": {"group_instance_id": "nowhere"},
     }
@@ -198,9 +203,9 @@ def refused_requests(talk: Talk, version: int) -> None:
     for label, changes in protocols:
         one.ask(f"sync with {label}", one.sync(**changes))
     assigned = one.sync((one, b"mine"))
-    assigned.assignments[0].member_id = NOBODY
-    one.ask("sync that assigns to somebody unknown", assigned)
-    one.ask("A still lives", one.heartbeat())
+    assigned.assignments[0].member_id = UNKNOWN_ID
+    one.ask("sync that assigns to an unknown member", assigned)
+    one.ask("A still heartbeats", one.heartbeat())
 
 
 def departures(talk: Talk) -> None:
@@ -214,7 +219,7 @@ def departures(talk: Talk) -> None:
         for label, request in (
             ("of an empty group id", leave("", (one.member_id, None))),
             ("of an unknown group", leave("never", (one.member_id, None))),
-            ("of an unknown id", leave(group, (NOBODY, None))),
+            ("of an unknown id", leave(group, (UNKNOWN_ID, None))),
             ("of an empty id", leave(group, ("", None))),
             ("of an unknown instance", leave(group, ("", "nowhere"))),
             ("of an id with an unknown instance", leave(group, (one.member_id, "nowhere"))),
@@ -224,9 +229,9 @@ def departures(talk: Talk) -> None:
             talk.ask(f"leave {label}", request, version)
         given.ask(f"B joins after it has left {group}", given.join())
         if version >= 3:
-            talk.ask("nobody leaves", LeaveGroupRequest(group_id=group, members=[]), version)
+            talk.ask("no member leaves", LeaveGroupRequest(group_id=group, members=[]), version)
             several = leave(
-                group, (NOBODY, None), (one.member_id, None), (one.member_id, None), ("", None)
+                group, (UNKNOWN_ID, None), (one.member_id, None), (one.member_id, None), ("", None)
             )
             talk.ask("several leave", several, version)
             describe(talk, f"they have left {group}", group)
@@ -263,7 +268,7 @@ def too_large(talk: Talk) -> None:
     one.quiet(one.join())
     one.ask("A assigns too much", one.sync((one, huge)))
     describe(talk, "too much was assigned", one.group)
-    one.ask("A lives", one.heartbeat())
+    one.ask("A heartbeats", one.heartbeat())
     one.ask("A joins again", one.join())
     one.ask("A assigns less", one.sync((one, b"less")))
     whole = subscription("subscribed")[:-8] + len(huge).to_bytes(4, "big") + huge + bytes(4)

@@ -33,7 +33,7 @@ STATES: Final = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable",
 
 
 def play(talk: Talk) -> None:
-    """The first chapter of its broker: nobody else has groups yet."""
+    """The first chapter of its broker: there are no other groups yet."""
     wait_for_coordinator(talk)
     talk.make_topic(TOPIC)
     coordinators(talk)

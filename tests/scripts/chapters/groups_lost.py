@@ -48,20 +48,20 @@ def lost(talk: Talk, group: str, loss: str, repeat: str) -> None:
     one.quiet(one.report())
     two.quiet(two.enter())
     member = one
-    request = one.beat()
+    request = one.heartbeat()
     if loss != "give up":
         one.quiet(request)
         request = one.report()
     if loss == "get more":
         one.quiet(request)
         two.quiet(two.leave())
-        request = one.beat()
+        request = one.heartbeat()
     if loss == "wait over":
         one.quiet(request)
-        member, request = two, two.beat()
+        member, request = two, two.heartbeat()
     talk.quiet(request, member.version)
     member.ask(f"{repeat} again", repetition(member, request, repeat))
-    member.ask("it goes on", member.beat())
+    member.ask("it goes on", member.heartbeat())
     member.ask("it reports", member.report())
     describe(talk, group, group)
 
@@ -80,7 +80,7 @@ def repetition(
         case "the same":
             return request
         case "bare":
-            return member.beat()
+            return member.heartbeat()
         case "all it had":
             return member.report(had)
         case "half of it":
@@ -93,4 +93,4 @@ def repetition(
             return member.report(half, **whole)
         case "everything, with nothing":
             return member.report({}, **whole)
-    return member.beat(**whole)
+    return member.heartbeat(**whole)

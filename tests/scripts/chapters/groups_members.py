@@ -35,7 +35,7 @@ SILENCE_S: Final = 0.2
 SHOWN: Final = 40
 """Characters of a group's id in the name of a step."""
 CONSUMER: Final = "consumer"
-NOBODY: Final = "nobody-knows-me"
+UNKNOWN_ID: Final = "unknown-member"
 
 Protocols = Sequence[tuple[str, bytes]]
 NEWEST: Final = {
@@ -139,7 +139,7 @@ class Member:
         return SyncGroupRequest(**(values | changes))
 
     def heartbeat(self, **changes: Any) -> HeartbeatRequest:
-        """It lives."""
+        """A heartbeat."""
         values: dict[str, Any] = {
             "group_id": self.group,
             "generation_id": self.generation,
@@ -214,9 +214,9 @@ class Member:
         return self.receive()[0]
 
     def obtain_id(self) -> None:
-        """Be told an id, where a version wants that first."""
+        """Get an id, where a version wants that first."""
         if self.version >= 4 and self.instance_id is None:
-            assert self.quiet(self.join()).error_code == 79, "a new member is told its id"
+            assert self.quiet(self.join()).error_code == 79, "a new member gets its id"
 
     def is_forgotten(self) -> bool:
         """Whether no answer comes to what was sent."""
@@ -259,13 +259,13 @@ def wait_for(talk: Talk, group: str, state: str, members: int | None = None) -> 
     talk.until(
         f"{state} of group {group}",
         lambda: talk.quiet(DescribeGroupsRequest(groups=[group]), DESCRIBE).groups[0],
-        lambda told: told.group_state == state and members in (None, len(told.members)),
+        lambda seen: seen.group_state == state and members in (None, len(seen.members)),
     )
 
 
 def wait_for_coordinator(talk: Talk) -> None:
     """The topic of the coordinators is made when the first one is asked for."""
-    wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=["somebody"])
+    wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=["any-key"])
     talk.until(
         "a coordinator of groups",
         lambda: talk.quiet(wanted, 4).coordinators[0].error_code,

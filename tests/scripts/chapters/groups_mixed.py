@@ -54,34 +54,34 @@ def static_members(talk: Talk) -> None:
     two = Consumer(talk, group, "B", topics=[FOUR], instance_id="b")
     one.ask("A enters", one.enter())
     two.ask("B enters", two.enter())
-    one.ask("A gives up", one.beat())
+    one.ask("A gives up", one.heartbeat())
     one.ask("A has given up", one.report())
-    two.ask("B is told", two.beat())
+    two.ask("B gets what A gave up", two.heartbeat())
     two.ask("B reports", two.report())
     thief = Consumer(talk, group, "T", topics=[FOUR], instance_id="b")
-    thief.ask("somebody takes B's place", thief.enter())
-    thief.ask("somebody beats in B's place", thief.beat(member_epoch=two.epoch))
-    two.ask("B with an instance that is not there", two.beat(instance_id="c"))
-    two.ask("B with A's instance", two.beat(instance_id="a"))
-    two.ask("B without its instance", two.beat(instance_id=None))
+    thief.ask("another member takes B's place", thief.enter())
+    thief.ask("another member heartbeats in B's place", thief.heartbeat(member_epoch=two.epoch))
+    two.ask("B with an instance that is not there", two.heartbeat(instance_id="c"))
+    two.ask("B with A's instance", two.heartbeat(instance_id="a"))
+    two.ask("B without its instance", two.heartbeat(instance_id=None))
     two.ask("B leaves for a while", two.leave(LEAVE_FOR_A_WHILE))
     describe(talk, "B is away", group)
-    one.ask("A does not notice", one.beat())
-    two.ask("B beats though it is away", two.beat(member_epoch=2))
+    one.ask("A does not notice", one.heartbeat())
+    two.ask("B heartbeats though it is away", two.heartbeat(member_epoch=2))
     back = Consumer(talk, group, "B2", topics=[FOUR], instance_id="b")
     back.ask("B returns under another id", back.enter())
-    two.ask("the old B beats", two.beat(member_epoch=back.epoch))
+    two.ask("the old B heartbeats", two.heartbeat(member_epoch=back.epoch))
     describe(talk, "B is back", group)
     back.ask("B leaves for a while again", back.leave(LEAVE_FOR_A_WHILE))
     changed = Consumer(talk, group, "B3", topics=[FOUR, ONE], instance_id="b")
     changed.ask("B returns with another subscription", changed.enter())
     describe(talk, "B is back with another subscription", group)
     changed.ask("B leaves for good", changed.leave())
-    one.ask("A gets all", one.beat())
+    one.ask("A gets all", one.heartbeat())
     one.ask("A leaves another's instance", one.leave(instance_id="b"))
     one.ask("A leaves for a while with another's instance", one.leave(-2, instance_id="b"))
     talk.ask("A is sent away by its name", leave(group, ("", "a")), 5)
-    describe(talk, "nobody is left", group)
+    describe(talk, "no member is left", group)
     stored(talk, group, kinds=NEW_KINDS)
 
 
@@ -91,7 +91,7 @@ def expressions(talk: Talk) -> None:
     one = Consumer(talk, group, "A", regex="mixed-.*")
     first = one.quiet(one.enter())
     talk.write(f"{group}: A enters with an expression", first.error_code)
-    one.until_assigned("A is told what it matches", 5)
+    one.until_assigned("A gets what it matches", 5)
     one.quiet(one.report())
     describe(talk, "an expression", group)
     for label, regex in (
@@ -100,13 +100,13 @@ def expressions(talk: Talk) -> None:
         ("an unknown class", r"\p{IsNothing}"),
         ("a look behind", "(?<=mixed-)four"),
     ):
-        one.ask(f"A wants {label}", one.beat(subscribed_topic_regex=regex))
+        one.ask(f"A wants {label}", one.heartbeat(subscribed_topic_regex=regex))
         other = Consumer(talk, f"{group}-refused", "B", regex=regex)
         other.ask(f"B enters with {label}", other.enter())
-    one.ask("A wants names besides", one.beat(subscribed_topic_names=[OTHER]))
+    one.ask("A wants names besides", one.heartbeat(subscribed_topic_names=[OTHER]))
     one.ask("A reports names besides", one.report())
     describe(talk, "an expression and names", group)
-    one.quiet(one.beat(subscribed_topic_regex=""))
+    one.quiet(one.heartbeat(subscribed_topic_regex=""))
     one.ask("A wants no expression any more", one.report())
     describe(talk, "names alone", group)
     # Expressions of one group are matched again ten seconds later at the earliest.
@@ -132,7 +132,7 @@ def commits(talk: Talk) -> None:
     group = "mixed-commits"
     one = Consumer(talk, group, "A", topics=[FOUR])
     one.quiet(one.enter())
-    one.quiet(one.beat(subscribed_topic_names=[FOUR, ONE]))
+    one.quiet(one.heartbeat(subscribed_topic_names=[FOUR, ONE]))
     one.quiet(one.report())
     for version in (2, 8, 9):
         for label, epoch, changes in (
@@ -141,7 +141,7 @@ def commits(talk: Talk) -> None:
             ("a newer epoch", one.epoch + 1, {}),
             ("epoch 0", 0, {}),
             ("epoch -1", -1, {}),
-            ("an unknown id", one.epoch, {"member_id": "nobody"}),
+            ("an unknown id", one.epoch, {"member_id": "unknown"}),
             ("no id", one.epoch, {"member_id": ""}),
             ("no id and epoch -1", -1, {"member_id": ""}),
             ("an instance", one.epoch, {"group_instance_id": "nowhere"}),
@@ -160,7 +160,7 @@ def commits(talk: Talk) -> None:
 
 
 def fetches(talk: Talk) -> None:
-    """Member and epoch are checked when they are told."""
+    """Member and epoch are checked when a request has them."""
     group = "mixed-fetches"
     one = Consumer(talk, group, "A", topics=[FOUR])
     one.quiet(one.enter())
@@ -170,8 +170,8 @@ def fetches(talk: Talk) -> None:
         ("an older epoch", one.member_id, one.epoch - 1),
         ("a newer epoch", one.member_id, one.epoch + 1),
         ("epoch -1", one.member_id, -1),
-        ("an unknown id", "nobody", one.epoch),
-        ("an unknown id and epoch -1", "nobody", -1),
+        ("an unknown id", "unknown", one.epoch),
+        ("an unknown id and epoch -1", "unknown", -1),
         ("no id", None, one.epoch),
         ("an empty id", "", one.epoch),
         ("an empty id and epoch -1", "", -1),
@@ -241,13 +241,13 @@ def old_requests(talk: Talk) -> None:
     new.quiet(new.enter())
     old = Member(talk, group, "X", protocols=READS_FOUR)
     for label, request in (
-        ("syncs", old.sync(member_id="nobody", generation_id=2)),
-        ("beats", old.heartbeat(member_id="nobody", generation_id=2)),
-        ("leaves", leave(group, ("nobody", None))),
-        ("beats as A", old.heartbeat(member_id=new.member_id, generation_id=new.epoch)),
+        ("syncs", old.sync(member_id="unknown", generation_id=2)),
+        ("heartbeats", old.heartbeat(member_id="unknown", generation_id=2)),
+        ("leaves", leave(group, ("unknown", None))),
+        ("heartbeats as A", old.heartbeat(member_id=new.member_id, generation_id=new.epoch)),
         ("syncs as A", old.sync(member_id=new.member_id, generation_id=new.epoch)),
         ("joins as A", old.join(member_id=new.member_id)),
-        ("joins with an unknown id", old.join(member_id="nobody")),
+        ("joins with an unknown id", old.join(member_id="unknown")),
         ("joins with another type", old.join(protocol_type="connect")),
         ("joins without protocols", old.join(protocols=[])),
         ("joins without readable protocols", _unreadable(old)),
@@ -259,7 +259,7 @@ def old_requests(talk: Talk) -> None:
     left = Consumer(talk, "mixed-new-left", "A", topics=[FOUR])
     left.quiet(left.enter())
     left.quiet(left.leave())
-    stranger.ask("is told an id by an empty one", stranger.join())
+    stranger.ask("gets an id by an empty one", stranger.join())
     stranger.ask("joins an empty one", stranger.join())
     describe_classic(talk, "an empty one has changed its kind", "mixed-new-left")
     describe(talk, "it is of the new kind no more", "mixed-new-left")
@@ -279,7 +279,7 @@ def new_requests(talk: Talk) -> None:
     for group in ("mixed-connect", "mixed-classic"):
         new = Consumer(talk, group, "X", topics=[FOUR])
         for label, request in (
-            ("beats in a classic group", new.beat(member_epoch=3)),
+            ("heartbeats in a classic group", new.heartbeat(member_epoch=3)),
             ("leaves a classic group", new.leave()),
         ):
             new.ask(label, request)
@@ -288,7 +288,7 @@ def new_requests(talk: Talk) -> None:
     unreadable = Member(talk, "mixed-unreadable", "A", protocols=READS_FOUR)
     stable(talk, unreadable)
     new = Consumer(talk, "mixed-unreadable", "X", topics=[FOUR])
-    new.ask("enters a group with an assignment that nobody can read", new.enter())
+    new.ask("enters a group with an assignment that cannot be read", new.enter())
     given = Member(talk, "mixed-given", "A")
     given.obtain_id()
     new = Consumer(talk, "mixed-given", "X", topics=[FOUR])

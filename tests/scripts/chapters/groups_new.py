@@ -48,7 +48,7 @@ def play(talk: Talk) -> None:
     full_group(talk)
     wait_for_members(talk, "new-session", 0)
     describe(talk, "the silent one is out", "new-session")
-    silent.ask("A is back", silent.beat())
+    silent.ask("A is back", silent.heartbeat())
     stored(talk, "new-session")
 
 
@@ -59,28 +59,28 @@ def refused(talk: Talk) -> None:
         one = Consumer(talk, group, "A", topics=[FOUR], version=version)
         for label, request in (
             ("no group", one.enter(group_id="")),
-            ("no id and an epoch", one.beat(member_id="", member_epoch=1)),
-            ("no id, leaving", one.beat(member_id="", member_epoch=LEAVE)),
+            ("no id and an epoch", one.heartbeat(member_id="", member_epoch=1)),
+            ("no id, leaving", one.heartbeat(member_id="", member_epoch=LEAVE)),
             ("an empty instance", one.enter(instance_id="")),
             ("an empty rack", one.enter(rack_id="")),
             ("no rebalance timeout", one.enter(rebalance_timeout_ms=-1)),
             ("no partitions", one.enter(topic_partitions=None)),
             ("partitions that it cannot have", one.report({UNKNOWN_TOPIC: [0]}, member_epoch=0)),
             ("no subscription", one.enter(subscribed_topic_names=None)),
-            ("epoch -3", one.beat(member_epoch=-3)),
-            ("leaving for a while without instance", one.beat(member_epoch=LEAVE_FOR_A_WHILE)),
+            ("epoch -3", one.heartbeat(member_epoch=-3)),
+            ("leaving for a while without instance", one.heartbeat(member_epoch=LEAVE_FOR_A_WHILE)),
             ("an unknown assignor", one.enter(server_assignor="sticky")),
             ("an empty assignor", one.enter(server_assignor="")),
-            ("an unknown group", one.beat(member_epoch=5)),
-            ("leaving an unknown group", one.beat(member_epoch=LEAVE)),
+            ("an unknown group", one.heartbeat(member_epoch=5)),
+            ("leaving an unknown group", one.heartbeat(member_epoch=LEAVE)),
             (
                 "leaving an unknown group for a while",
-                one.beat(member_epoch=LEAVE_FOR_A_WHILE, instance_id="i"),
+                one.heartbeat(member_epoch=LEAVE_FOR_A_WHILE, instance_id="i"),
             ),
         ):
             one.ask(label, request)
-    describe(talk, "nobody has entered", group)
-    describe(talk, "nobody has entered, described before", group, version=0)
+    describe(talk, "no member has entered", group)
+    describe(talk, "no member has entered, described before", group, version=0)
 
 
 def alone(talk: Talk, version: int) -> None:
@@ -90,25 +90,25 @@ def alone(talk: Talk, version: int) -> None:
     one.ask("A enters", one.enter())
     describe(talk, f"A has entered {group}", group, version=version)
     one.ask("A reports", one.report())
-    one.ask("A beats", one.beat())
+    one.ask("A heartbeats", one.heartbeat())
     describe(talk, f"A is stable in {group}", group, version=version)
     one.ask("A reports part of it", one.report({key: [0, 1] for key in one.owned}))
     one.ask("A reports too much", one.report({key: [0, 1, 2, 3, 9] for key in one.owned}))
     one.ask("A reports an unknown topic", one.report({UNKNOWN_TOPIC: [0]}))
     one.ask("A says everything again", one.enter(member_epoch=one.epoch))
-    one.ask("an epoch of the future", one.beat(member_epoch=one.epoch + 1))
-    one.ask("an unknown member", one.beat(member_id="nobody"))
-    one.ask("an unknown member leaves", one.leave(member_id="nobody"))
+    one.ask("an epoch of the future", one.heartbeat(member_epoch=one.epoch + 1))
+    one.ask("an unknown member", one.heartbeat(member_id="unknown"))
+    one.ask("an unknown member leaves", one.leave(member_id="unknown"))
     one.ask("A enters again", one.enter())
     one.ask("A enters with another subscription", one.enter(subscribed_topic_names=[ONE]))
     one.ask("the old epoch", one.report(member_epoch=one.epoch - 1))
-    one.ask("the old epoch, without partitions", one.beat(member_epoch=one.epoch - 1))
+    one.ask("the old epoch, without partitions", one.heartbeat(member_epoch=one.epoch - 1))
     request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
     talk.ask(f"{group} with operations", request, version)
     one.ask("A leaves", one.leave())
     describe(talk, f"A has left {group}", group, version=version)
     one.ask("A leaves again", one.leave())
-    one.ask("A beats after all", one.beat())
+    one.ask("A heartbeats after all", one.heartbeat())
     nameless = Consumer(talk, group, "B", topics=[], version=version)
     nameless.ask("B enters without topics", nameless.enter())
     describe(talk, f"B has no topics in {group}", group, version=version)
@@ -125,20 +125,20 @@ def two_members(talk: Talk) -> None:
     one.ask("A reports", one.report())
     two.ask("B enters", two.enter())
     describe(talk, "B waits for A", group)
-    two.ask("B has nothing yet", two.beat())
-    one.ask("A is told to give up", one.beat())
+    two.ask("B has nothing yet", two.heartbeat())
+    one.ask("A has to give up", one.heartbeat())
     describe(talk, "A has not given up yet", group)
-    one.ask("A beats before it has given up", one.beat())
-    two.ask("B still waits", two.beat())
+    one.ask("A heartbeats before it has given up", one.heartbeat())
+    two.ask("B still waits", two.heartbeat())
     one.ask("A has given up", one.report())
     describe(talk, "A has given up", group)
-    two.ask("B is told", two.beat())
+    two.ask("B gets what A gave up", two.heartbeat())
     two.ask("B reports", two.report())
-    one.ask("A beats", one.beat())
+    one.ask("A heartbeats", one.heartbeat())
     describe(talk, "both are stable", group)
     two.ask("B leaves", two.leave())
     describe(talk, "B has left", group)
-    one.ask("A gets all", one.beat())
+    one.ask("A gets all", one.heartbeat())
     one.ask("A reports all", one.report())
     describe(talk, "A is stable again", group)
     stored(talk, group)
@@ -155,27 +155,29 @@ def steps_of_revocation(talk: Talk) -> None:
     before = dict(one.owned)
     old_epoch = one.epoch
     two.ask("B enters", two.enter())
-    one.ask("A is told to give up", one.beat())
+    one.ask("A has to give up", one.heartbeat())
     one.ask("A reports what it had", one.report(before))
-    one.ask("A loses the answer and beats with all", one.report(before, member_epoch=old_epoch))
+    one.ask(
+        "A loses the answer and heartbeats with all", one.report(before, member_epoch=old_epoch)
+    )
     three.ask("C enters meanwhile", three.enter())
-    one.ask("A has given up what it was told first", one.report())
+    one.ask("A has given up what it had to first", one.report())
     describe(talk, "three share", group)
-    one.ask("A beats", one.beat())
+    one.ask("A heartbeats", one.heartbeat())
     one.ask("A reports", one.report())
-    two.ask("B beats", two.beat())
-    three.ask("C beats", three.beat())
+    two.ask("B heartbeats", two.heartbeat())
+    three.ask("C heartbeats", three.heartbeat())
     two.ask("B reports", two.report())
     three.ask("C reports", three.report())
-    one.ask("A beats again", one.beat())
+    one.ask("A heartbeats again", one.heartbeat())
     describe(talk, "three have their shares", group)
     one.ask("A with its epoch of before", one.report(member_epoch=old_epoch))
-    one.ask("A enters anew", one.enter())
-    describe(talk, "A has entered anew", group)
+    one.ask("A enters again", one.enter())
+    describe(talk, "A has entered again", group)
     two.ask("B leaves", two.leave())
-    one.ask("A beats when B has left", one.beat())
+    one.ask("A heartbeats when B has left", one.heartbeat())
     one.ask("A reports when B has left", one.report())
-    three.ask("C beats when B has left", three.beat())
+    three.ask("C heartbeats when B has left", three.heartbeat())
     describe(talk, "two are left", group)
     stored(talk, group)
 
@@ -188,10 +190,10 @@ def no_acknowledgement(talk: Talk) -> None:
     one.quiet(one.enter())
     one.quiet(one.report())
     two.quiet(two.enter())
-    one.ask("A is told to give up", one.beat())
+    one.ask("A has to give up", one.heartbeat())
     wait_for_members(talk, group, 1)
-    one.ask("A is out", one.beat())
-    two.ask("B gets all", two.beat())
+    one.ask("A is out", one.heartbeat())
+    two.ask("B gets all", two.heartbeat())
     describe(talk, "B has it all", group)
     stored(talk, group)
 
@@ -207,10 +209,10 @@ def assignors(talk: Talk) -> None:
     two.ask("B wants uniform", two.enter())
     three.ask("C wants uniform", three.enter())
     describe(talk, "by the majority", group)
-    three.ask("C does not care", three.beat(server_assignor="range"))
+    three.ask("C does not care", three.heartbeat(server_assignor="range"))
     describe(talk, "by the other one", group)
-    three.ask("C wants nonsense", three.beat(server_assignor="nonsense"))
-    three.ask("C wants a longer time", three.beat(rebalance_timeout_ms=SHORT_MS))
+    three.ask("C wants nonsense", three.heartbeat(server_assignor="nonsense"))
+    three.ask("C wants a longer time", three.heartbeat(rebalance_timeout_ms=SHORT_MS))
 
 
 def subscriptions(talk: Talk) -> None:
@@ -227,7 +229,7 @@ def subscriptions(talk: Talk) -> None:
         ("a name that no topic can have", ["no/name"]),
         ("nothing", []),
     ):
-        one.ask(f"A wants {label}", one.beat(subscribed_topic_names=names))
+        one.ask(f"A wants {label}", one.heartbeat(subscribed_topic_names=names))
         one.ask(f"A reports after {label}", one.report())
         describe(talk, f"{group} after {label}", group)
 

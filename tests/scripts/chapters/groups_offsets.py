@@ -21,8 +21,8 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.scripts.chapters.groups_members import (
-    NOBODY,
     SILENCE_S,
+    UNKNOWN_ID,
     Member,
     describe,
     stable,
@@ -64,7 +64,7 @@ def play(talk: Talk) -> None:
 
 
 def commit(group: str, *at: tuple[Place, int], **changes: Any) -> OffsetCommitRequest:
-    """Offsets of somebody who is no member; neighbours of one topic stand in one entry."""
+    """Offsets of a client that is no member; neighbours of one topic stand in one entry."""
     topics: list[OffsetCommitRequestTopic] = []
     for (topic, partition), offset in at:
         if not topics or topics[-1].name != topic:
@@ -197,9 +197,9 @@ def who_commits(talk: Talk) -> None:
             for label, changes in (
                 ("a generation", {"generation_id_or_member_epoch": 0}),
                 ("generation -2", {"generation_id_or_member_epoch": -2}),
-                ("an id", {"member_id": NOBODY}),
+                ("an id", {"member_id": UNKNOWN_ID}),
                 ("an instance", {"group_instance_id": "nowhere"}),
-                ("an id and a generation", {"member_id": NOBODY, **GENERATION}),
+                ("an id and a generation", {"member_id": UNKNOWN_ID, **GENERATION}),
                 ("an instance and a generation", {"group_instance_id": "nowhere", **GENERATION}),
             ):
                 request = commit(group, ((TOPIC, 0), 1), **changes)
@@ -257,7 +257,7 @@ def several_groups(talk: Talk) -> None:
         wire.send(OffsetFetchRequest(groups=[]), version)
         talk.write(f"groups: none is never answered, v{version}", wire.is_silent(SILENCE_S))
     member = of_group("fetched", [(TOPIC, [0])])
-    member.member_id, member.member_epoch = NOBODY, 7
+    member.member_id, member.member_epoch = UNKNOWN_ID, 7
     talk.ask("a member that is none", OffsetFetchRequest(groups=[member]), FETCH)
 
 

@@ -25,7 +25,7 @@ TOPIC: Final = "groups-rebalancing"
 SHORT_MS: Final = 500
 """A time-out that the chapter does wait for."""
 OTHER_VERSION: Final = 3
-"""Of JoinGroup: a new member is not told an id first."""
+"""Of JoinGroup: a new member does not get an id first."""
 
 
 def play(talk: Talk) -> None:
@@ -136,7 +136,7 @@ def full_group(talk: Talk, version: int) -> None:
     wait_for(talk, group, "PreparingRebalance", 4)
     late = Member(talk, group, "F", version=version)
     if version >= 4:
-        late.ask("a fifth is told an id while they join", late.join())
+        late.ask("a fifth gets an id while they join", late.join())
         talk.quiet(leave(group, (late.member_id, None)), 5)
     for member in members[1:]:
         member.send(member.join())
@@ -206,14 +206,14 @@ def replaced_requests(talk: Talk, version: int) -> None:
 
 
 def end_of_sessions(talk: Talk, version: int) -> Iterator[None]:
-    """Whoever is silent for its session is out."""
+    """A member that is silent for its session is removed."""
     group = f"session-{version}"
     one = Member(talk, group, "A", version=version, session_timeout_ms=SHORT_MS)
     stable(talk, one)
     yield
     wait_for(talk, group, "Empty", 0)
     describe(talk, f"A is silent in {group}", group)
-    one.ask("A lives after its session", one.heartbeat())
+    one.ask("A heartbeats after its session", one.heartbeat())
     one.ask("A joins after its session", one.join())
     one.ask("A commits after its session", one.commit(TOPIC, 1))
 
@@ -226,7 +226,7 @@ def silent_follower(talk: Talk, version: int) -> Iterator[None]:
     stable(talk, one, two)
     yield
     wait_for(talk, group, "PreparingRebalance", 1)
-    one.ask("A lives when B is silent", one.heartbeat())
+    one.ask("A heartbeats when B is silent", one.heartbeat())
     one.ask("A joins when B is silent", one.join())
 
 
@@ -241,7 +241,7 @@ def end_of_rebalances(talk: Talk, version: int) -> Iterator[None]:
     yield
     collect("B joins, A does not", follower)
     describe(talk, f"A is out of {group}", group)
-    leader.ask("A lives", leader.heartbeat())
+    leader.ask("A heartbeats", leader.heartbeat())
     leader.ask("A syncs", leader.sync())
     leader.ask("A joins too late", leader.join())
     follower.ask("B assigns", follower.sync((follower, b"all")))
@@ -256,7 +256,7 @@ def followers_end_of_sync(talk: Talk, version: int) -> None:
     leader.ask("only the leader syncs", leader.sync((leader, b"1"), (follower, b"2")))
     wait_for(talk, group, "PreparingRebalance", 1)
     follower.ask("B is out", follower.heartbeat())
-    leader.ask("A lives", leader.heartbeat())
+    leader.ask("A heartbeats", leader.heartbeat())
     leader.rebalance_timeout_ms = PATIENT_MS
     leader.ask("A joins alone", leader.join())
 
@@ -275,14 +275,14 @@ def leaders_end_of_sync(talk: Talk, version: int) -> None:
 
 
 def only_members_end_of_sync(talk: Talk, version: int) -> Iterator[None]:
-    """Nobody is left."""
+    """No member is left."""
     group = f"lost-only-{version}"
     leader = Member(talk, group, "A", version=version, rebalance_timeout_ms=SHORT_MS)
     leader.obtain_id()
     leader.ask("A joins and never syncs", leader.join())
     yield
     wait_for(talk, group, "Empty", 0)
-    describe(talk, f"nobody is in {group}", group)
+    describe(talk, f"no member is in {group}", group)
     leader.ask("A syncs too late", leader.sync((leader, b"1")))
 
 
@@ -333,7 +333,7 @@ def end_of_static_members(talk: Talk) -> Iterator[None]:
     yield
     collect("B does not join and stays until its session ends", one)
     describe(talk, "B is out", group)
-    two.ask("B lives", two.heartbeat())
+    two.ask("B heartbeats", two.heartbeat())
 
 
 def absent_static_member(talk: Talk) -> Iterator[None]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.scripts.chapters.groups_members import (
     CHANGED,
-    NOBODY,
+    UNKNOWN_ID,
     Member,
     collect,
     describe,
@@ -43,7 +43,7 @@ def play(talk: Talk) -> None:
 
 
 def returns(talk: Talk, version: int) -> None:
-    """The follower and the leader come back without their ids, and nobody rebalances."""
+    """The follower and the leader come back without their ids, without a rebalance."""
     group = f"static-returns-{version}"
     leader = Member(talk, group, "L", version=version, instance_id="l")
     follower = Member(talk, group, "F", version=version, instance_id="f")
@@ -52,15 +52,15 @@ def returns(talk: Talk, version: int) -> None:
     back = Member(talk, group, "F2", version=version, instance_id="f")
     back.ask("the follower returns", back.join())
     back.ask("the follower syncs", back.sync())
-    leader.ask("the leader lives", leader.heartbeat())
-    back.ask("the follower lives", back.heartbeat())
+    leader.ask("the leader heartbeats", leader.heartbeat())
+    back.ask("the follower heartbeats", back.heartbeat())
     back.ask("the follower commits", back.commit(TOPIC, 1))
     fenced(follower)
     describe(talk, f"the follower is back in {group}", group)
     again = Member(talk, group, "L2", version=version, instance_id="l")
     again.ask("the leader returns", again.join())
     again.ask("the leader syncs", again.sync((again, b"other"), (back, b"other")))
-    again.ask("the leader lives on", again.heartbeat())
+    again.ask("the leader heartbeats on", again.heartbeat())
     fenced(leader)
     describe(talk, f"the leader is back in {group}", group)
     again.send(again.join())
@@ -70,9 +70,9 @@ def returns(talk: Talk, version: int) -> None:
 
 
 def fenced(old: Member) -> None:
-    """Whoever had the name before is refused with all that it asks."""
+    """Every request of the member that had the instance id before is refused."""
     for label, changes in (("with its instance", {}), ("by id", {"group_instance_id": None})):
-        old.ask(f"the old {old.name} lives {label}", old.heartbeat(**changes))
+        old.ask(f"the old {old.name} heartbeats {label}", old.heartbeat(**changes))
         old.ask(f"the old {old.name} syncs {label}", old.sync(**changes))
         old.ask(f"the old {old.name} commits {label}", old.commit(TOPIC, 9, **changes))
         old.ask(f"the old {old.name} joins {label}", old.join(**changes))
@@ -86,20 +86,20 @@ def refusals(talk: Talk, version: int) -> None:
     two = Member(talk, group, "B", version=version)
     stable(talk, one, two)
     for label, changes in (
-        ("an unknown instance with an unknown id", {"i": "nowhere", "m": NOBODY}),
+        ("an unknown instance with an unknown id", {"i": "nowhere", "m": UNKNOWN_ID}),
         ("an unknown instance with a known id", {"i": "nowhere", "m": two.member_id}),
-        ("a known instance with an unknown id", {"i": "a", "m": NOBODY}),
+        ("a known instance with an unknown id", {"i": "a", "m": UNKNOWN_ID}),
         ("a known instance with another's id", {"i": "a", "m": two.member_id}),
         ("an empty instance with a known id", {"i": "", "m": two.member_id}),
     ):
         named = {"group_instance_id": changes["i"], "member_id": changes["m"]}
         two.ask(f"{label} joins", two.join(**named))
         two.ask(f"{label} syncs", two.sync(**named))
-        two.ask(f"{label} lives", two.heartbeat(**named))
+        two.ask(f"{label} heartbeats", two.heartbeat(**named))
         two.ask(f"{label} commits", two.commit(TOPIC, 1, **named))
         who = leave(group, (changes["m"], changes["i"]))
         two.ask(f"{label} leaves", who)
-    one.ask("A lives without its instance", one.heartbeat(group_instance_id=None))
+    one.ask("A heartbeats without its instance", one.heartbeat(group_instance_id=None))
     one.ask("A syncs without its instance", one.sync(group_instance_id=None))
     late = Member(talk, group, "C", version=version, instance_id="a")
     late.ask("A returns with other protocols", late.join(protocols=[]))
@@ -159,7 +159,7 @@ def changed_minds(talk: Talk, version: int) -> None:
     describe(talk, f"another subscription in {group}", group)
     other = Member(talk, group, "F3", version=version, instance_id="f", protocols=ROUND_ONLY)
     other.ask("no protocol in common with what is left", other.join())
-    leader.ask("the leader lives", leader.heartbeat())
+    leader.ask("the leader heartbeats", leader.heartbeat())
     first = Member(talk, group, "L2", version=version, instance_id="l", protocols=CHANGED)
     first.ask("the leader returns with another subscription", first.join())
     first.ask("the leader syncs", first.sync())
@@ -192,13 +192,13 @@ def departures(talk: Talk, version: int) -> None:
         ("by instance and id", [(three.member_id, "c")]),
         ("by the instance again", [("", "c")]),
         ("by instance and another's id", [(one.member_id, "b")]),
-        ("by instance and unknown id", [(NOBODY, "b")]),
-        ("several", [("", "b"), ("", "b"), ("", "nowhere"), (NOBODY, None)]),
+        ("by instance and unknown id", [(UNKNOWN_ID, "b")]),
+        ("several", [("", "b"), ("", "b"), ("", "nowhere"), (UNKNOWN_ID, None)]),
     ):
         talk.ask(f"{label} of {group}", leave(group, *who), version)
     describe(talk, f"A is left in {group}", group)
-    one.ask("A lives", one.heartbeat())
-    two.ask("B lives", two.heartbeat())
+    one.ask("A heartbeats", one.heartbeat())
+    two.ask("B heartbeats", two.heartbeat())
     one.ask("A joins", one.join())
     talk.ask(f"the last of {group}", leave(group, ("", "a")), version)
-    describe(talk, f"nobody is left in {group}", group)
+    describe(talk, f"no member is left in {group}", group)

@@ -122,7 +122,7 @@ def topic_settings(talk: Talk) -> None:
     talk.make_topic("appended", configs={"message.timestamp.type": "LogAppendTime"})
     for codec in (0, 1):
         talk.ask(f"append time, codec {codec}", produce_request("appended", batch(codec=codec)), 9)
-    talk.ask("what lies in it", fetch_all("appended"), 12)
+    talk.ask("what it contains", fetch_all("appended"), 12)
 
     talk.make_topic("timely", configs={"message.timestamp.before.max.ms": "1000"})
     talk.ask("a timestamp that is too old", produce_request("timely", batch()), 9)

@@ -79,7 +79,7 @@ def story(asker: Asker, topic: str) -> None:
     asker.talk.quiet(produce_request(topic, batch(1, first=2), partition=1), 9)
     ask("records came to the forgotten one", one, 6, [])
     ask("an unknown partition joins", one, 7, [part(9, 0)])
-    ask("the unknown partition is told again", one, 8, [])
+    ask("the unknown partition is reported again", one, 8, [])
     ask("a place behind the end", one, 9, [part(0, 77)])
     ask("an epoch that was used", one, 9, [])
     ask("an epoch too far ahead", one, 30, [])
@@ -89,16 +89,16 @@ def story(asker: Asker, topic: str) -> None:
     ask("end it with a whole request", one, -1, [part(0, 0)])
     ask("it is gone", one, 11, [])
     two = ask("begin another", 0, 0, [part(0, 0)])
-    three = ask("begin anew in its place", two, 0, [part(1, 0)])
+    three = ask("begin again in its place", two, 0, [part(1, 0)])
     ask("the old one is gone", two, 1, [])
-    ask("the new one lives", three, 1, [])
+    ask("the new one heartbeats", three, 1, [])
     ask("no session at all", 0, -1, [part(0, 0)])
     ask("a session without partitions", 0, 0, [])
     ask("forget what was not in it", three, 2, [], forget=[2])
 
 
 def old_and_new_ids(talk: Talk) -> None:
-    """A session keeps to names or to ids (KIP-516); a topic made anew has another id."""
+    """A session uses names or ids (KIP-516); a topic that is created again has another id."""
     topic_id = talk.make_topic("sessions-ids")
     by_name = Asker(talk, "sessions-ids", topic_id, 12)
     by_id = Asker(talk, "sessions-ids", topic_id, 13)

@@ -31,7 +31,7 @@ def topic(
     assigned: dict[int, list[int]] | None = None,
     configs: dict[str, str | None] | None = None,
 ) -> CreatableTopic:
-    """A wish for a topic."""
+    """A topic to create."""
     return CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -82,7 +82,7 @@ def play(talk: Talk) -> None:
 
 
 def create(talk: Talk) -> None:
-    """Good wishes in each version, then bad ones."""
+    """Valid requests in each version, then invalid ones."""
     talk.make_topic("topics")
     talk.make_topic("topics_a.b")
     configs: dict[str, str | None] = {"cleanup.policy": "compact", "retention.ms": "5000"}
@@ -101,8 +101,8 @@ def create(talk: Talk) -> None:
             talk.ask("a topic of defaults", defaults, version)
         twice = CreateTopicsRequest(topics=[topic("twice"), topic("twice", 2), topic("a/b")])
         talk.ask("the same name twice", twice, version)
-    for label, wish in BAD_TOPICS:
-        talk.ask(label, CreateTopicsRequest(topics=[wish], timeout_ms=1_000), 7)
+    for label, wanted in BAD_TOPICS:
+        talk.ask(label, CreateTopicsRequest(topics=[wanted], timeout_ms=1_000), 7)
     talk.ask("nothing", CreateTopicsRequest(topics=[]), 7)
 
 
@@ -132,7 +132,7 @@ def create_partitions(talk: Talk) -> None:
 
 
 def widen(
-    wishes: list[tuple[str, int, list[list[int]] | None]], *, dry: bool = False
+    requested: list[tuple[str, int, list[list[int]] | None]], *, dry: bool = False
 ) -> CreatePartitionsRequest:
     """A request for several topics."""
     return CreatePartitionsRequest(
@@ -144,7 +144,7 @@ def widen(
                 if brokers is None
                 else [CreatePartitionsAssignment(broker_ids=one) for one in brokers],
             )
-            for name, count, brokers in wishes
+            for name, count, brokers in requested
         ],
         timeout_ms=10_000,
         validate_only=dry,

@@ -9,7 +9,7 @@ FUTURE = 99
 
 
 def play(talk: Talk) -> None:
-    """ApiVersions in each version, from the future, with a bad name; versions nobody serves."""
+    """ApiVersions in each version, from the future, with a bad name; versions not served."""
     for version in versions_of(ApiVersionsRequest):
         request = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
         talk.ask("what is served", request, version)
