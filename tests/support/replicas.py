@@ -17,6 +17,7 @@ from odradek.controller.control_requests import (
 )
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
