@@ -18,7 +18,7 @@ AT_PORT := $(if $(OTHER_PORT),--override listeners=PLAINTEXT://127.0.0.1:$(PORT)
 MINUTES ?= 60
 COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
-PACKAGES := broker controller protocol runtime storage
+PACKAGES := broker controller odradek protocol runtime storage
 
 .PHONY: run test test-pipelines test-others lint unit coverage docs release golden bench attack soak chaos-pipeline demo-pipeline tools system-packages clean
 
