@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 from odradek.broker.handlers.handler import Context, Reply, Steps
-from odradek.broker.settings.alter import DEFAULT_ENTITY, ResourceType
+from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.describe import (
     Entry,
@@ -23,7 +23,7 @@ from odradek.broker.settings.describe import (
     describe_loggers,
     describe_topic,
 )
-from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.dynamic import DEFAULT_ENTITY, DynamicSettings
 from odradek.broker.settings.load import with_dynamic
 from odradek.broker.topics import is_valid_topic_name
 from odradek.protocol.error_texts import ERROR_TEXTS

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.replication.partitions import Partitions
-from odradek.broker.settings.alter import DEFAULT_ENTITY
 from odradek.broker.settings.current import CurrentSettings
-from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.dynamic import DEFAULT_ENTITY, DynamicSettings
 from odradek.broker.settings.load import with_dynamic
 from odradek.broker.settings.topic_config import topic_log_config
 from odradek.controller.metadata_cache import MetadataCache

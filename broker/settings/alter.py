@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.definitions.tables import BROKER, TOPIC, broker_definition
 from odradek.broker.settings.dynamic import (
+    DEFAULT_ENTITY,
     THREAD_COUNTS,
     DynamicSettings,
     check_names_and_values,
@@ -81,7 +82,6 @@ class Stored(NamedTuple):
 
 Decision = Stored | tuple[LoggerChange, ...]
 
-DEFAULT_ENTITY: Final = "<default>"
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 LOG_LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 ROOT_LOGGER: Final = "root"

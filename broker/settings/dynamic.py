@@ -29,6 +29,8 @@ class DynamicSettings(NamedTuple):
     """For this one."""
 
 
+DEFAULT_ENTITY: Final = "<default>"
+"""The name of all brokers among the entities of stored settings."""
 NO_DYNAMIC_SETTINGS: Final = DynamicSettings(MappingProxyType({}), MappingProxyType({}))
 
 LISTENER_ONLY: Final = (

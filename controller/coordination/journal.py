@@ -43,10 +43,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crc32c import crc32c
-
 from odradek.controller.coordination.session import Check, Create, Delete, SetData, ZkOperation
 from odradek.controller.coordination.tree import Tree, TreeSession, Znode
+from odradek.protocol.records.checksum import crc32c
 
 MAGIC: Final = b"ODRTREE1"
 _HEAD: Final = struct.Struct(">8sqqi")

@@ -7,6 +7,7 @@ start (one line on stderr says why), 2 for a command line that cannot be read.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -62,6 +63,8 @@ def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | 
 def main(arguments: Sequence[str]) -> int:
     """Start, run until a signal, stop."""
     options = build_parser().parse_args(list(arguments))
+    # Imports create little garbage; `process.run` enables the collector when the broker is ready.
+    gc.disable()
     from odradek.broker.node.node import StartError
     from odradek.broker.node.process import run
     from odradek.broker.settings.load import load_settings
