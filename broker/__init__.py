@@ -1,1 +1,1 @@
-"""What a node does: server edge, handlers, replication, settings, composition root."""
+"""What a node does: server, handlers, groups, replication, settings, and the node itself."""

@@ -46,13 +46,13 @@ def read_answer(connected: socket.socket) -> int:
     return int(correlation_id)
 
 
-def test_a_thousand_questions_at_once_are_answered_one_after_the_other(
+def test_thousand_pipelined_requests_get_their_responses_in_order(
     broker: BrokerProcess,
 ) -> None:
     host, _, port = broker.address.partition(":")
     admin = AdminClient({"bootstrap.servers": broker.address})
-    wishes = [NewTopic(f"topic-{number}", 10, 1) for number in range(TOPICS)]
-    for made in admin.create_topics(wishes, operation_timeout=30).values():
+    topics = [NewTopic(f"topic-{number}", 10, 1) for number in range(TOPICS)]
+    for made in admin.create_topics(topics, operation_timeout=30).values():
         made.result()
     before_bytes = broker.process.rss_bytes()
     with socket.create_connection((host, int(port))) as connected:

@@ -1,4 +1,4 @@
-"""Bytes that no client should send: a clear error or a closed connection, and nobody else notices.
+"""Bytes that no client should send: a clear error or a closed connection, and others are served.
 
 A real process is asked, because what counts is what the socket, the memory and the other clients
 see.
@@ -99,7 +99,7 @@ BAD_FRAMES = {
     "a frame of one byte": frame(b"\x00"),
     "an unknown key": frame(encode_request_header(1000, 0, 1, "x")),
     "a key below zero": frame(encode_request_header(-5, 0, 1, "x")),
-    "a version nobody knows": frame(encode_request_header(3, 99, 1, "x") + b"\x00" * 20),
+    "an unknown version": frame(encode_request_header(3, 99, 1, "x") + b"\x00" * 20),
     "a client id longer than the frame": frame(struct.pack(">hhih", 3, 1, 1, 30_000)),
     "a client id below null": frame(struct.pack(">hhih", 3, 1, 1, -7)),
     "no body": frame(encode_request_header(0, 9, 1, "x")),
@@ -114,7 +114,7 @@ BAD_FRAMES = {
 
 
 @pytest.mark.parametrize("name", BAD_FRAMES)
-def test_a_frame_that_cannot_be_closes_its_connection_alone(
+def test_invalid_frame_closes_only_its_connection(
     broker: BrokerProcess, neighbour: Wire, name: str
 ) -> None:
     assert sent_and_ended(broker, BAD_FRAMES[name])
@@ -135,7 +135,7 @@ def test_another_protocol_on_a_plaintext_listener_is_named_in_the_log(
         broker.process.wait_for_line(f"closing 127.0.0.1: {reason}", timeout_s=CLOSE_TIMEOUT_S)
 
 
-def test_random_bytes_never_stop_the_broker_nor_fill_its_memory(
+def test_random_bytes_neither_stop_the_broker_nor_fill_its_memory(
     broker: BrokerProcess, neighbour: Wire
 ) -> None:
     chance = random.Random(20_261_121)
@@ -151,7 +151,7 @@ def test_random_bytes_never_stop_the_broker_nor_fill_its_memory(
     assert broker.process.rss_bytes() - before_bytes < MEMORY_GROWTH_MAX
 
 
-def test_requests_with_flipped_bits_are_answered_or_end_their_connection(
+def test_requests_with_flipped_bits_get_a_response_or_close_their_connection(
     broker: BrokerProcess, neighbour: Wire
 ) -> None:
     chance = random.Random(7)
@@ -183,7 +183,7 @@ def capture(request: object, version: int) -> bytes:
     return recorder.content
 
 
-def test_a_truncated_frame_is_forgotten_with_its_connection(
+def test_truncated_frame_is_released_with_its_connection(
     broker: BrokerProcess, neighbour: Wire
 ) -> None:
     before = broker.process.open_files()
@@ -196,9 +196,7 @@ def test_a_truncated_frame_is_forgotten_with_its_connection(
     assert broker.process.open_files() <= before + 2
 
 
-def test_half_sent_large_frames_keep_no_other_one_waiting(
-    broker: BrokerProcess, neighbour: Wire
-) -> None:
+def test_half_sent_large_frames_do_not_block_others(broker: BrokerProcess, neighbour: Wire) -> None:
     with ExitStack() as wires:
         for _ in range(16):
             wire = wires.enter_context(Wire(broker.address))
@@ -209,7 +207,7 @@ def test_half_sent_large_frames_keep_no_other_one_waiting(
 
 @pytest.mark.parametrize("count", [10_001, 2**31 - 1])
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_more_partitions_than_anybody_needs_are_refused_at_once(
+def test_excessive_partition_count_is_refused_at_once(
     neighbour: Wire, count: int, validate_only: bool
 ) -> None:
     topic = CreatableTopic(
@@ -223,9 +221,7 @@ def test_more_partitions_than_anybody_needs_are_refused_at_once(
     assert_served(neighbour)
 
 
-def test_many_promises_of_large_frames_take_no_memory(
-    broker: BrokerProcess, neighbour: Wire
-) -> None:
+def test_announced_large_frames_take_no_memory(broker: BrokerProcess, neighbour: Wire) -> None:
     before_bytes = broker.process.rss_bytes()
     with ExitStack() as wires:
         for _ in range(40):
@@ -255,7 +251,7 @@ BAD_BATCHES = {
 
 
 @pytest.mark.parametrize("name", BAD_BATCHES)
-def test_a_damaged_batch_is_refused_and_its_connection_lives_on(
+def test_damaged_batch_is_refused_and_its_connection_stays_open(
     broker: BrokerProcess, neighbour: Wire, name: str
 ) -> None:
     content, code = BAD_BATCHES[name]
@@ -295,7 +291,7 @@ def peak_bytes(broker: BrokerProcess) -> int:
     raise AssertionError("the kernel does not tell VmHWM")
 
 
-def test_a_client_that_never_reads_its_answers_holds_up_nobody(
+def test_client_that_never_reads_its_responses_does_not_block_others(
     broker: BrokerProcess, neighbour: Wire
 ) -> None:
     before_bytes = broker.process.rss_bytes()

@@ -193,7 +193,7 @@ def test_a_restart_with_the_directory_brings_its_partitions_back(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", ["odradek", pytest.param("apache", marks=pytest.mark.judge)])
-def test_a_topic_over_the_folder_of_another_one_is_refused_here_and_cannot_be_written_there(
+def test_topic_over_an_orphaned_folder_is_refused_and_cannot_be_written(
     kind: str, tmp_path: Path
 ) -> None:
     """Apache's broker refuses the replica (INCONSISTENT_TOPIC_ID) and its controller takes no

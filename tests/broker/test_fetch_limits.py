@@ -17,9 +17,7 @@ LONG_WAIT_MS = 600_000
 
 
 @pytest.mark.parametrize("kind", ["odradek", pytest.param("apache", marks=pytest.mark.judge)])
-def test_a_fetch_that_asks_for_more_than_it_may_get_does_not_wait(
-    kind: str, tmp_path: Path
-) -> None:
+def test_fetch_with_min_bytes_above_its_maximum_does_not_wait(kind: str, tmp_path: Path) -> None:
     with apache_node(tmp_path) if kind == "apache" else odradek_broker(tmp_path) as broker:
         talk = Talk(broker.address)
         topic_id = talk.make_topic("orders")

@@ -158,7 +158,7 @@ def test_a_flush_that_fails_is_a_storage_error_and_takes_the_directory_offline(
 
 
 def end_offset(talk: Talk) -> int:
-    """The end of the log, which consumers are not told: that of its leader epoch."""
+    """The log end offset, which consumers do not see: the end offset of its leader epoch."""
     request = OffsetForLeaderEpochRequest(
         topics=[
             OffsetForLeaderTopic(

@@ -66,7 +66,7 @@ def fill(broker: BrokerProcess, talk: Talk) -> list[int]:
 
 
 @pytest.mark.parametrize("state", ["stopped", "killed"])
-def test_a_full_disk_loses_nothing_that_was_answered_and_is_used_again_when_there_is_space(
+def test_full_disk_loses_no_acknowledged_record_and_is_used_again(
     tmp_path: Path, state: str
 ) -> None:
     with odradek_broker(tmp_path) as broker:
@@ -105,7 +105,7 @@ def produce_into(talk: Talk, answered: list[int]) -> int:
     return code
 
 
-def test_a_topic_that_finds_no_room_is_refused_and_the_broker_goes_on(tmp_path: Path) -> None:
+def test_topic_creation_on_a_full_disk_is_refused_and_the_broker_continues(tmp_path: Path) -> None:
     with odradek_broker(tmp_path) as broker:
         talk = Talk(broker.address)
         talk.make_topic(TOPIC)
@@ -121,10 +121,10 @@ def test_a_topic_that_finds_no_room_is_refused_and_the_broker_goes_on(tmp_path: 
         )
         assert talk.quiet(change, 1).responses[0].error_code == ErrorCode.NONE
         broker.process.set_limit(resource.RLIMIT_FSIZE, 20)
-        wish = CreatableTopic(
+        topic = CreatableTopic(
             name="late", num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
-        request = CreateTopicsRequest(topics=[wish])
+        request = CreateTopicsRequest(topics=[topic])
         assert talk.quiet(request, 7).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         deletion = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=5_000)
         assert talk.quiet(deletion, 4).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -132,7 +132,7 @@ def test_a_topic_that_finds_no_room_is_refused_and_the_broker_goes_on(tmp_path: 
         assert produce(talk)[0] == ErrorCode.KAFKA_STORAGE_ERROR
         broker.process.set_limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
         talk.until(
-            "room again",
+            "space again",
             lambda: talk.quiet(request, 7).topics[0].error_code,
             lambda code: code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS),
         )

@@ -118,7 +118,7 @@ def test_what_was_acknowledged_survives_every_kill(
 
 
 @pytest.mark.parametrize("state", ["stopped", "killed"])
-def test_a_repeated_idempotent_batch_is_recognised_after_a_restart(
+def test_idempotent_batch_sent_again_after_a_restart_is_a_duplicate(
     tmp_path: Path, state: str
 ) -> None:
     with odradek_broker(tmp_path) as broker:
@@ -156,7 +156,7 @@ def repeat(talk: Talk, producer_id: int, sequence: int) -> tuple[int, int]:
     return stored.error_code, stored.base_offset
 
 
-def test_a_broker_that_is_killed_again_and_again_keeps_its_topics(tmp_path: Path) -> None:
+def test_topics_survive_many_kills(tmp_path: Path) -> None:
     with odradek_broker(tmp_path) as broker:
         client = Confluent(broker.address)
         client.create_topic(TOPIC, PARTITIONS)

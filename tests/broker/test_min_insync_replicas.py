@@ -72,7 +72,7 @@ def test_a_group_consumes_and_commits_on_a_single_broker(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("broker_count", "factor"), [(1, 1), (2, 2), (3, 3), (5, 3)])
-def test_internal_topics_have_as_many_replicas_as_the_settings_say_and_brokers_are_alive(
+def test_internal_topic_has_its_replication_factor_limited_by_the_live_brokers(
     broker_count: int, factor: int
 ) -> None:
     settings = make_settings(FACTORS)

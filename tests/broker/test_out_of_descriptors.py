@@ -50,7 +50,7 @@ def produce(wire: Wire, topic: str = TOPIC, partition: int = 0) -> int:
 
 
 def late_client(broker: BrokerProcess) -> Wire:
-    """A client that comes again when it is refused: room is made once others have been idle."""
+    """A client that connects again when it is refused, until idle connections are closed."""
     pause = threading.Event()
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -135,7 +135,7 @@ def test_more_partitions_than_descriptors_are_made_and_found_again(tmp_path: Pat
                 broker.start()
 
 
-def test_descriptors_that_are_taken_away_come_back_without_a_loss(tmp_path: Path) -> None:
+def test_no_record_is_lost_while_descriptors_are_short(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=CHECKPOINTS_OFTEN) as broker:
         talk = Talk(broker.address)
         topic_id = talk.make_topic(TOPIC)
@@ -183,7 +183,7 @@ def test_descriptors_that_are_taken_away_come_back_without_a_loss(tmp_path: Path
         assert end_offset(broker, topic_id) == len(acknowledged)
 
 
-def test_a_host_has_no_more_connections_than_it_may(tmp_path: Path) -> None:
+def test_connections_of_a_host_are_limited(tmp_path: Path) -> None:
     overrides = {"max.connections.per.ip": "5"}
     with odradek_broker(tmp_path, overrides=overrides) as broker, ExitStack() as connections:
         kept = [connections.enter_context(Wire(broker.address)) for _ in range(5)]

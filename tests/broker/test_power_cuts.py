@@ -22,7 +22,7 @@ from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from tests.support.stored_node import FOLDER, StoredNode
 
 NAMES = ("t", "u", "v", OFFSETS_TOPIC)
-LIVES = 4
+STARTS = 4
 CONFIG = "retention.ms"
 
 
@@ -48,7 +48,7 @@ class Topic:
 
 
 class World:
-    """Clients of a node over its lives, and what they were promised."""
+    """Clients of a node over its restarts, and what was acknowledged to them."""
 
     def __init__(self, seed: int) -> None:
         self.rng = SeededRandomness(seed)
@@ -252,9 +252,9 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_whatever_was_acknowledged_survives_power_cuts(seed: int) -> None:
+def test_acknowledged_records_survive_power_cuts(seed: int) -> None:
     world = World(seed)
-    for _ in range(LIVES):
+    for _ in range(STARTS):
         world.live()
         world.cut_and_start()
         world.check()
@@ -268,7 +268,7 @@ def settled(node: StoredNode, pending: Pending[Any]) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_producer_id_is_not_given_again_after_a_power_cut(seed: int) -> None:
+def test_producer_id_is_not_assigned_again_after_a_power_cut(seed: int) -> None:
     world = World(seed)
     settled(world.node, world.node.controller.create_topics([CreateTopicSpec("t", 1, 1)]))
     world.take_id()
@@ -326,7 +326,7 @@ def test_nothing_is_acknowledged_before_its_sync() -> None:
     assert world.node.controller.image.has_leaders(["t"])
 
 
-def test_a_start_after_a_kill_makes_nothing_that_a_power_cut_leaves_orphaned() -> None:
+def test_power_cut_after_a_start_leaves_no_orphaned_log() -> None:
     """The journal's end has not been synced when the start creates the folder of its topic."""
     n = 0
     while True:

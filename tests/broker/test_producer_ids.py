@@ -49,7 +49,7 @@ def test_the_next_block_is_requested_before_the_current_one_is_used_up() -> None
     assert [*taken, ids.take()] == list(range(11))
 
 
-def test_a_failed_allocation_is_tried_again_by_the_next_producer() -> None:
+def test_failed_allocation_is_retried_by_the_next_producer() -> None:
     controller = Controller(at_once=False)
     ids = ProducerIds(controller.allocate)
     with pytest.raises(BrokerError):

@@ -137,7 +137,7 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("error", [Injected(), OSError(errno.EIO, "failure"), StartError("no")])
-def test_a_start_that_fails_leaves_the_directory_as_it_was(
+def test_failed_start_leaves_the_directory_unchanged(
     step: str,
     error: Exception,
     data: Path,
@@ -155,7 +155,7 @@ def test_a_start_that_fails_leaves_the_directory_as_it_was(
 
 
 @pytest.mark.parametrize("step", ["prepare", "start"])
-def test_a_coordination_that_refuses_leaves_the_directory_as_it_was(
+def test_refused_coordination_leaves_the_directory_unchanged(
     step: str, data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree_of(data)
@@ -166,7 +166,7 @@ def test_a_coordination_that_refuses_leaves_the_directory_as_it_was(
     assert tree_of(data) == before
 
 
-def test_a_port_that_is_taken_leaves_the_directory_as_it_was(
+def test_used_port_leaves_the_directory_unchanged(
     data: Path, loop: asyncio.AbstractEventLoop
 ) -> None:
     before = tree_of(data)
@@ -178,9 +178,7 @@ def test_a_port_that_is_taken_leaves_the_directory_as_it_was(
     assert tree_of(data) == before
 
 
-def test_a_port_that_is_taken_leaves_no_new_directory(
-    tmp_path: Path, loop: asyncio.AbstractEventLoop
-) -> None:
+def test_used_port_leaves_no_new_directory(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -189,7 +187,7 @@ def test_a_port_that_is_taken_leaves_no_new_directory(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_port_that_is_taken_during_the_start_leaves_the_directory_as_it_was(
+def test_port_used_during_the_start_leaves_the_directory_unchanged(
     data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, port = tree_of(data), free_port()
@@ -208,7 +206,7 @@ def test_a_port_that_is_taken_during_the_start_leaves_the_directory_as_it_was(
     assert tree_of(data) == before
 
 
-def test_a_start_that_is_interrupted_anywhere_leaves_the_directory_as_it_was(
+def test_interrupted_start_leaves_the_directory_unchanged(
     data: Path, loop: asyncio.AbstractEventLoop
 ) -> None:
     before = tree_of(data)
@@ -226,7 +224,7 @@ def test_a_start_that_is_interrupted_anywhere_leaves_the_directory_as_it_was(
     assert tree_of(data) == before
 
 
-def test_a_log_that_cannot_be_opened_leaves_the_directory_as_it_was(
+def test_log_that_cannot_be_opened_leaves_the_directory_unchanged(
     data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk fails at the n-th log: the only directory is lost, for this time."""
@@ -334,7 +332,7 @@ GARBAGE = [b"", b"\xff\x00garbage\n", b"0\n7\none 0 5\n", b"1\n0\n", b"0\n1\none
 
 
 @pytest.mark.parametrize("state", ["stopped", "killed"])
-def test_garbage_beside_the_logs_is_reported_and_costs_no_record(
+def test_foreign_files_beside_the_logs_are_reported_and_lose_no_record(
     state: str, data: Path, tmp_path: Path
 ) -> None:
     if state == "killed":
@@ -364,7 +362,7 @@ def test_garbage_beside_the_logs_is_reported_and_costs_no_record(
             assert b"topic_id: " in (data / f"{topic}-0" / "partition.metadata").read_bytes()
 
 
-def test_coordination_files_in_another_directory_than_the_first_stop_the_start(
+def test_start_fails_when_a_later_directory_has_the_coordination_files(
     data: Path, tmp_path: Path, loop: asyncio.AbstractEventLoop
 ) -> None:
     before = tree_of(data)

@@ -12,12 +12,14 @@ from odradek.broker.topics import is_valid_topic_name, java_string_hash
     ("group", "hash_code", "partition"),
     [("my-group", -1906497762, 12), ("console-consumer-1", 35782224, 24), ("é", 233, 33)],
 )
-def test_a_group_lies_where_java_puts_it(group: str, hash_code: int, partition: int) -> None:
+def test_group_is_mapped_to_the_partition_that_java_computes(
+    group: str, hash_code: int, partition: int
+) -> None:
     assert java_string_hash(group) == hash_code
     assert abs_java(hash_code) % 50 == partition
 
 
-def test_the_least_integer_counts_as_nothing() -> None:
+def test_absolute_value_of_the_smallest_integer_is_zero() -> None:
     assert abs_java(-(2**31)) == 0
 
 

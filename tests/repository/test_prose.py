@@ -32,8 +32,6 @@ NOT_YET: Final = (
     "bench/micro_turn.py",
     "bench/rounds.py",
     "bench/targets/",
-    "broker/README.md",
-    "broker/__init__.py",
     "broker/compaction/",
     "broker/group/",
     "broker/handlers/",

@@ -59,7 +59,7 @@ def throttle(broker: BrokerProcess, bytes_per_second_max: int) -> Iterator[None]
 
 
 class Follower:
-    """A consumer that reads along in a thread, from the start until it is told where to end."""
+    """A consumer that reads in a thread, from the first offset up to `end`."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.offsets: list[int] = []
@@ -123,7 +123,9 @@ def test_a_topic_is_compacted_while_it_is_written_and_read(
     assert {message.key: message.value for message in other.messages()} == last
 
 
-def test_tombstones_go_when_their_time_is_over(broker: BrokerProcess, topic: str) -> None:
+def test_tombstones_are_removed_after_delete_retention_ms(
+    broker: BrokerProcess, topic: str
+) -> None:
     create_topic(broker, topic, {**COMPACT, "delete.retention.ms": "1"})
     written = Keyed(topic).connect(broker)
     written.write_some(1_500, keys=KEYS)
@@ -144,7 +146,7 @@ def test_tombstones_go_when_their_time_is_over(broker: BrokerProcess, topic: str
     assert {b"key %d" % number for number in range(10, KEYS)} <= keys
 
 
-def test_topics_that_only_delete_are_never_touched(broker: BrokerProcess, topic: str) -> None:
+def test_topics_with_policy_delete_are_never_cleaned(broker: BrokerProcess, topic: str) -> None:
     create_topic(broker, topic, COMPACT)
     create_topic(broker, "plain", {**COMPACT, "cleanup.policy": "delete"})
     plain, keyed = (Keyed(topic).connect(broker) for topic in ("plain", topic))
@@ -194,9 +196,7 @@ def test_a_topic_that_is_no_longer_compacted_is_left_as_it_was(
         assert [record.offset() for record in read_log(broker, topic)] == list(range(3_000))
 
 
-def test_the_throttle_can_be_loosened_in_the_midst_of_a_cleaning(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_throttle_can_be_raised_during_a_cleaning(broker: BrokerProcess, topic: str) -> None:
     create_topic(broker, topic, COMPACT)
     written = Keyed(topic).connect(broker)
     with throttle(broker, 3_000):

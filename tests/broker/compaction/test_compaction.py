@@ -1,4 +1,4 @@
-"""The cleaner's edge against workers that die, hang, talk nonsense, fail and succeed."""
+"""The cleaner with workers that die, hang, send nonsense, fail and succeed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
     run(test())
 
 
-def test_the_dirtiest_of_those_that_are_due_goes_first(tmp_path: Path) -> None:
+def test_log_with_the_largest_dirty_ratio_is_cleaned_first(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path) as made:
             half = replace(CONFIG, min_cleanable_dirty_ratio=0.5)
@@ -80,7 +80,7 @@ def test_the_dirtiest_of_those_that_are_due_goes_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [DIES, TALKS_NONSENSE], ids=["dies", "raves"])
-def test_a_worker_that_dies_is_replaced_ever_more_rarely(tmp_path: Path, command: Fake) -> None:
+def test_worker_that_dies_is_replaced_after_growing_pauses(tmp_path: Path, command: Fake) -> None:
     async def test() -> None:
         async with cleaner(tmp_path, command) as made:
             log = made.log("orders")
@@ -96,7 +96,7 @@ def test_a_worker_that_dies_is_replaced_ever_more_rarely(tmp_path: Path, command
     run(test())
 
 
-def test_a_worker_that_says_nothing_is_killed(tmp_path: Path) -> None:
+def test_silent_worker_is_killed(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path, HANGS) as made:
             made.worker.silence_s = 0.2
@@ -110,7 +110,7 @@ def test_a_worker_that_says_nothing_is_killed(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_are_not(tmp_path: Path) -> None:
+def test_uncleanable_log_is_skipped_and_the_others_are_cleaned(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path) as made:
             log, other = made.log("damaged"), made.log("orders")
@@ -125,7 +125,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_are_not(tmp_p
             assert made.metrics.compaction_uncleanable_logs == 1
             assert checkpointed(log) is None
             assert made.stored.manager.offline_directories == ()
-            # A topic that is made anew is another one.
+            # A topic that is created again is another one.
             made.stored.manager.delete([("damaged", 0)], unique="0" * 32, now_ms=NOW_MS)
             again = made.log("damaged")
             await made.until("its end", lambda: checkpointed(again) == again.active.base_offset)
@@ -135,7 +135,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_are_not(tmp_p
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.ENOENT])
-def test_what_may_pass_is_tried_again(tmp_path: Path, number: int) -> None:
+def test_passing_error_is_retried(tmp_path: Path, number: int) -> None:
     async def test() -> None:
         async with cleaner(tmp_path, failing(number)) as made:
             made.log("orders")
@@ -147,7 +147,7 @@ def test_what_may_pass_is_tried_again(tmp_path: Path, number: int) -> None:
     run(test())
 
 
-def test_a_disk_that_fails_takes_its_directory_offline(tmp_path: Path) -> None:
+def test_disk_error_takes_the_directory_offline(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path, failing(errno.EIO)) as made:
             log = made.log("orders")
@@ -158,7 +158,7 @@ def test_a_disk_that_fails_takes_its_directory_offline(tmp_path: Path) -> None:
     run(test())
 
 
-def test_the_last_directory_takes_the_broker_with_it(tmp_path: Path) -> None:
+def test_failure_of_the_last_directory_is_fatal(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path, failing(errno.EIO)) as made:
             for number in range(2):
@@ -174,7 +174,7 @@ def test_the_last_directory_takes_the_broker_with_it(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_worker_that_starves_is_replaced_by_a_hurried_one(tmp_path: Path) -> None:
+def test_starved_worker_is_replaced_by_a_boosted_one(tmp_path: Path) -> None:
     starving = fake(
         "if 'hurried' not in sys.argv:\n"
         f"    say(failure=dict(reason='hungry', error_number={STARVED}))\n"
@@ -194,7 +194,7 @@ def test_a_worker_that_starves_is_replaced_by_a_hurried_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("event", ["cut", "deleted", "policy"])
-def test_a_cleaning_that_is_not_wanted_any_more_is_ended(tmp_path: Path, event: str) -> None:
+def test_cleaning_ends_when_its_log_has_changed(tmp_path: Path, event: str) -> None:
     reporting = fake("while True:\n    say(progress_bytes=1)\n    wait(0.01)")
 
     async def test() -> None:
@@ -217,7 +217,7 @@ def test_a_cleaning_that_is_not_wanted_any_more_is_ended(tmp_path: Path, event: 
 
 
 @pytest.mark.parametrize("event", ["cut", "deleted", "policy"])
-def test_a_log_that_changes_while_others_are_looked_at_is_judged_again(
+def test_log_that_changes_while_others_are_judged_is_judged_again(
     tmp_path: Path, event: str
 ) -> None:
     async def test() -> None:
@@ -260,7 +260,7 @@ def test_a_log_that_changes_while_others_are_looked_at_is_judged_again(
 
 @pytest.mark.parametrize("event", ["cut", "deleted", "policy"])
 @pytest.mark.parametrize("number", [None, errno.ENOENT])
-def test_a_failure_says_nothing_of_a_log_that_has_changed_meanwhile(
+def test_failure_on_a_changed_log_has_no_consequence(
     tmp_path: Path, event: str, number: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -287,7 +287,7 @@ def test_a_failure_says_nothing_of_a_log_that_has_changed_meanwhile(
     run(test())
 
 
-def test_segments_that_went_meanwhile_are_not_put_into_place(tmp_path: Path) -> None:
+def test_result_for_deleted_segments_is_discarded(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path) as made:
             log = made.log("orders")
@@ -311,7 +311,7 @@ def test_segments_that_went_meanwhile_are_not_put_into_place(tmp_path: Path) -> 
     run(test())
 
 
-def test_a_checkpoint_that_the_log_does_not_have_is_put_right(tmp_path: Path) -> None:
+def test_checkpoint_outside_of_the_log_is_corrected(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path, failing(errno.ENOSPC)) as made:
             log = made.log("orders")
@@ -323,7 +323,7 @@ def test_a_checkpoint_that_the_log_does_not_have_is_put_right(tmp_path: Path) ->
     run(test())
 
 
-def test_only_compacted_logs_that_are_here_can_be_asked_for(tmp_path: Path) -> None:
+def test_run_now_refuses_logs_that_are_missing_or_not_compacted(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path) as made:
             made.log("plain", config=replace(CONFIG, cleanup_compact=False))

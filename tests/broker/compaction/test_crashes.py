@@ -43,7 +43,7 @@ def leftovers(broker: BrokerProcess) -> list[Path]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("victim", ["broker", "worker"])
-def test_kills_at_any_moment_lose_nothing(tmp_path: Path, victim: str) -> None:
+def test_killed_worker_or_broker_loses_no_record(tmp_path: Path, victim: str) -> None:
     chance = random.Random(victim)
     pause = threading.Event()
     with odradek_broker(tmp_path, overrides=SLOW) as broker:
@@ -94,7 +94,7 @@ def test_a_stop_in_the_midst_of_a_cleaning_is_quick_and_clean(tmp_path: Path) ->
         assert leftovers(broker) == []
 
 
-def test_a_full_disk_puts_a_cleaning_off_and_the_log_serves_on(tmp_path: Path) -> None:
+def test_full_disk_postpones_a_cleaning_and_the_log_is_served(tmp_path: Path) -> None:
     # Cleaned segments may become larger than those that they are made of, and the disk is full
     # (RLIMIT_FSIZE) for these alone.
     limit_bytes = 150_000
@@ -143,7 +143,7 @@ def test_a_worker_that_hangs_does_not_keep_the_broker_from_serving(tmp_path: Pat
 
 
 @pytest.mark.timeout(120)
-def test_a_deleted_topic_takes_its_cleaning_with_it(tmp_path: Path) -> None:
+def test_cleaning_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SLOW) as broker:
         create_topic(broker, TOPIC, COMPACT)
         written = Keyed(TOPIC).connect(broker)

@@ -32,7 +32,7 @@ from tests.broker.compaction.cleaner import (
 )
 
 
-def test_times_of_many_new_segments_are_read_with_turns_for_others(
+def test_times_of_many_new_segments_are_read_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(CONFIG, min_compaction_lag_ms=1)
@@ -65,7 +65,7 @@ def test_times_of_many_new_segments_are_read_with_turns_for_others(
     run(test())
 
 
-def test_a_job_with_very_many_producers_is_put_into_words_beside_the_loop(
+def test_job_with_many_producers_is_encoded_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = []
@@ -104,7 +104,7 @@ class HeldUp(SystemFileSystem):
         super().remove(path)
 
 
-def test_a_stop_leaves_the_files_that_were_set_aside_to_the_next_start(tmp_path: Path) -> None:
+def test_stop_leaves_removals_of_files_to_the_next_start(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.deleted" for number in range(3)]
     for path in paths:
         path.touch()

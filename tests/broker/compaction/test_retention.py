@@ -43,7 +43,7 @@ def delete_records(broker: BrokerProcess, offset: int) -> None:
     assert admin.delete_records([place])[place].result(WAIT_S).low_watermark == offset
 
 
-def test_records_may_be_deleted_and_retention_come_while_a_log_is_cleaned(tmp_path: Path) -> None:
+def test_delete_records_and_retention_succeed_during_a_cleaning(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SETTINGS) as broker:
         create_topic(broker, TOPIC, BOTH)
         written = Keyed(TOPIC).connect(broker)
@@ -65,7 +65,7 @@ def test_records_may_be_deleted_and_retention_come_while_a_log_is_cleaned(tmp_pa
         assert read_log(broker, TOPIC) == []
 
 
-def test_retention_takes_old_segments_of_a_topic_that_compacts_too(tmp_path: Path) -> None:
+def test_retention_deletes_old_segments_of_a_topic_with_compact_and_delete(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SETTINGS) as broker:
         create_topic(broker, TOPIC, BOTH)
         create_topic(broker, "forever", {**COMPACT, "retention.ms": "1", "retention.bytes": "1"})

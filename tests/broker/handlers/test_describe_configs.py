@@ -80,7 +80,7 @@ def test_answers_are_apaches_before_and_after_a_change(label: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(DESCRIPTIONS) - 1))
-def test_errors_are_apaches(number: int) -> None:
+def test_alter_errors_equal_those_of_apache_kafka(number: int) -> None:
     result = describe(broker(), *DESCRIPTIONS[number])
     assert as_recorded(result) == recorded()["failed_descriptions"][number]
 

@@ -63,7 +63,7 @@ def ask(
     )
 
 
-def test_a_full_fetch_without_a_session_leaves_nothing_behind() -> None:
+def test_full_fetch_without_a_session_stores_no_session() -> None:
     sessions = build()
     plan = ask(sessions, 0, FINAL_EPOCH, [A, B])
     assert (plan.session_id, list(plan.partitions), len(sessions)) == (0, [A, B], 0)
@@ -78,7 +78,7 @@ def test_a_session_remembers_adds_and_forgets() -> None:
     assert second.is_incremental
 
 
-def test_an_incremental_answer_lists_only_what_changed() -> None:
+def test_incremental_response_lists_only_changed_partitions() -> None:
     sessions = build()
     first = ask(sessions, 0, 0, [A, B])
     offsets = SentOffsets(5, 0)
@@ -92,7 +92,7 @@ def test_an_incremental_answer_lists_only_what_changed() -> None:
     assert second.must_respond_with(B, SentOffsets(5, 1), has_news=False)
 
 
-def test_a_partition_that_gave_records_is_served_last_next_time() -> None:
+def test_partition_that_sent_records_is_served_last_next_time() -> None:
     sessions = build()
     first = ask(sessions, 0, 0, [A, B, C])
     second = ask(sessions, first.session_id, 1)
@@ -125,7 +125,7 @@ def test_a_session_without_partitions_is_closed() -> None:
     assert (plan.session_id, len(sessions)) == (0, 0)
 
 
-def test_slots_are_bounded_and_an_unused_session_makes_room() -> None:
+def test_unused_session_is_evicted_when_all_slots_are_used() -> None:
     sessions = build(slots=2)
     old = ask(sessions, 0, 0, [A], now_ms=0).session_id
     used = ask(sessions, 0, 0, [A, B], now_ms=0).session_id
@@ -137,7 +137,7 @@ def test_slots_are_bounded_and_an_unused_session_makes_room() -> None:
     assert (len(sessions), sessions.evicted) == (2, 1)
 
 
-def test_a_settled_smaller_session_gives_way_to_a_larger_one() -> None:
+def test_old_smaller_session_is_evicted_for_a_larger_one() -> None:
     sessions = build(slots=1)
     small = ask(sessions, 0, 0, [A], now_ms=0).session_id
     late_ms = EVICTION_MS + 1
@@ -190,7 +190,7 @@ def test_bytes_are_bounded_whatever_the_number_of_slots() -> None:
     assert late.session_id > 0
 
 
-def test_a_host_that_has_less_takes_from_the_one_that_has_most() -> None:
+def test_session_of_the_largest_host_is_evicted_for_a_smaller_host() -> None:
     for sessions in (
         build(slots=10),
         build(bytes_max=10 * (SESSION_BYTES + 1 * (ENTRY_BYTES + 1))),
@@ -204,7 +204,7 @@ def test_a_host_that_has_less_takes_from_the_one_that_has_most() -> None:
         assert kept == [False] * 5 + [True] * 5
 
 
-def test_a_follower_takes_the_place_of_a_client_and_never_the_other_way() -> None:
+def test_session_of_a_client_is_evicted_for_a_follower_and_never_the_reverse() -> None:
     sessions = build(slots=2)
     first = ask(sessions, 0, 0, [A, B]).session_id
     second = ask(sessions, 0, 0, [A]).session_id
@@ -265,7 +265,7 @@ requests = st.lists(
 
 
 @given(requests)
-def test_slots_and_bytes_are_kept_whatever_is_asked(
+def test_random_fetches_never_exceed_slots_and_bytes(
     asked: list[tuple[int, int, int, str, bool]],
 ) -> None:
     bytes_max = 40_000

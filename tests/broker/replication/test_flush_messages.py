@@ -142,7 +142,7 @@ def test_a_setting_lowered_while_records_are_unflushed_takes_effect_with_the_nex
 
 
 @pytest.mark.parametrize("change", ["a new leader epoch", "a follower meanwhile"])
-def test_a_new_leadership_does_not_let_go_what_waits_for_the_disk(change: str) -> None:
+def test_new_leader_epoch_does_not_release_records_that_wait_for_a_flush(change: str) -> None:
     replicas = Replicas(config=LogConfig(flush_messages=1))
     partition = replicas.lead()
     partition.append([batch(NOW_MS)], NOW_MS)

@@ -14,7 +14,7 @@ def test_a_leader_alone_commits_what_it_appends() -> None:
     assert leader.on_append(9) == 9
 
 
-def test_an_in_sync_follower_that_has_not_fetched_holds_everything_back() -> None:
+def test_in_sync_follower_that_has_not_fetched_holds_the_high_watermark() -> None:
     leader = PartitionLeader(replica_id=1, in_sync=(1, 2), end_offset=5)
     assert leader.on_append(9) == -1
     assert leader.on_in_sync_changed((1,)) == 9

@@ -39,7 +39,7 @@ def led(*epochs: int) -> Partition:
         (OSError("the disk is broken"), ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
-def test_a_damaged_transaction_index_is_an_error_of_its_partition_and_lets_the_records_go(
+def test_damaged_transaction_index_fails_its_partition_and_releases_the_records(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, expected: ErrorCode
 ) -> None:
     partition = led(1)
@@ -89,7 +89,9 @@ def test_a_fetch_below_the_log_start_is_out_of_range_before_it_diverges(
         (17, ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
-def test_versions_below_6_know_no_storage_error(version: int, expected: ErrorCode) -> None:
+def test_fetch_below_version_6_returns_not_leader_for_a_storage_error(
+    version: int, expected: ErrorCode
+) -> None:
     partition = led(1)
     partition.log.is_offline = True
     requested = FetchPartition(0, 1 << 20, -1, -1, -1)

@@ -78,7 +78,7 @@ neither the value nor what is allowed."""
 
 
 @pytest.mark.parametrize("number", range(len(scenarios())))
-def test_errors_are_apaches(number: int) -> None:
+def test_alter_errors_equal_those_of_apache_kafka(number: int) -> None:
     kind, resources = scenarios()[number]
     expected = recorded()["answers"][number]
     ours = answers(kind, resources)
@@ -90,7 +90,7 @@ def test_errors_are_apaches(number: int) -> None:
             assert our_message == message
 
 
-def test_the_record_has_an_answer_to_every_request() -> None:
+def test_recording_has_a_response_to_every_request() -> None:
     assert len(recorded()["answers"]) == len(scenarios())
 
 
@@ -125,7 +125,7 @@ def test_operations_change_what_is_stored(
     assert decide_topic(SETTINGS, "t", stored, [change], replaces=False) == expected
 
 
-def test_replacing_forgets_what_is_not_named() -> None:
+def test_alter_configs_removes_settings_that_it_does_not_name() -> None:
     stored = {"retention.ms": "5", "segment.ms": "6"}
     changes = [Change("segment.ms", "7")]
     assert decide_topic(SETTINGS, "t", stored, changes, replaces=True) == {"segment.ms": "7"}
@@ -169,16 +169,14 @@ def test_a_decision_names_the_entity_that_is_stored() -> None:
         ("", Change("a", "DEBUG"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_logger_keeps_its_level_when_the_wish_is_wrong(
-    name: str, change: Change, code: ErrorCode
-) -> None:
+def test_invalid_logger_change_is_refused(name: str, change: Change, code: ErrorCode) -> None:
     requested = Requested(ResourceType.BROKER_LOGGER, name, (change,), replaces=False)
     with pytest.raises(BrokerError) as raised:
         decide(SETTINGS, requested, broker_id=0, overrides_of=lambda _: None, loggers=("a", "root"))
     assert raised.value.code is code
 
 
-def test_a_password_is_not_stored_in_the_clear() -> None:
+def test_dynamic_password_is_refused() -> None:
     change = Change("listener.name.plaintext.ssl.key.password", "s3cr3t")
     with pytest.raises(BrokerError) as raised:
         decide_broker(SETTINGS, [change], per_broker=True, replaces=False)
@@ -186,7 +184,7 @@ def test_a_password_is_not_stored_in_the_clear() -> None:
     assert "s3cr3t" not in str(raised.value)
 
 
-def test_threads_are_counted_from_what_is_in_force() -> None:
+def test_thread_count_is_compared_with_the_value_in_force() -> None:
     doubled = with_dynamic(SETTINGS, DynamicSettings({"num.io.threads": "16"}, {}))
     change = Change("num.io.threads", "32")
     assert decide_broker(doubled, [change], per_broker=False, replaces=False) == {
@@ -199,7 +197,7 @@ def test_threads_are_counted_from_what_is_in_force() -> None:
         decide_broker(doubled, [fewer], per_broker=True, replaces=False)
 
 
-def test_what_is_set_for_the_broker_hides_a_change_for_all() -> None:
+def test_broker_level_takes_precedence_over_a_change_of_the_default() -> None:
     settings = with_dynamic(SETTINGS, DynamicSettings({}, {"num.io.threads": "9"}))
     change = Change("num.io.threads", "100")
     assert decide_broker(settings, [change], per_broker=False, replaces=False) == {

@@ -35,7 +35,7 @@ KAFKAS_SAMPLE = {
 }
 
 
-def test_kafkas_own_sample_starts_us(tmp_path: Path) -> None:
+def test_sample_settings_of_kafka_are_accepted(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in KAFKAS_SAMPLE.items()))
     settings = load_settings(str(file), [])
@@ -46,7 +46,7 @@ def test_kafkas_own_sample_starts_us(tmp_path: Path) -> None:
     assert settings.static["num.io.threads"] == "8"
 
 
-def test_our_own_sample_starts_us_alone_on_this_machine() -> None:
+def test_own_sample_settings_listen_on_loopback_only() -> None:
     settings = load_settings(str(CONFIG / "server.properties"), [])
     assert settings.warnings == ()
     assert settings.zookeeper_connect is None
@@ -70,20 +70,20 @@ def test_an_empty_file_gives_kafkas_defaults(tmp_path: Path) -> None:
     assert settings.max_connections_per_ip_overrides == {}
 
 
-def test_without_a_file_it_listens_on_loopback_and_keeps_data_here() -> None:
+def test_without_a_file_broker_listens_on_loopback_and_stores_in_the_working_directory() -> None:
     settings = load_settings(None, [])
     assert settings.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
     assert settings.log_dirs == (os.path.abspath("data"),)
 
 
 @pytest.mark.parametrize("override", ["log.dirs=/a", "log.dir=/a"])
-def test_without_a_file_overrides_win(override: str) -> None:
+def test_without_a_file_overrides_take_precedence(override: str) -> None:
     settings = load_settings(None, [override, "listeners=PLAINTEXT://127.0.0.1:1"])
     assert settings.log_dirs == ("/a",)
     assert settings.listeners[0].port == 1
 
 
-def test_an_override_wins_over_the_file(tmp_path: Path) -> None:
+def test_override_takes_precedence_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=3\nlog.dirs=a\n")
     settings = load_settings(str(file), ["num.partitions=5", "listeners=PLAINTEXT://127.0.0.1:0"])
@@ -98,7 +98,7 @@ def test_an_override_without_key_or_value_is_refused(override: str) -> None:
         load_settings(None, [override])
 
 
-def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="Cannot read the settings in"):
         load_settings(str(tmp_path / "missing.properties"), [])
     bad = tmp_path / "bad.properties"
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_unknown_names_are_warned_of_and_kept() -> None:
+def test_unknown_names_cause_a_warning_and_are_kept() -> None:
     settings = load_settings(
         None,
         [
@@ -178,7 +178,7 @@ def test_unknown_names_are_warned_of_and_kept() -> None:
         ),
     ],
 )
-def test_values_that_several_settings_say(
+def test_synonyms_are_combined_into_one_value(
     written: dict[str, str], name: str, value: object
 ) -> None:
     assert getattr(make_settings(written), name) == value
@@ -192,7 +192,7 @@ TWO_LISTENERS = {
 }
 
 
-def test_several_listeners_with_names_of_their_own() -> None:
+def test_named_listeners_have_their_protocols() -> None:
     settings = make_settings(TWO_LISTENERS)
     assert settings.listeners == (
         Listener("CLIENT", "0.0.0.0", 9092, "PLAINTEXT"),
@@ -204,7 +204,7 @@ def test_several_listeners_with_names_of_their_own() -> None:
     assert settings.inter_broker_listener_name == "INTERNAL"
 
 
-def test_a_listener_may_have_settings_of_its_own() -> None:
+def test_listener_prefix_overrides_a_setting() -> None:
     settings = make_settings(
         {**TWO_LISTENERS, "listener.name.client.max.connections": "7", "max.connections": "9"}
     )
@@ -312,7 +312,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("written", "name", "allowed"), REFUSED)
-def test_what_cannot_be_is_refused_in_one_line_that_says_why(
+def test_invalid_setting_is_refused_with_a_reason_in_one_line(
     written: dict[str, str], name: str, allowed: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:
@@ -371,7 +371,7 @@ def test_every_declared_attribute_is_there() -> None:
         assert hasattr(settings, attribute), attribute
 
 
-def test_dynamic_settings_lie_over_the_static_ones_level_by_level() -> None:
+def test_dynamic_settings_take_precedence_level_by_level() -> None:
     settings = make_settings({"num.io.threads": "8", "log.retention.hours": "5"})
     changed = with_dynamic(
         settings,
@@ -414,13 +414,13 @@ def test_a_stored_setting_that_cannot_be_used_is_left_out_with_a_warning(
     assert all(name in warning for warning in changed.warnings)
 
 
-def test_the_good_stored_settings_stay_when_a_bad_one_goes() -> None:
+def test_valid_stored_settings_apply_beside_an_invalid_one() -> None:
     settings = make_settings({})
     dynamic = DynamicSettings({"num.io.threads": "x", "compression.type": "zstd"}, {})
     assert with_dynamic(settings, dynamic).compression_type == "zstd"
 
 
-def test_only_the_level_goes_that_cannot_be_together_with_the_rest() -> None:
+def test_only_the_level_that_contradicts_the_rest_is_left_out() -> None:
     settings = make_settings({})
     default = {"compression.type": "zstd"}
     changed = with_dynamic(settings, DynamicSettings(default, {"log.roll.ms": "0"}))

@@ -55,7 +55,7 @@ def as_recorded(definition: Definition) -> list[object]:
 
 
 @pytest.mark.parametrize("table", ["broker", "topic"])
-def test_every_setting_of_kafka_is_here_and_no_other(table: str) -> None:
+def test_tables_contain_exactly_the_settings_of_kafka(table: str) -> None:
     assert sorted(TABLES[table]) == sorted(recorded()["definitions"][table])
 
 
@@ -84,7 +84,7 @@ def test_type_default_rule_importance_and_mode_are_kafkas(table: str) -> None:
 
 
 @pytest.mark.parametrize("definition", ALL)
-def test_a_default_is_a_value_that_may_be_set(definition: Definition) -> None:
+def test_default_passes_its_own_rule(definition: Definition) -> None:
     text = value_text(definition.default)
     if text is None:
         return
@@ -95,7 +95,7 @@ def test_a_default_is_a_value_that_may_be_set(definition: Definition) -> None:
 
 
 @pytest.mark.parametrize("definition", ALL)
-def test_a_documentation_is_one_sentence_of_its_own(definition: Definition) -> None:
+def test_documentation_is_one_sentence(definition: Definition) -> None:
     text = definition.documentation
     assert text[0].isupper() or text.startswith(("min.", "SO_"))
     assert text.endswith(".")
@@ -139,13 +139,13 @@ def test_every_synonym_is_a_setting_of_the_same_kind() -> None:
         ("listener.name.internal", "listener.name.internal"),
     ],
 )
-def test_a_listener_prefix_is_seen_through(name: str, base: str) -> None:
+def test_base_name_removes_a_listener_prefix(name: str, base: str) -> None:
     assert definitions.base_name(name) == base
     found = broker_definition(name)
     assert (found.name if found else None) == (base if base in BROKER else None)
 
 
-def test_passwords_are_sensitive_and_nothing_else_is() -> None:
+def test_only_passwords_are_sensitive() -> None:
     assert BROKER["ssl.key.password"].is_sensitive
     assert not BROKER["ssl.keystore.location"].is_sensitive
     assert BROKER["listeners"].update_mode is UpdateMode.PER_BROKER

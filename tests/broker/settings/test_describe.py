@@ -29,7 +29,7 @@ def as_recorded(entries: list[Entry]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("label", ["described", "described_after_change"])
 @pytest.mark.parametrize("resource", ["broker", "default", "topic t", "topic u"])
-def test_every_entry_is_apaches_to_the_last_synonym(label: str, resource: str) -> None:
+def test_entries_equal_those_of_apache_kafka(label: str, resource: str) -> None:
     settings = recorded_settings(changed=label == "described_after_change")
     if resource == "broker":
         entries = describe_broker(settings, None)
@@ -47,7 +47,7 @@ def test_every_entry_is_apaches_to_the_last_synonym(label: str, resource: str) -
     assert described == expected
 
 
-def test_only_wanted_settings_are_described_and_an_empty_wish_means_all() -> None:
+def test_only_requested_settings_are_described_and_all_when_none_is_requested() -> None:
     settings = make_settings({})
     assert [entry.name for entry in describe_topic(settings, {}, ["segment.ms", "nothing"])] == [
         "segment.ms"
@@ -57,7 +57,7 @@ def test_only_wanted_settings_are_described_and_an_empty_wish_means_all() -> Non
     assert describe_default(settings, []) == []
 
 
-def test_entries_are_documented_where_the_name_is_kafkas_own() -> None:
+def test_entries_have_documentation_only_under_kafkas_names() -> None:
     settings = make_settings({"listener.name.plaintext.max.connections": "3", "own.name": "x"})
     entries = {entry.name: entry for entry in describe_broker(settings, None)}
     assert entries["max.connections"].documentation is not None
@@ -65,7 +65,7 @@ def test_entries_are_documented_where_the_name_is_kafkas_own() -> None:
     assert entries["own.name"].documentation is None
 
 
-def test_a_topic_setting_that_nobody_knows_is_hidden() -> None:
+def test_unknown_topic_setting_has_no_value() -> None:
     (entry,) = describe_topic(make_settings({}), {"odd": "secret"}, ["odd"])
     assert entry.value is None
     assert entry.is_sensitive

@@ -30,7 +30,7 @@ def parse(text: str, *, ports_differ: bool = True) -> tuple[Listener, ...]:
         ),
     ],
 )
-def test_listeners_are_read(text: str, expected: list[tuple[str, str, int, str]]) -> None:
+def test_listeners_are_parsed(text: str, expected: list[tuple[str, str, int, str]]) -> None:
     assert list(parse(text)) == expected
 
 
@@ -51,26 +51,26 @@ def test_listeners_are_read(text: str, expected: list[tuple[str, str, int, str]]
         ("PLAINTEXT://127.0.0.1:1,SSL://[::1]:1,INTERNAL://a:1", "Port 1 may be used once"),
     ],
 )
-def test_a_bad_list_names_itself_and_what_is_wrong(text: str, allowed: str) -> None:
+def test_error_of_an_invalid_list_names_the_list_and_the_reason(text: str, allowed: str) -> None:
     with pytest.raises(InvalidValueError) as raised:
         parse(text)
     assert str(raised.value).startswith(f"Invalid value {text} for configuration listeners: ")
     assert allowed in raised.value.allowed
 
 
-def test_a_port_may_be_shared_by_ipv4_and_ipv6_and_by_those_that_are_free() -> None:
+def test_port_may_be_shared_by_ipv4_and_ipv6_or_when_it_is_zero() -> None:
     assert len(parse("PLAINTEXT://127.0.0.1:1,SSL://[::1]:1")) == 2
     assert len(parse("PLAINTEXT://a:0,SSL://a:0")) == 2
     assert len(parse("PLAINTEXT://a:1,SSL://a:1", ports_differ=False)) == 2
 
 
-def test_a_listener_is_written_as_it_was_read() -> None:
+def test_listener_is_formatted_as_it_was_given() -> None:
     for text in ("PLAINTEXT://localhost:9092", "SSL://[::1]:9093", "PLAINTEXT://:0"):
         (listener,) = parse(text)
         assert str(listener) == text
 
 
-def test_protocols_go_by_names_in_capitals() -> None:
+def test_protocols_are_keyed_by_upper_case_names() -> None:
     text = "client:SSL, Internal : PLAINTEXT"
     assert parse_protocol_map("key", text) == {"CLIENT": "SSL", "INTERNAL": "PLAINTEXT"}
     with pytest.raises(InvalidValueError, match="TLS is not a security protocol"):

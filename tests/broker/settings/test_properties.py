@@ -81,13 +81,13 @@ short_text = st.text(st.characters(max_codepoint=0xFFFF), max_size=20)
 
 
 @given(st.dictionaries(short_text, short_text, max_size=5))
-def test_what_is_written_with_escapes_is_read_back(properties: dict[str, str]) -> None:
+def test_escaped_text_is_read_back(properties: dict[str, str]) -> None:
     text = "\n".join(f"{escape(key)}={escape(value)}" for key, value in properties.items())
     assert parse_properties(text) == properties
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_are_read_or_refused_in_one_way(text: bytes) -> None:
+def test_random_bytes_are_parsed_or_raise_properties_error(text: bytes) -> None:
     try:
         parse_properties(text)
     except PropertiesError:

@@ -19,7 +19,7 @@ def test_a_topic_without_overrides_on_a_broker_without_settings_has_the_defaults
     assert topic_log_config(SETTINGS, None, {}) == LogConfig()
 
 
-def test_kafkas_defaults_of_topics_are_those_that_an_unset_broker_gives() -> None:
+def test_topic_defaults_equal_those_of_a_broker_without_settings() -> None:
     for name, value in broker_values(SETTINGS).items():
         default = TOPIC[name].default
         assert value == (tuple(str(default).split(",")) if value == ("delete",) else default) or (
@@ -27,7 +27,7 @@ def test_kafkas_defaults_of_topics_are_those_that_an_unset_broker_gives() -> Non
         ), name
 
 
-def test_an_override_counts_before_the_broker_and_a_dynamic_setting_before_a_static_one() -> None:
+def test_override_precedes_the_broker_and_a_dynamic_setting_a_static_one() -> None:
     settings = make_settings({"log.segment.bytes": "1000", "log.retention.hours": "1"})
     dynamic = DynamicSettings({"log.segment.bytes": "2000"}, {})
     both = DynamicSettings({"log.segment.bytes": "2000"}, {"log.segment.bytes": "3000"})
@@ -103,7 +103,7 @@ def test_every_override_reaches_the_log() -> None:
     )
 
 
-def test_the_older_bound_of_timestamps_counts_until_its_successors_are_set() -> None:
+def test_older_timestamp_bound_applies_until_its_successors_are_set() -> None:
     config = topic_log_config(SETTINGS, None, {"message.timestamp.difference.max.ms": "5"})
     assert config.message_timestamp_before_max_ms == 5
     assert config.message_timestamp_after_max_ms == 5
@@ -116,14 +116,14 @@ def test_the_older_bound_of_timestamps_counts_until_its_successors_are_set() -> 
     assert config.message_timestamp_after_max_ms == 5
 
 
-def test_stored_nonsense_does_not_keep_a_log_from_opening() -> None:
+def test_invalid_stored_overrides_have_no_effect_on_a_log() -> None:
     overrides = {"segment.bytes": "x", "retention.ms": "5", "no.such.name": "1"}
     config = topic_log_config(SETTINGS, None, overrides)
     assert config.segment_bytes == LogConfig().segment_bytes
     assert config.retention_ms == 5
 
 
-def test_the_format_of_records_is_fixed_whatever_the_broker_says() -> None:
+def test_message_format_is_fixed_for_every_broker_setting() -> None:
     settings = make_settings({"log.message.format.version": "0.10.0"})
     assert topic_values(settings, {})["message.format.version"] == "3.0-IV1"
 
@@ -141,22 +141,20 @@ def test_the_format_of_records_is_fixed_whatever_the_broker_says() -> None:
         ({"remote.log.delete.on.disable": "true"}, "ZooKeeper mode"),
     ],
 )
-def test_overrides_that_cannot_be_are_refused(
-    overrides: dict[str, str | None], message: str
-) -> None:
+def test_invalid_overrides_are_refused(overrides: dict[str, str | None], message: str) -> None:
     with pytest.raises(BrokerError) as raised:
         validate_topic_config(overrides)
     assert raised.value.code is ErrorCode.INVALID_CONFIG
     assert message in str(raised.value.message)
 
 
-def test_an_override_is_held_against_the_brokers_own_settings() -> None:
+def test_override_is_checked_against_the_settings_of_the_broker() -> None:
     settings = make_settings({"log.cleaner.max.compaction.lag.ms": "5"})
     validate_topic_config({"min.compaction.lag.ms": "6"})
     with pytest.raises(BrokerError, match="conflict topic config"):
         validate_topic_config({"min.compaction.lag.ms": "6"}, settings)
 
 
-def test_good_overrides_pass() -> None:
+def test_valid_overrides_are_accepted() -> None:
     validate_topic_config({})
     validate_topic_config({"cleanup.policy": "compact,delete", "retention.ms": "-1"})

@@ -86,7 +86,7 @@ def test_text_becomes_a_value_of_its_type(config_type: ConfigType, text: str, va
         (ConfigType.CLASS, " ", "Expected the name of a class"),
     ],
 )
-def test_a_bad_value_names_key_value_and_what_is_allowed(
+def test_error_of_an_invalid_value_names_key_value_and_what_is_allowed(
     config_type: ConfigType, text: str, allowed: str
 ) -> None:
     with pytest.raises(InvalidValueError) as raised:
@@ -110,7 +110,7 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(
         (ConfigType.LIST, Shape.THROTTLED_REPLICAS, "0:1,2:3", "0", "[partitionId]:[brokerId]"),
     ],
 )
-def test_every_kind_of_rule_lets_the_good_pass_and_stops_the_bad(
+def test_each_rule_accepts_valid_and_refuses_invalid_values(
     config_type: ConfigType, rule: Rule, good: str, bad: str, allowed: str
 ) -> None:
     parse_value(definition(config_type, rule), good)
@@ -190,7 +190,7 @@ def test_a_written_number_reads_back_the_same(value: float) -> None:
     ("value", "text"),
     [(None, None), (True, "true"), (False, "false"), (("a", "b"), "a,b"), ((), ""), (7, "7")],
 )
-def test_values_are_shown_as_kafka_shows_them(value: Value, text: str | None) -> None:
+def test_value_text_equals_kafkas(value: Value, text: str | None) -> None:
     assert value_text(value) == text
 
 
