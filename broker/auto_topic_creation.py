@@ -17,7 +17,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 
 UNDER_WAY_MAX: Final = 1_000
-"""Topics that are being created at a time; clients must ask again for more."""
+"""Topics that are being created at a time; clients must retry for more."""
 
 
 class AutoTopicCreation:

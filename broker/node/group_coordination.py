@@ -1,4 +1,4 @@
-"""Makes the group coordinator of a node, and tells it which partitions of groups are led here."""
+"""Makes the group coordinator of a node, and reports to it which offsets partitions it leads."""
 
 from __future__ import annotations
 

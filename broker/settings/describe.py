@@ -28,7 +28,7 @@ TYPE_NUMBERS: Final = {config_type: number for number, config_type in enumerate(
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1

@@ -2,8 +2,8 @@
 
 A file is read as ISO-8859-1 (`java.util.Properties.load(InputStream)`); characters beyond it are
 written `\\uXXXX`.  Comments start with `#` or `!`; a key ends at the first unescaped `=`, `:` or
-white space; a line that ends in an odd number of backslashes goes on in the next one.  Where a key
-stands twice the last one counts.
+white space; a line that ends in an odd number of backslashes continues in the next one.  The last
+value of a key takes precedence.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def find_key_end(line: str) -> int:
 
 
 def skip_separator(line: str, position: int) -> int:
-    """Index where the value starts: behind white space with at most one `=` or `:` in it."""
+    """Index where the value starts: after white space with at most one `=` or `:` in it."""
     end = len(line)
     while position < end and line[position] in WHITE_SPACE:
         position += 1
@@ -80,7 +80,7 @@ def skip_separator(line: str, position: int) -> int:
 
 
 def unescape(text: str) -> str:
-    """The text that an escaped key or value stands for.
+    """The text of an escaped key or value.
 
     raises  PropertiesError
     """

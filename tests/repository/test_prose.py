@@ -35,7 +35,6 @@ NOT_YET: Final = (
     "broker/compaction/",
     "broker/group/",
     "broker/handlers/",
-    "broker/node/",
     "broker/server/",
     "config/producer.properties",
     "config/server.properties",
