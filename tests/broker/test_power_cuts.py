@@ -183,7 +183,7 @@ class World:
         with contextlib.suppress(PowerCut):
             for _ in range(self.rng.below(150)):
                 self.act()
-            assert self.node.problems == []
+            assert self.node.warnings == []
 
     # What they find afterwards.
 
@@ -232,7 +232,7 @@ class World:
             self.produce(name)
             self.node.threads.settle()
             assert len(self.topics[name].records) == before + 1, name
-        assert self.node.problems == []
+        assert self.node.warnings == []
 
     def cut_and_start(self) -> None:
         """The process ends, with or without the power; so it may while the node starts again."""

@@ -1,4 +1,4 @@
-"""Several brokers on one tree: one controller at a time, and everybody learns the same."""
+"""Several brokers on one tree: one active controller, and the same image everywhere."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def cluster() -> Cluster:
 
 def create(cluster: Cluster, name: str, **counts: tuple[int, ...]) -> None:
     assignments = {int(key[1:]): replicas for key, replicas in counts.items()}
-    wish = CreateTopicSpec(name, assignments=assignments)
-    (result,) = cluster.active.controller.create_topics([wish]).result()
+    spec = CreateTopicSpec(name, assignments=assignments)
+    (result,) = cluster.active.controller.create_topics([spec]).result()
     assert result.error is ErrorCode.NONE
     cluster.settle()
 
@@ -47,8 +47,8 @@ def state_of(node: Node, topic: str, partition: int = 0) -> PartitionState:
 
 
 def check_agreement(cluster: Cluster) -> None:
-    """All pictures are the same, and the same as the znodes."""
-    pictures = [
+    """The images of all brokers are equal, and equal to the znodes."""
+    images = [
         (
             node.controller.image.topics,
             node.controller.image.brokers,
@@ -56,30 +56,32 @@ def check_agreement(cluster: Cluster) -> None:
         )
         for node in cluster.nodes.values()
     ]
-    assert all(one == pictures[0] for one in pictures)
+    assert all(one == images[0] for one in images)
     for node in cluster.nodes.values():
-        assert node.problems == []
+        assert node.warnings == []
         assert node.controller.controller_id == cluster.active.broker_id
 
 
-def test_the_first_is_the_controller_and_all_know_all(cluster: Cluster) -> None:
+def test_first_broker_is_controller_and_all_brokers_know_each_other(cluster: Cluster) -> None:
     assert cluster.active.broker_id == 1
     assert list(cluster.nodes[3].controller.image.brokers) == [1, 2, 3]
     check_agreement(cluster)
 
 
-def test_a_topic_is_told_to_its_replicas_and_to_everybody(cluster: Cluster) -> None:
+def test_new_topic_sends_leader_and_isr_to_replicas_and_update_metadata_to_all(
+    cluster: Cluster,
+) -> None:
     create(cluster, "t", p0=(2, 3))
     check_agreement(cluster)
     assert state_of(cluster.nodes[1], "t").isr == (2, 3)
     assert cluster.nodes[1].leadership() == []
     for broker_id in (2, 3):
-        (told,) = cluster.nodes[broker_id].leadership()
-        assert told.partitions[0].is_new
-        assert [one.broker_id for one in told.leaders] == [2]
+        (request,) = cluster.nodes[broker_id].leadership()
+        assert request.partitions[0].is_new
+        assert [one.broker_id for one in request.leaders] == [2]
 
 
-def test_only_the_controller_takes_wishes_but_any_broker_creates_on_first_use(
+def test_create_topics_elsewhere_returns_not_controller_but_auto_create_succeeds(
     cluster: Cluster,
 ) -> None:
     other = cluster.nodes[2].controller
@@ -94,7 +96,7 @@ def test_only_the_controller_takes_wishes_but_any_broker_creates_on_first_use(
     check_agreement(cluster)
 
 
-def test_when_the_controller_dies_another_takes_over_with_a_higher_epoch(
+def test_broker_elected_after_the_controller_died_has_a_higher_epoch(
     cluster: Cluster,
 ) -> None:
     create(cluster, "t", p0=(1, 2, 3), p1=(2, 1, 3))
@@ -112,7 +114,7 @@ def test_when_the_controller_dies_another_takes_over_with_a_higher_epoch(
     )
 
 
-def test_when_a_broker_dies_its_partitions_are_led_by_others(cluster: Cluster) -> None:
+def test_partitions_of_a_dead_broker_get_other_leaders(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2, 1), p1=(1, 2, 3))
     cluster.kill(3)
     check_agreement(cluster)
@@ -124,7 +126,9 @@ def test_when_a_broker_dies_its_partitions_are_led_by_others(cluster: Cluster) -
     assert partition.offline_replicas == (3,)
 
 
-def test_the_last_in_sync_replica_is_waited_for(cluster: Cluster) -> None:
+def test_partition_stays_leaderless_until_its_last_in_sync_replica_returns(
+    cluster: Cluster,
+) -> None:
     create(cluster, "t", p0=(3, 2))
     cluster.kill(2)
     cluster.kill(3)
@@ -138,10 +142,10 @@ def test_the_last_in_sync_replica_is_waited_for(cluster: Cluster) -> None:
     check_agreement(cluster)
 
 
-def test_an_unclean_election_is_made_where_the_topic_allows_it(cluster: Cluster) -> None:
+def test_unclean_leader_is_elected_when_the_topic_config_allows_it(cluster: Cluster) -> None:
     config = {"unclean.leader.election.enable": "true"}
-    wish = CreateTopicSpec("t", assignments={0: (3, 2)}, config=config)
-    cluster.active.controller.create_topics([wish]).result()
+    spec = CreateTopicSpec("t", assignments={0: (3, 2)}, config=config)
+    cluster.active.controller.create_topics([spec]).result()
     cluster.settle()
     cluster.kill(2)
     cluster.kill(3)
@@ -150,41 +154,41 @@ def test_an_unclean_election_is_made_where_the_topic_allows_it(cluster: Cluster)
     assert (state.leader, state.isr, state.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_a_broker_that_came_back_unseen_is_handled_as_one_that_left_and_came(
+def test_bounced_broker_loses_leaderships_and_gets_all_metadata(
     cluster: Cluster,
 ) -> None:
     create(cluster, "t", p0=(3, 2, 1))
     node = cluster.nodes[3]
     assert node.session is not None
-    node.told.clear()
+    node.requests.clear()
     epoch = node.controller.broker_epoch
     cluster.tree.expire(node.session.session_id)
     cluster.settle()
     assert node.controller.broker_epoch > epoch
     assert state_of(cluster.nodes[1], "t").leader == 2
-    told = node.leadership()
-    assert told[-1].broker_epoch == node.controller.broker_epoch
-    assert told[-1].partitions[-1].state.leader == 2
+    requests = node.leadership()
+    assert requests[-1].broker_epoch == node.controller.broker_epoch
+    assert requests[-1].partitions[-1].state.leader == 2
     check_agreement(cluster)
 
 
-def test_a_request_for_an_earlier_life_of_a_broker_is_refused(cluster: Cluster) -> None:
+def test_request_for_an_earlier_registration_returns_stale_broker_epoch(cluster: Cluster) -> None:
     node = cluster.nodes[2]
-    answers: list[ControlResponse] = []
+    responses: list[ControlResponse] = []
     stale = LeaderAndIsr(1, 1, node.controller.broker_epoch - 1, (), ())
-    node.told.clear()
-    node.controller.receiver.receive(stale, answers.append)
+    node.requests.clear()
+    node.controller.receiver.receive(stale, responses.append)
     old = UpdateMetadata(3, 0, node.controller.broker_epoch, (), ())
-    node.controller.receiver.receive(old, answers.append)
-    assert [one.error for one in answers] == [
+    node.controller.receiver.receive(old, responses.append)
+    assert [one.error for one in responses] == [
         ErrorCode.STALE_BROKER_EPOCH,
         ErrorCode.STALE_CONTROLLER_EPOCH,
     ]
-    assert node.told == []
+    assert node.requests == []
     assert node.controller.image.controller_id == 1
 
 
-def test_writes_of_an_old_controller_are_refused(cluster: Cluster) -> None:
+def test_fenced_write_of_an_old_controller_raises_controller_moved(cluster: Cluster) -> None:
     create(cluster, "t", p0=(1, 2))
     old = cluster.nodes[1]
     assert old.session is not None
@@ -204,10 +208,10 @@ def test_writes_of_an_old_controller_are_refused(cluster: Cluster) -> None:
     pending = old.controller._executor.submit(write)
     with pytest.raises(ControllerMoved):
         pending.result()
-    wish = AlterIsr(0, 0, (1,), 0)
+    proposal = AlterIsr(0, 0, (1,), 0)
     epoch = old.controller.broker_epoch
     with pytest.raises(BrokerError) as refusal:
-        old.controller.alter_isr(1, epoch, [("t", wish)]).result()
+        old.controller.alter_isr(1, epoch, [("t", proposal)]).result()
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER
     assert not old.controller.is_active
     assert old.controller.controller_id == new.broker_id
@@ -215,7 +219,7 @@ def test_writes_of_an_old_controller_are_refused(cluster: Cluster) -> None:
     check_agreement(cluster)
 
 
-def test_a_leader_changes_its_in_sync_replicas(cluster: Cluster) -> None:
+def test_alter_isr_of_the_leader_is_written_and_sent(cluster: Cluster) -> None:
     create(cluster, "t", p0=(2, 3, 1))
     controller = cluster.active.controller
     epoch = cluster.nodes[2].controller.broker_epoch
@@ -234,7 +238,7 @@ def test_a_leader_changes_its_in_sync_replicas(cluster: Cluster) -> None:
     check_agreement(cluster)
 
 
-def test_a_state_that_changed_underneath_is_read_again(cluster: Cluster) -> None:
+def test_state_with_an_unexpected_version_is_read_again(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2, 1))
     session = cluster.nodes[2].session
     assert session is not None
@@ -244,7 +248,7 @@ def test_a_state_that_changed_underneath_is_read_again(cluster: Cluster) -> None
     assert state_of(cluster.nodes[1], "t") == PartitionState(1, 1, (1,), 2, 1)
 
 
-def test_a_broker_hands_over_before_it_leaves(cluster: Cluster) -> None:
+def test_controlled_shutdown_moves_leaderships(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2), p1=(1, 3))
     create(cluster, "alone", p0=(3,))
     node = cluster.nodes[3]
@@ -266,22 +270,22 @@ def test_a_broker_hands_over_before_it_leaves(cluster: Cluster) -> None:
         assert refusal.value.code is code
 
 
-def test_preferred_leaders_are_put_back(cluster: Cluster) -> None:
+def test_elect_preferred_restores_preferred_leaders(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2, 1))
     cluster.kill(3)
     cluster.add(3)
     controller = cluster.active.controller
     assert controller.elect_preferred([("t", 0)]).result() == {}
     current = state_of(cluster.nodes[1], "t")
-    wish = AlterIsr(0, current.leader_epoch, (2, 1, 3), current.partition_epoch)
-    controller.alter_isr(2, cluster.nodes[2].controller.broker_epoch, [("t", wish)]).result()
+    proposal = AlterIsr(0, current.leader_epoch, (2, 1, 3), current.partition_epoch)
+    controller.alter_isr(2, cluster.nodes[2].controller.broker_epoch, [("t", proposal)]).result()
     assert list(controller.elect_preferred([("t", 0)]).result()) == [("t", 0)]
     cluster.settle()
     assert state_of(cluster.nodes[2], "t").leader == 3
 
 
-def test_a_replica_on_a_failed_directory_gives_up_its_leadership(cluster: Cluster) -> None:
-    cluster.nodes[3].answer = lambda request: (
+def test_replica_with_kafka_storage_error_loses_its_leadership(cluster: Cluster) -> None:
+    cluster.nodes[3].respond = lambda request: (
         ControlResponse(partition_errors={("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
         if isinstance(request, LeaderAndIsr)
         else ControlResponse()
@@ -301,7 +305,7 @@ def offline(node: Node, topic: str, partition: int) -> tuple[int, ...]:
 
 
 def refuses(*partitions: TopicPartition) -> Callable[[ControlRequest], ControlResponse]:
-    """A broker that cannot take up these replicas."""
+    """A broker that responds with KAFKA_STORAGE_ERROR for these partitions."""
     errors = dict.fromkeys(partitions, ErrorCode.KAFKA_STORAGE_ERROR)
     return lambda request: ControlResponse(
         partition_errors=errors if isinstance(request, LeaderAndIsr) else {}
@@ -309,14 +313,14 @@ def refuses(*partitions: TopicPartition) -> Callable[[ControlRequest], ControlRe
 
 
 @pytest.mark.parametrize("reporter", [1, 3], ids=["the controller's own", "another broker's"])
-def test_a_reported_directory_failure_moves_leaders_and_a_report_of_space_brings_them_back(
+def test_log_directory_event_moves_leaders_and_the_next_one_restores_replicas(
     cluster: Cluster, reporter: int
 ) -> None:
     create(cluster, "shared", p0=(reporter, 2), p1=(reporter, 2))
     create(cluster, "alone", p0=(reporter,))
     lost = (("shared", 0), ("alone", 0))
     node, other = cluster.nodes[reporter], cluster.nodes[2]
-    node.answer = refuses(*lost)
+    node.respond = refuses(*lost)
     node.controller.report_log_directories()
     cluster.settle()
     assert [state_of(other, *key).leader for key in lost] == [2, -1]
@@ -325,24 +329,24 @@ def test_a_reported_directory_failure_moves_leaders_and_a_report_of_space_brings
     assert state_of(other, "shared", 1).leader == reporter
     assert cluster.tree.tree.nodes["/log_dir_event_notification"].children == {}
 
-    node.answer = lambda _: ControlResponse()
+    node.respond = lambda _: ControlResponse()
     node.controller.report_log_directories()
     cluster.settle()
     assert [state_of(other, *key).leader for key in lost] == [2, reporter]
     assert [offline(other, *key) for key in lost] == [(), ()]
 
 
-def test_a_report_that_names_no_broker_is_removed(cluster: Cluster) -> None:
+def test_log_directory_event_that_cannot_be_decoded_is_removed(cluster: Cluster) -> None:
     session = cluster.nodes[2].session
     assert session is not None
     path = "/log_dir_event_notification/log_dir_event_"
     session.create(path, b"no json", sequential=True).result()
     cluster.settle()
     assert cluster.tree.tree.nodes["/log_dir_event_notification"].children == {}
-    assert any("log_dir_event" in problem for problem in cluster.active.problems)
+    assert any("log_dir_event" in warning for warning in cluster.active.warnings)
 
 
-def test_deletion_waits_for_a_dead_replica(cluster: Cluster) -> None:
+def test_deletion_waits_for_the_broker_of_an_offline_replica(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2))
     cluster.kill(3)
     cluster.active.controller.delete_topics(["t"]).result()
@@ -355,7 +359,7 @@ def test_deletion_waits_for_a_dead_replica(cluster: Cluster) -> None:
     assert any(one.is_deleted for stop in node.stops() for one in stop.partitions)
 
 
-def test_a_new_controller_goes_on_with_a_deletion(cluster: Cluster) -> None:
+def test_new_controller_continues_a_deletion(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2))
     cluster.kill(3)
     cluster.active.controller.delete_topics(["t"]).result()
@@ -367,7 +371,7 @@ def test_a_new_controller_goes_on_with_a_deletion(cluster: Cluster) -> None:
     assert "/brokers/topics/t" not in cluster.tree.tree.nodes
 
 
-def test_placement_heeds_racks() -> None:
+def test_create_topics_places_replicas_in_different_racks() -> None:
     cluster = Cluster(settings=ControllerSettings(partitions=6, replication_factor=2))
     for broker_id, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
         cluster.add(broker_id, rack=rack)
@@ -378,7 +382,9 @@ def test_placement_heeds_racks() -> None:
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 1)])
-def test_brokers_may_die_and_return_in_any_order(cluster: Cluster, order: tuple[int, ...]) -> None:
+def test_partitions_have_leaders_after_brokers_die_and_return_in_any_order(
+    cluster: Cluster, order: tuple[int, ...]
+) -> None:
     create(cluster, "t", p0=(1, 2, 3), p1=(2, 3, 1), p2=(3, 1, 2))
     for broker_id in order:
         cluster.kill(broker_id)
@@ -390,7 +396,7 @@ def test_brokers_may_die_and_return_in_any_order(cluster: Cluster, order: tuple[
         assert cluster.tree.tree.nodes[path].data is not None
 
 
-def test_a_broker_that_was_away_forgets_what_was_deleted_meanwhile(cluster: Cluster) -> None:
+def test_broker_that_registers_again_removes_topics_deleted_meanwhile(cluster: Cluster) -> None:
     create(cluster, "goes", p0=(1, 2))
     create(cluster, "stays", p0=(1, 2))
     node = cluster.nodes[3]

@@ -1,4 +1,4 @@
-"""What an alteration costs, however many came before; and what is logged of topics and configs."""
+"""Config changes: their cost, their notifications, their log lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.cluster import Cluster
 
 
 class CountedTree:
-    """Counts the calls of a tree, in its place."""
+    """A tree that counts its calls."""
 
     def __init__(self, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -36,7 +36,7 @@ def notifications(cluster: Cluster) -> list[str]:
     return sorted(cluster.tree.tree.nodes[zk_data.CONFIG_CHANGES].children)
 
 
-def test_the_thousandth_alteration_costs_what_the_first_did(
+def test_cost_of_alter_config_does_not_grow_with_notifications(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster()
@@ -56,7 +56,7 @@ def test_the_thousandth_alteration_costs_what_the_first_did(
     assert controller.image.topic_config("t")["segment.bytes"] == "999"
 
 
-def test_notifications_of_the_last_15_minutes_are_kept() -> None:
+def test_config_notifications_of_the_last_15_minutes_are_kept() -> None:
     cluster = Cluster()
     controller = cluster.add(1).controller
     minutes = 40
@@ -69,7 +69,7 @@ def test_notifications_of_the_last_15_minutes_are_kept() -> None:
     assert allowed <= len(kept) <= allowed + 1
 
 
-def test_a_broker_that_was_away_reads_each_change_once() -> None:
+def test_broker_reads_each_config_change_once_after_its_session_expired() -> None:
     cluster = Cluster()
     cluster.add(1)
     reader = cluster.add(2)
@@ -84,7 +84,7 @@ def test_a_broker_that_was_away_reads_each_change_once() -> None:
     ]
 
 
-def test_changes_of_topics_are_logged_with_who_asked_for_them(
+def test_log_names_the_requester_of_topic_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

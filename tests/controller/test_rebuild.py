@@ -1,4 +1,4 @@
-"""Metadata rebuilt from what folders say: nothing that was written is contradicted."""
+"""Metadata rebuilt from partition folders."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def next_producer_id(tree: Tree) -> int:
 
 def cluster_with_topic() -> tuple[Cluster, UUID]:
     cluster = Cluster()
-    wish = CreateTopicSpec("t", 2, 1, config={"retention.ms": "5"})
-    (made,) = cluster.add(1).controller.create_topics([wish]).result()
+    spec = CreateTopicSpec("t", 2, 1, config={"retention.ms": "5"})
+    (made,) = cluster.add(1).controller.create_topics([spec]).result()
     return cluster, made.topic_id
 
 
-def test_an_empty_tree_gets_everything_that_the_folders_say() -> None:
+def test_rebuild_of_an_empty_tree_adds_all_topics_of_the_folders() -> None:
     tree = Tree()
     topics = (
         TopicOnDisk("__consumer_offsets", UUID(int=3), {0: -1, 1: 4}),
@@ -85,7 +85,7 @@ def test_an_empty_tree_gets_everything_that_the_folders_say() -> None:
     assert not any("__consumer_offsets: its settings" in loss for loss in report.losses)
 
 
-def test_a_whole_tree_that_knows_the_folders_is_not_changed() -> None:
+def test_rebuild_of_a_complete_tree_changes_nothing() -> None:
     cluster, topic_id = cluster_with_topic()
     tree = cluster.tree.tree
     before = {path: node.data for path, node in tree.nodes.items()}
@@ -104,7 +104,7 @@ def test_a_whole_tree_that_knows_the_folders_is_not_changed() -> None:
     assert {path: node.data for path, node in tree.nodes.items()} == before
 
 
-def test_a_whole_tree_takes_up_what_it_does_not_know_and_keeps_the_rest() -> None:
+def test_rebuild_of_a_complete_tree_adds_unknown_topics_and_keeps_the_others() -> None:
     cluster, topic_id = cluster_with_topic()
     tree = cluster.tree.tree
     rebuild(
@@ -121,7 +121,7 @@ def test_a_whole_tree_takes_up_what_it_does_not_know_and_keeps_the_rest() -> Non
     assert next_producer_id(tree) > 50
 
 
-def test_the_id_of_the_folders_replaces_one_that_no_folder_has() -> None:
+def test_rebuild_replaces_a_topic_id_that_no_folder_has() -> None:
     cluster, _ = cluster_with_topic()
     tree = cluster.tree.tree
     rebuild(tree, TopicOnDisk("t", OTHER_ID, {0: 5, 1: 5}), is_whole=True)
@@ -131,18 +131,18 @@ def test_the_id_of_the_folders_replaces_one_that_no_folder_has() -> None:
     assert decode_config(tree.nodes["/config/topics/t"].data) == KEEP_EVERYTHING
 
 
-def test_a_damaged_tree_gives_settings_and_partitions_but_no_topic_without_a_folder() -> None:
+def test_rebuild_of_an_incomplete_tree_removes_topics_without_a_folder() -> None:
     cluster, topic_id = cluster_with_topic()
-    cluster.nodes[1].controller.create_topics([CreateTopicSpec("gone", 1, 1)]).result()
+    cluster.nodes[1].controller.create_topics([CreateTopicSpec("deleted", 1, 1)]).result()
     tree = cluster.tree.tree
     report = rebuild(tree, TopicOnDisk("t", topic_id, {0: 0}), is_whole=False)
-    assert "/brokers/topics/gone" not in tree.nodes
-    assert "/config/topics/gone" not in tree.nodes
+    assert "/brokers/topics/deleted" not in tree.nodes
+    assert "/config/topics/deleted" not in tree.nodes
     assert set(assignment(tree, "t").partitions) == {0, 1}
     assert decode_config(tree.nodes["/config/topics/t"].data) == {"retention.ms": "5"}
     # Epochs that were written after the damage are not known.
     assert epoch(tree, "t", 0) == 1
-    assert any("topic gone" in loss for loss in report.losses)
+    assert any("topic deleted" in loss for loss in report.losses)
     assert any("no folder of partitions 1" in loss for loss in report.losses)
 
 
@@ -155,7 +155,7 @@ def test_a_damaged_tree_gives_settings_and_partitions_but_no_topic_without_a_fol
     is_whole=st.booleans(),
     has_topic=st.booleans(),
 )
-def test_no_epoch_and_no_producer_id_is_written_again(
+def test_rebuild_raises_leader_epochs_and_producer_ids_above_those_in_use(
     epochs: dict[str, dict[int, int]], producer_id: int, is_whole: bool, has_topic: bool
 ) -> None:
     tree = cluster_with_topic()[0].tree.tree if has_topic else Tree()

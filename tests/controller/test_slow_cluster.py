@@ -1,4 +1,4 @@
-"""Three brokers, answers late and in any order, brokers that pause, die and lose their sessions.
+"""Three brokers with late and reordered responses, that pause, die and lose their sessions.
 
 Whatever happens, states only move forward, and when it ends there is one controller and agreement.
 """
@@ -20,7 +20,7 @@ BROKERS = (1, 2, 3)
 
 
 class Auditor:
-    """Looks at the tree after each step."""
+    """Checks the tree after each step."""
 
     def __init__(self, cluster: SlowCluster) -> None:
         self._cluster = cluster
@@ -29,7 +29,7 @@ class Auditor:
         self._states: dict[tuple[str, int], PartitionStateZnode] = {}
 
     def check(self) -> None:
-        """States move forward and make sense; the epoch never falls."""
+        """Leader epochs and the controller epoch never fall, and leaders are in sync."""
         tree = self._cluster.tree.tree
         if tree.zxid == self._zxid:
             return
@@ -57,7 +57,7 @@ class Auditor:
 
 
 def disturb(cluster: SlowCluster, number: int) -> None:
-    """Something happens to the cluster, or somebody wants something of it."""
+    """One random failure, or one request of a client."""
     rng = cluster.rng
     alive = list(cluster.nodes)
     if not alive:
@@ -82,8 +82,8 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             session.is_paused = True
             cluster.expire(victim)
         case 6:
-            wish = CreatePartitionsSpec(f"t{rng.below(number + 1)}", 3)
-            cluster.nodes[victim].controller.create_partitions([wish])
+            spec = CreatePartitionsSpec(f"t{rng.below(number + 1)}", 3)
+            cluster.nodes[victim].controller.create_partitions([spec])
         case 7:
             for node in cluster.nodes.values():
                 node.controller.delete_topics([f"t{rng.below(number + 1)}"])
@@ -97,9 +97,9 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             cluster.run(rng.below(20))
             session.is_losing = False
         case 10 | 11:
-            somebody = cluster.tree.connect(lambda _: None)
-            somebody.delete("/controller")
-            somebody.close().result()
+            client = cluster.tree.connect(lambda _: None)
+            client.delete("/controller")
+            client.close().result()
         case 12:
             ask_for_another_isr(cluster, victim)
         case _:
@@ -107,7 +107,7 @@ def disturb(cluster: SlowCluster, number: int) -> None:
 
 
 def ask_for_another_isr(cluster: SlowCluster, broker_id: int) -> None:
-    """A leader, as it knows itself, asks whom it takes for the controller."""
+    """AlterIsr of a broker that leads by its own image, sent to the controller of its image."""
     node = cluster.nodes[broker_id].controller
     controller = cluster.nodes.get(node.image.controller_id)
     if controller is None:
@@ -116,8 +116,8 @@ def ask_for_another_isr(cluster: SlowCluster, broker_id: int) -> None:
         state = partition.state
         if state is not None and state.leader == broker_id:
             isr = partition.replicas if len(state.isr) == 1 else (broker_id,)
-            wish = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
-            controller.controller.alter_isr(broker_id, node.broker_epoch, [(topic, wish)])
+            proposal = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
+            controller.controller.alter_isr(broker_id, node.broker_epoch, [(topic, proposal)])
 
 
 def heal(cluster: SlowCluster) -> None:
@@ -164,7 +164,7 @@ def check_the_end(cluster: SlowCluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_late_answers_and_deaths_end_in_agreement(seed: int) -> None:
+def test_brokers_agree_after_late_responses_and_deaths(seed: int) -> None:
     cluster = SlowCluster(seed, SETTINGS)
     cluster.checks.append(Auditor(cluster).check)
     for broker_id in BROKERS:
@@ -177,7 +177,7 @@ def test_late_answers_and_deaths_end_in_agreement(seed: int) -> None:
     check_the_end(cluster)
 
 
-def test_the_same_seed_gives_the_same_history() -> None:
+def test_same_seed_repeats_the_same_history() -> None:
     def history(seed: int) -> list[str]:
         cluster = SlowCluster(seed, SETTINGS)
         for broker_id in BROKERS:

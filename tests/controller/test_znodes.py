@@ -64,7 +64,7 @@ def test_topic_under_reassignment() -> None:
         b'{"version":2,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}',
     ],
 )
-def test_older_topics_have_no_id(data: bytes) -> None:
+def test_topic_znode_of_an_old_version_has_no_id(data: bytes) -> None:
     node = TopicAssignmentZnode.decode(data)
     assert node == TopicAssignmentZnode(None, {0: (1, 2)}, {}, {})
     assert b'"version":2' in node.encode()
@@ -154,7 +154,7 @@ def test_broker_version_5() -> None:
     assert decode_broker(1, 44, data) == broker
 
 
-def test_a_broker_without_rack_and_plaintext_says_so() -> None:
+def test_broker_without_rack_and_plaintext_listener_is_encoded() -> None:
     data = (
         b'{"features":{},"listener_security_protocol_map":{"SSL":"SSL"},'
         b'"endpoints":["SSL://h:1"],"jmx_port":-1,"port":-1,"host":null,"version":5,'
@@ -176,7 +176,7 @@ def test_a_broker_without_rack_and_plaintext_says_so() -> None:
         b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"later":1}',
     ],
 )
-def test_older_brokers_are_read(data: bytes) -> None:
+def test_broker_znodes_of_old_versions_are_decoded(data: bytes) -> None:
     broker = BrokerImage(3, 9, (Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"),))
     assert decode_broker(3, 9, data) == broker
 
@@ -211,7 +211,7 @@ DECODERS: list[Callable[[bytes | None], object]] = [
         b'{"version":1,"partitions":{"0":["1"]},"features":{"a":1},"status":1}',
     ],
 )
-def test_garbage_is_one_kind_of_error(
+def test_decoding_garbage_raises_bad_znode(
     decode: Callable[[bytes | None], object], data: bytes | None
 ) -> None:
     with pytest.raises(BadZnode):
@@ -219,13 +219,13 @@ def test_garbage_is_one_kind_of_error(
 
 
 @given(st.uuids())
-def test_topic_ids_keep_their_value_as_text(topic_id: UUID) -> None:
+def test_topic_id_survives_encoding_and_decoding(topic_id: UUID) -> None:
     text = zk_data.encode_topic_id(topic_id)
     assert len(text) == 22
     assert zk_data.decode_topic_id(text) == topic_id
 
 
-def test_numbers_of_sequential_nodes() -> None:
+def test_sequence_number_is_the_last_ten_digits_of_the_name() -> None:
     assert zk_data.sequence_number("config_change_0000000012") == 12
     with pytest.raises(BadZnode):
         zk_data.sequence_number("config_change_12")

@@ -29,7 +29,6 @@ NOT_YET: Final = frozenset(
         "broker/settings/README.md: definitions.py",
         "protocol/README.md: compile_decoder.py",
         "protocol/README.md: compile_encoder.py",
-        "runtime/README.md: rng.py",
     }
 )
 COMMAND: Final = re.compile(r"(?:^|[\s`;&|(])(make|odradek|python3? (?:-I )?-m)[ ]+([\w.:/=-]+)")

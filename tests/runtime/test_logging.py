@@ -62,7 +62,7 @@ def test_a_json_line_is_one_object_with_the_extra_fields() -> None:
     }
 
 
-def test_a_field_cannot_take_the_place_of_a_key_of_the_line() -> None:
+def test_extra_field_named_like_a_key_gets_an_underscore() -> None:
     line = JsonFormatter().format(record("started", level="x", time=1))
     assert json.loads(line)["level"] == "INFO"
     assert json.loads(line)["level_"] == "x"
@@ -76,7 +76,7 @@ def test_a_value_unknown_to_json_is_written_as_text() -> None:
 
 
 @given(st.text())
-def test_no_message_breaks_its_line(message: str) -> None:
+def test_line_breaks_in_a_message_are_escaped(message: str) -> None:
     assert len(PlainFormatter().format(record(message)).splitlines()) == 1
     line = JsonFormatter().format(record(message))
     assert len(line.splitlines()) == 1
@@ -116,7 +116,7 @@ def test_setting_up_twice_writes_each_line_once_and_to_the_later_stream() -> Non
     assert second.getvalue().count("once") == 1
 
 
-def test_what_is_below_the_level_is_dropped() -> None:
+def test_lines_below_the_level_are_dropped() -> None:
     stream = io.StringIO()
     set_up_logging("json", level="WARNING", stream=stream)
     logging.getLogger("odradek.test").info("quiet")
@@ -132,7 +132,7 @@ def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> No
     assert "odradek.test: here" in captured.err
 
 
-def test_a_line_for_standard_output_has_the_form_of_the_log() -> None:
+def test_format_line_has_the_format_of_the_log() -> None:
     assert format_line("plain", "it is ready", {"port": 9092}) == "it is ready"
     written = json.loads(format_line("json", "it is ready", {"port": 9092}))
     assert (written["message"], written["level"], written["port"]) == ("it is ready", "INFO", 9092)
@@ -152,6 +152,6 @@ def test_a_logger_is_listed_and_changed_while_running() -> None:
     assert logger_levels()["odradek.levels.one"] == "ERROR"
 
 
-def test_a_logger_that_is_not_there_cannot_be_changed_nor_the_root_left_without() -> None:
+def test_set_logger_level_returns_false_for_unknown_loggers_and_a_root_without_level() -> None:
     assert not set_logger_level("odradek.no.such.logger", "INFO")
     assert not set_logger_level("root", None)

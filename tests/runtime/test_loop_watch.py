@@ -18,7 +18,7 @@ MS = 1_000_000
 
 
 def keep_busy(for_ms: int) -> None:
-    """As a callback that keeps the loop."""
+    """Keep the loop busy."""
     end_ns = monotonic_ns() + for_ms * MS
     while monotonic_ns() < end_ns:
         pass

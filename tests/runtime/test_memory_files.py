@@ -1,4 +1,4 @@
-"""The file system in memory: what a crash takes, and ordered failures."""
+"""The file system in memory: crashes, and failures of chosen operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def file_system(capacity_bytes: int = 1 << 62) -> MemoryFileSystem:
     return MemoryFileSystem(folders=("/data",), capacity_bytes=capacity_bytes)
 
 
-def test_what_was_synced_survives_every_crash() -> None:
+def test_synced_content_survives_every_crash() -> None:
     for seed in SEEDS:
         files = file_system()
         file = files.open("/data/log", create=True)
@@ -63,7 +63,7 @@ def test_the_same_seed_crashes_the_same_way() -> None:
     assert len({str(content(seed)) for seed in SEEDS}) > 10
 
 
-def test_a_synced_file_without_a_synced_folder_may_be_gone() -> None:
+def test_synced_file_in_an_unsynced_folder_may_be_lost() -> None:
     seen = set()
     for seed in SEEDS:
         files = file_system()
@@ -75,7 +75,7 @@ def test_a_synced_file_without_a_synced_folder_may_be_gone() -> None:
     assert seen == {True, False}
 
 
-def test_folders_made_later_need_their_parent_synced() -> None:
+def test_new_folder_is_lost_unless_its_parent_was_synced() -> None:
     seen = set()
     for seed in SEEDS:
         files = file_system()
@@ -169,7 +169,7 @@ def test_the_nth_operation_fails_and_only_that() -> None:
     assert files.read("/data/log") == b"firsthalfthird"
 
 
-def test_every_kind_of_error_arrives_as_ordered() -> None:
+def test_fail_operation_raises_the_given_error() -> None:
     files = file_system()
     files.fail_operation(1, PermissionError(errno.EACCES, "not yours"))
     with pytest.raises(PermissionError) as caught:
@@ -179,7 +179,7 @@ def test_every_kind_of_error_arrives_as_ordered() -> None:
     assert not files.exists("/data/log")
 
 
-def test_after_a_failed_sync_a_later_one_saves_nothing_of_before() -> None:
+def test_writes_before_a_failed_sync_are_never_durable() -> None:
     for seed in SEEDS:
         files = file_system()
         file = files.open("/data/log", create=True)
@@ -195,7 +195,7 @@ def test_after_a_failed_sync_a_later_one_saves_nothing_of_before() -> None:
         assert files.read("/data/log") == b"\0\0\0\0kept"
 
 
-def test_a_full_disk_takes_what_fits_and_works_again_when_space_returns() -> None:
+def test_full_disk_keeps_what_fits_and_accepts_writes_when_there_is_space() -> None:
     files = file_system(capacity_bytes=10)
     file = files.open("/data/log", create=True)
     file.append([b"12345678"])
@@ -214,7 +214,7 @@ def test_a_full_disk_takes_what_fits_and_works_again_when_space_returns() -> Non
     assert files.read("/data/log") == b"overwriteabcdef"
 
 
-def test_a_removed_file_takes_space_until_it_is_closed() -> None:
+def test_removed_file_uses_space_until_it_is_closed() -> None:
     files = file_system(capacity_bytes=10)
     file = files.open("/data/log", create=True)
     file.append([b"123456"])
@@ -234,7 +234,7 @@ def test_a_crash_ends_open_files_and_locks() -> None:
     files.lock("/data/.lock").release()
 
 
-def test_times_come_from_the_clock_that_is_given() -> None:
+def test_times_of_change_come_from_the_given_clock() -> None:
     now = [1000]
     files = MemoryFileSystem(folders=("/data",), now_ms=lambda: now[0])
     file = files.open("/data/log", create=True)

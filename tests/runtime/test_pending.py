@@ -1,4 +1,4 @@
-"""Pendings and procedures: one at a time, in order, whether results come at once or later."""
+"""Pendings, and procedures: one at a time, in order, whether results come at once or later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.runtime.pending import Pending, settled
 
 
-def test_awaiting_what_is_done_never_suspends() -> None:
+def test_awaiting_a_done_pending_never_suspends() -> None:
     async def run() -> int:
         return await Pending.of(1) + await Pending.of(2)
 
@@ -18,7 +18,7 @@ def test_awaiting_what_is_done_never_suspends() -> None:
     assert done.result() == 3
 
 
-def test_a_procedure_waits_and_the_next_one_waits_for_it() -> None:
+def test_next_procedure_waits_for_a_suspended_one() -> None:
     procedures = SerialExecutor()
     first: Pending[int] = Pending()
     trace: list[str] = []
@@ -41,7 +41,7 @@ def test_a_procedure_waits_and_the_next_one_waits_for_it() -> None:
     assert trace == ["slow begins", "slow ends", "quick"]
 
 
-def test_an_urgent_procedure_overtakes_what_waits_but_not_what_runs() -> None:
+def test_urgent_procedure_runs_before_waiting_ones_and_after_the_running_one() -> None:
     procedures = SerialExecutor()
     gate: Pending[None] = Pending()
     trace: list[str] = []
@@ -60,7 +60,7 @@ def test_an_urgent_procedure_overtakes_what_waits_but_not_what_runs() -> None:
     assert trace == ["running", "urgent", "waiting"]
 
 
-def test_a_procedure_submitted_by_a_running_one_comes_later() -> None:
+def test_procedure_submitted_within_another_runs_after_it() -> None:
     procedures = SerialExecutor()
     trace: list[str] = []
 
@@ -75,7 +75,7 @@ def test_a_procedure_submitted_by_a_running_one_comes_later() -> None:
     assert trace == ["outer", "inner"]
 
 
-def test_a_coordination_error_fails_the_pending_and_the_queue_goes_on() -> None:
+def test_coordination_error_fails_the_pending_and_the_next_procedure_runs() -> None:
     procedures = SerialExecutor()
     gate: Pending[None] = Pending()
 
@@ -93,7 +93,7 @@ def test_a_coordination_error_fails_the_pending_and_the_queue_goes_on() -> None:
     assert two.result() == 1
 
 
-def test_a_bug_goes_to_the_caller_and_does_not_block_the_queue() -> None:
+def test_other_exception_is_raised_in_the_caller_and_the_next_procedure_runs() -> None:
     procedures = SerialExecutor()
 
     async def wrong() -> None:
@@ -120,5 +120,5 @@ def test_settled_waits_for_all_and_keeps_their_order() -> None:
         last.result()
 
 
-def test_settled_of_nothing_is_done() -> None:
+def test_settled_of_no_pendings_is_done() -> None:
     assert settled([]).is_done

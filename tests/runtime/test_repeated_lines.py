@@ -13,7 +13,7 @@ from odradek.runtime.repeated_lines import KINDS_MAX, LINES_MAX, PERIOD_S, Repea
 
 
 class Log:
-    """A logger with the filter, a clock, and what it wrote."""
+    """A logger with the filter, its clock, and its lines."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -38,7 +38,7 @@ def log() -> Iterator[Log]:
     log.logger.removeFilter(log.filter)
 
 
-def test_a_flood_of_one_client_is_counted_and_another_client_is_heard(log: Log) -> None:
+def test_lines_of_one_client_are_suppressed_and_those_of_another_logged(log: Log) -> None:
     for number in range(8_645):
         log.logger.warning("closing %s: %s", "10.0.0.1", f"frame {number} is 100 %s bad")
     log.logger.warning("closing %s: %s", "10.0.0.2", "other")
@@ -54,7 +54,7 @@ def test_a_flood_of_one_client_is_counted_and_another_client_is_heard(log: Log) 
     )
 
 
-def test_lines_of_other_texts_and_slow_ones_are_all_logged(log: Log) -> None:
+def test_lines_of_other_kinds_and_in_later_periods_are_logged(log: Log) -> None:
     for number in range(50):
         log.now_s += PERIOD_S / LINES_MAX
         log.logger.warning("slow %s", "10.0.0.1")
@@ -62,7 +62,7 @@ def test_lines_of_other_texts_and_slow_ones_are_all_logged(log: Log) -> None:
     assert len(log.lines()) == 100
 
 
-def test_clients_without_number_take_no_memory_without_bound(log: Log) -> None:
+def test_memory_of_kinds_is_bounded(log: Log) -> None:
     for number in range(3 * KINDS_MAX):
         log.logger.warning("closing %s", f"2001:db8::{number:x}")
     assert len(log.filter._kinds) <= KINDS_MAX + 1

@@ -1,4 +1,4 @@
-"""Time slices: who runs how long, and when the loop gets its turn."""
+"""Time slices: how long work runs, and when the loop runs in between."""
 
 from __future__ import annotations
 

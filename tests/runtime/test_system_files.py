@@ -1,4 +1,4 @@
-"""What every file system must do, run against the host's and the one in memory; then the host's."""
+"""File systems: the tests of both, the host's and the one in memory; then those of the host's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_more_chunks_than_one_system_call_takes_are_all_written(
     file.close()
 
 
-def test_an_open_file_finds_what_was_there_and_appends_behind_it(
+def test_opened_file_keeps_its_content_and_is_appended_to(
     place: tuple[FileSystem, str],
 ) -> None:
     files, folder = place
@@ -77,7 +77,7 @@ def test_truncate_cuts_and_extends_with_zeros(place: tuple[FileSystem, str]) -> 
     file.close()
 
 
-def test_an_open_file_outlives_its_name(place: tuple[FileSystem, str]) -> None:
+def test_open_file_is_usable_after_rename_and_removal(place: tuple[FileSystem, str]) -> None:
     files, folder = place
     file = files.open(f"{folder}/log", create=True)
     file.append([b"before"])
@@ -106,7 +106,7 @@ def test_closing_twice_is_allowed_and_using_a_closed_file_is_not(
         file.size()
 
 
-def test_what_is_not_there_is_file_not_found(place: tuple[FileSystem, str]) -> None:
+def test_absent_path_raises_file_not_found(place: tuple[FileSystem, str]) -> None:
     files, folder = place
     missing = f"{folder}/missing"
     acts: list[Callable[[], object]] = [
@@ -130,7 +130,7 @@ def test_what_is_not_there_is_file_not_found(place: tuple[FileSystem, str]) -> N
     assert not files.is_directory(missing)
 
 
-def test_folders_and_files_are_told_apart(place: tuple[FileSystem, str]) -> None:
+def test_is_directory_is_true_for_folders_only(place: tuple[FileSystem, str]) -> None:
     files, folder = place
     files.make_directory(f"{folder}/topic-0/inner")
     files.make_directory(f"{folder}/topic-0")
@@ -190,7 +190,7 @@ def test_times_of_change_can_be_set(place: tuple[FileSystem, str]) -> None:
     assert files.modified_ms(f"{folder}/log") != 1_234_567_890_123
 
 
-def test_a_lock_is_held_by_one(place: tuple[FileSystem, str]) -> None:
+def test_second_lock_raises_blocking_io_error(place: tuple[FileSystem, str]) -> None:
     files, folder = place
     lock = files.lock(f"{folder}/.lock")
     with pytest.raises(BlockingIOError):
@@ -218,7 +218,7 @@ def is_free(path: Path, how: str) -> bool:
     return done.returncode == 0
 
 
-def test_a_lock_keeps_out_record_locks_and_flocks_of_other_processes(tmp_path: Path) -> None:
+def test_lock_excludes_record_locks_and_flocks_of_other_processes(tmp_path: Path) -> None:
     files, path = SystemFileSystem(), tmp_path / ".lock"
     lock = files.lock(str(path))
     assert not is_free(path, "lockf")
@@ -236,25 +236,27 @@ def test_a_lock_keeps_out_record_locks_and_flocks_of_other_processes(tmp_path: P
 
 
 @pytest.mark.parametrize("how", ["lockf", "flock"])
-def test_a_lock_of_another_process_keeps_us_out(tmp_path: Path, how: str) -> None:
+def test_lock_raises_when_another_process_has_a_record_lock_or_flock(
+    tmp_path: Path, how: str
+) -> None:
     path = tmp_path / ".lock"
     hold = TRY_LOCK + "print(flush=True)\nsys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-I", "-c", hold, how, str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-    ) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    ) as owner:
+        assert owner.stdout is not None
+        owner.stdout.readline()
         with pytest.raises(BlockingIOError):
             SystemFileSystem().lock(str(path))
-        assert holder.stdin is not None
-        holder.stdin.close()
-        assert holder.wait() == 0
+        assert owner.stdin is not None
+        owner.stdin.close()
+        assert owner.wait() == 0
     SystemFileSystem().lock(str(path)).release()
 
 
-def test_children_neither_drop_a_lock_nor_keep_it(tmp_path: Path) -> None:
+def test_child_processes_neither_release_a_lock_nor_inherit_it(tmp_path: Path) -> None:
     files, path = SystemFileSystem(), tmp_path / ".lock"
     lock = files.lock(str(path))
     subprocess.run([sys.executable, "-I", "-c", ""], check=True)
@@ -273,7 +275,7 @@ def test_children_neither_drop_a_lock_nor_keep_it(tmp_path: Path) -> None:
         child_process.stdin.close()
 
 
-def test_a_lock_file_that_is_removed_meanwhile_does_not_count(tmp_path: Path) -> None:
+def test_lock_is_taken_again_when_the_file_was_removed_meanwhile(tmp_path: Path) -> None:
     """Apache Kafka removes its file when it stops."""
     files, path = SystemFileSystem(), tmp_path / ".lock"
     first = files.lock(str(path))
@@ -295,7 +297,7 @@ def test_replace_leaves_one_file_with_the_new_content(place: tuple[FileSystem, s
     assert files.list(folder) == ["checkpoint"]
 
 
-def test_space_tells_total_and_usable(place: tuple[FileSystem, str]) -> None:
+def test_space_returns_total_and_usable_bytes(place: tuple[FileSystem, str]) -> None:
     files, folder = place
     total, usable = files.space(folder)
     assert 0 < usable <= total
@@ -320,8 +322,8 @@ def test_a_failed_replace_leaves_the_old_content_and_nothing_aside(tmp_path: Pat
     assert files.list(str(tmp_path)) == ["checkpoint"]
 
 
-def test_a_short_write_goes_on_until_the_real_error_shows(tmp_path: Path) -> None:
-    """A child process, for the limit of a file's size cannot be raised again."""
+def test_short_write_is_continued_until_its_error_is_raised(tmp_path: Path) -> None:
+    """In a child process: the limit of a file's size cannot be raised again."""
     code = (
         "import resource, signal, sys\n"
         "from odradek.runtime.system_files import SystemFileSystem\n"

@@ -1,4 +1,4 @@
-"""Tasks whose death is seen."""
+"""Tasks whose failures are reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from odradek.runtime.tasks import Supervisor
 
 
-def test_a_task_that_dies_is_reported_and_forgotten() -> None:
+def test_task_that_fails_is_reported_and_forgotten() -> None:
     deaths: list[tuple[str, str]] = []
 
     async def fail() -> None:
@@ -30,7 +30,7 @@ def test_a_task_that_dies_is_reported_and_forgotten() -> None:
     assert deaths == [("worker", "why")]
 
 
-def test_closing_cancels_what_runs_and_reports_nothing() -> None:
+def test_close_cancels_running_tasks_and_reports_nothing() -> None:
     deaths: list[str] = []
 
     async def run() -> bool:

@@ -1,4 +1,4 @@
-"""Work for threads, reported on the loop."""
+"""Work in threads, with its end on the loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def play(scene: Scene) -> list[Any]:
     return seen
 
 
-def test_work_begins_after_the_callback_and_is_reported_on_the_loop() -> None:
+def test_work_begins_after_the_callback_and_done_runs_on_the_loop() -> None:
     async def scene(work: ThreadWork, seen: list[Any]) -> None:
         loop_thread = threading.get_ident()
 
@@ -48,8 +48,8 @@ def test_work_begins_after_the_callback_and_is_reported_on_the_loop() -> None:
     assert play(scene) == ["asked", ("work", False), ("done", None, True), "after"]
 
 
-def test_a_failure_of_the_disk_is_reported_as_such() -> None:
-    failure = OSError(5, "gone")
+def test_os_error_of_work_is_passed_to_done() -> None:
+    failure = OSError(5, "failed")
 
     async def scene(work: ThreadWork, seen: list[Any]) -> None:
         def act() -> None:
@@ -61,7 +61,7 @@ def test_a_failure_of_the_disk_is_reported_as_such() -> None:
     assert play(scene) == [failure, "after"]
 
 
-def test_finish_waits_for_what_a_report_begins() -> None:
+def test_finish_waits_for_work_that_done_begins() -> None:
     async def scene(work: ThreadWork, seen: list[Any]) -> None:
         def again(_: OSError | None) -> None:
             work(lambda: seen.append("second"), lambda _: None)
@@ -73,7 +73,7 @@ def test_finish_waits_for_what_a_report_begins() -> None:
     assert play(scene) == ["first", "after", "second", "after", "finished"]
 
 
-def test_a_bug_in_the_work_or_its_report_is_handed_on() -> None:
+def test_other_exception_of_work_or_done_is_passed_to_on_broken() -> None:
     async def scene(work: ThreadWork, seen: list[Any]) -> None:
         def broken(*_: object) -> None:
             raise ValueError("why")

@@ -39,7 +39,7 @@ def test_timers_fire_in_the_order_of_their_deadlines_and_not_before() -> None:
     assert asyncio.run(run()) == [("early", True), ("middle", True), ("late", True)]
 
 
-def test_a_callback_that_fails_stops_no_other() -> None:
+def test_failing_callback_does_not_stop_the_others() -> None:
     async def run() -> int:
         driver, clock = await build()
         done = asyncio.Event()
@@ -59,7 +59,7 @@ def test_a_callback_that_fails_stops_no_other() -> None:
     assert asyncio.run(run()) >= 1
 
 
-def test_something_periodic_comes_again() -> None:
+def test_every_repeats_the_callback() -> None:
     async def run() -> int:
         driver, _ = await build()
         done = asyncio.Event()
@@ -100,7 +100,7 @@ def test_a_timer_that_becomes_due_while_a_callback_adds_another_is_not_lost() ->
     assert asyncio.run(run()) == ["due meanwhile"]
 
 
-def test_timers_go_on_after_what_they_set_off_has_failed() -> None:
+def test_timers_fire_after_a_callback_of_after_each_turn_failed() -> None:
     async def run() -> int:
         driver, clock = await build()
         done = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Controllers of several brokers on one embedded tree, with doors that keep what they were told."""
+"""Controllers of several brokers on one embedded tree; each broker records its control requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Respond = Callable[[ControlResponse], None]
 
 
 class Node:
-    """A broker without logs: it keeps what the controller told it."""
+    """A broker without logs, which records the control requests that it applies."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class Node:
         self.cluster = cluster
         self.broker_id = broker_id
         self.rack = rack
-        self.told: list[ControlRequest] = []
+        self.requests: list[ControlRequest] = []
         self.configs: list[tuple[str, str, Mapping[str, str]]] = []
-        self.problems: list[str] = []
-        self.answer: Callable[[ControlRequest], ControlResponse] = lambda _: ControlResponse()
+        self.warnings: list[str] = []
+        self.respond: Callable[[ControlRequest], ControlResponse] = lambda _: ControlResponse()
         self.session: CoordinationSession | None = None
         self.outbox: list[tuple[int, ControlRequest, Respond]] = []
         self.controller = Controller(
@@ -73,29 +73,29 @@ class Node:
             self.cluster.on_failed_start(self, error)
 
     def apply(self, request: ControlRequest) -> Pending[ControlResponse]:
-        """Keep it."""
-        self.told.append(request)
-        return Pending.of(self.answer(request))
+        """Record it."""
+        self.requests.append(request)
+        return Pending.of(self.respond(request))
 
     def send(self, broker_id: int, request: ControlRequest, respond: Respond) -> None:
-        """Hand it over when the cluster settles."""
+        """Deliver it when the cluster settles."""
         self.outbox.append((broker_id, request, respond))
 
     def on_config_changed(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
-        """Keep it."""
+        """Record it."""
         self.configs.append((entity_type, entity, dict(config)))
 
     def on_warning(self, text: str) -> None:
-        """Keep it."""
-        self.problems.append(text)
+        """Record it."""
+        self.warnings.append(text)
 
     def leadership(self) -> list[LeaderAndIsr]:
-        """What it was told of leadership."""
-        return [one for one in self.told if isinstance(one, LeaderAndIsr)]
+        """The LeaderAndIsr requests, in order."""
+        return [one for one in self.requests if isinstance(one, LeaderAndIsr)]
 
     def stops(self) -> list[StopReplica]:
-        """What it was told to stop."""
-        return [one for one in self.told if isinstance(one, StopReplica)]
+        """The StopReplica requests, in order."""
+        return [one for one in self.requests if isinstance(one, StopReplica)]
 
 
 class Cluster:
@@ -115,7 +115,7 @@ class Cluster:
         return self.tree.connect(on_event)
 
     def add(self, broker_id: int, *, rack: str | None = None, is_started: bool = True) -> Node:
-        """A broker joins (again)."""
+        """A broker is added, and started unless `is_started` is false."""
         node = self.nodes[broker_id] = Node(self, broker_id, self.settings, rack)
         if is_started:
             node.start()
@@ -123,7 +123,7 @@ class Cluster:
         return node
 
     def kill(self, broker_id: int) -> None:
-        """A broker dies; the coordination service notices."""
+        """A broker dies and its session expires."""
         node = self.nodes.pop(broker_id)
         assert node.session is not None
         node.controller._is_closed = True
@@ -135,7 +135,7 @@ class Cluster:
         raise error
 
     def settle(self) -> None:
-        """Deliver what is under way until nothing is."""
+        """Deliver all requests that are under way."""
         while self.deliver_one():
             pass
 
@@ -151,7 +151,7 @@ class Cluster:
         return False
 
     def data(self, path: str) -> bytes | None:
-        """What a znode holds."""
+        """The data of a znode."""
         return self.tree.tree.nodes[path].data
 
     @property

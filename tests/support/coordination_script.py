@@ -1,4 +1,4 @@
-"""Random scripts of coordination calls, and two who carry them out: ours and a real ZooKeeper.
+"""Random scripts of coordination calls, and two services that run them: the tree and ZooKeeper.
 
 A script is a list of steps for two sessions, "A" and "B"; what a step gives is written down in a
 form in which the two can be compared: session ids become names, zxids become ranks.
@@ -65,33 +65,35 @@ def build_script(seed: int, length: int) -> list[Step]:
 
     steps: list[Step] = []
     for _ in range(length):
-        who = rng.choice("AAAB")
+        session = rng.choice("AAAB")
         kind = rng.randrange(20)
         if kind < 6:
             sequential = rng.random() < 0.25
             suffix = rng.choice(("", "-", "/")) if sequential else ""
             content = None if rng.random() < 0.2 else data()
-            steps.append((who, "create", path() + suffix, content, rng.random() < 0.2, sequential))
+            steps.append(
+                (session, "create", path() + suffix, content, rng.random() < 0.2, sequential)
+            )
         elif kind < 9:
-            steps.append((who, "delete", path(), version()))
+            steps.append((session, "delete", path(), version()))
         elif kind < 11:
-            steps.append((who, "set", path(), data(), version()))
+            steps.append((session, "set", path(), data(), version()))
         elif kind < 13:
-            steps.append((who, "get", path(), rng.random() < 0.6))
+            steps.append((session, "get", path(), rng.random() < 0.6))
         elif kind < 15:
-            steps.append((who, "exists", path(), rng.random() < 0.6))
+            steps.append((session, "exists", path(), rng.random() < 0.6))
         elif kind < 17:
-            steps.append((who, "children", path(), rng.random() < 0.6))
+            steps.append((session, "children", path(), rng.random() < 0.6))
         elif kind < 19 or rng.random() < 0.7:
             count = rng.randrange(1, 5)
-            steps.append((who, "multi", [operation() for _ in range(count)]))
+            steps.append((session, "multi", [operation() for _ in range(count)]))
         else:
             steps.append(("B", "close"))
     return steps
 
 
 class Actor(Protocol):
-    """Carries out steps."""
+    """Runs steps."""
 
     def perform(self, step: Step) -> Any:
         """The outcome, with raw zxids as ("zxid", number)."""
@@ -101,7 +103,7 @@ class Actor(Protocol):
 
 
 def run_script(steps: Sequence[Step], actor: Actor) -> list[Any]:
-    """Outcomes and events of all steps, comparable."""
+    """The outcomes and events of all steps, made comparable."""
     # kazoo calls a watcher twice that watches both data and children of a node that goes.
     outcomes = [(step, actor.perform(step), sorted(set(actor.events()))) for step in steps]
     seen: dict[int, None] = {}
@@ -127,7 +129,7 @@ def _ranked(value: Any, ranks: dict[int, int]) -> Any:
 
 
 class EmbeddedActor:
-    """Our tree; each call is seen through its group commit before the next one."""
+    """The embedded tree; each call passes its group commit before the next one."""
 
     def __init__(self) -> None:
         files = MemoryFileSystem(folders=["/data"])
@@ -136,7 +138,7 @@ class EmbeddedActor:
         self.embedded.serve(self._threads, on_failure=self._fail, on_warning=self._fail)
         self._events: list[tuple[str, str, str]] = []
         self._sessions: dict[str, EmbeddedSession] = {}
-        self._owners: dict[int, str] = {0: "nobody"}
+        self._owners: dict[int, str] = {0: "none"}
         for name in "AB":
             self._connect(name)
         self._done(self._sessions["A"].create("/script", b""))
@@ -159,7 +161,7 @@ class EmbeddedActor:
         self._owners[session.session_id] = name
 
     def events(self) -> list[tuple[str, str, str]]:
-        """What fired."""
+        """(session, kind, path) of the watches that fired."""
         found, self._events = self._events, []
         return found
 
@@ -227,9 +229,9 @@ class ZooKeeperActor:
         self._events: list[tuple[str, str, str]] = []
         self._clients: dict[str, KazooClient] = {}
         self._watchers: dict[str, Callable[[WatchedEvent], None]] = {}
-        self._owners: dict[int, str] = {0: "nobody"}
+        self._owners: dict[int, str] = {0: "none"}
         self.was_interrupted = False
-        """Whether a connection broke, so that nothing can be said of what was seen."""
+        """Whether a connection broke, so that the outcome is not comparable."""
         for name in "AB":
             self._connect(name)
         self._clients["A"].create(folder, b"")
@@ -261,7 +263,8 @@ class ZooKeeperActor:
         self.was_interrupted |= state != KazooState.CONNECTED
 
     def events(self) -> list[tuple[str, str, str]]:
-        """What fired: each client asks something, then its callbacks are waited for."""
+        """(session, kind, path) of the watches that fired: each client makes a call, after whose
+        result all its callbacks have run."""
         for client in self._clients.values():
             client.exists("/")
             flushed = threading.Event()
@@ -269,9 +272,9 @@ class ZooKeeperActor:
             assert flushed.wait(60)
         found, self._events = self._events, []
         return [
-            (who, kind, "/script" + path[len(self._prefix) :])
-            for who, kind, path in found
-            if path is not None and not path.startswith("/zookeeper") and who in self._clients
+            (session, kind, "/script" + path[len(self._prefix) :])
+            for session, kind, path in found
+            if path is not None and not path.startswith("/zookeeper") and session in self._clients
         ]
 
     def perform(self, step: Step) -> Any:

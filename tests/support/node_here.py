@@ -1,4 +1,4 @@
-"""A whole node in this process, and raw clients of it: turns of its loop are driven and timed."""
+"""A whole node in this process, with raw clients: the test runs and times each turn of its loop."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Caller:
         self.unsent = bytearray()
         self.is_closed = False
         self.takes = True
-        """Whether it reads what it is sent."""
+        """Whether it receives responses."""
         self.asked: list[tuple[int, int, int]] = []
         """(correlation id, API key, version) without a response yet."""
 
     def send(self, request: Any, version: int) -> None:
-        """A request."""
+        """Send a request."""
         key = schema_of(type(request)).api_key
         assert key is not None
         number = len(self.asked) + 1
@@ -50,12 +50,12 @@ class Caller:
         self.send_bytes(framed(request, version, number))
 
     def send_bytes(self, content: bytes) -> None:
-        """Anything; what the socket does not take goes out in `step`."""
+        """Send bytes; what the socket does not accept is sent in `step`."""
         self.unsent += content
         self.step()
 
     def step(self) -> None:
-        """Move what can be moved."""
+        """Send and receive what is possible without blocking."""
         with contextlib.suppress(BlockingIOError):
             while self.unsent:
                 try:
@@ -72,7 +72,7 @@ class Caller:
                 self.received += content
 
     def frames(self) -> list[bytes]:
-        """Whole responses; they are taken out."""
+        """The complete responses, which are removed from the buffer."""
         self.step()
         found = []
         while len(self.received) >= 4:
@@ -84,7 +84,7 @@ class Caller:
         return found
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self.is_closed = True
         self.unsent.clear()
         self.socket.close()
@@ -100,7 +100,7 @@ def framed(request: Any, version: int, correlation_id: int) -> bytes:
 
 
 def decoded(frame: bytes, api_key: int, version: int) -> Any:
-    """A response without its header; nothing may be left after it."""
+    """Decode a response without its header; it must end with the frame."""
     position = 4 + response_header_version(api_key, version)
     response, end = decoder(messages_of(ApiKey(api_key))[1], version)(memoryview(frame), position)
     assert end == len(frame)
@@ -135,7 +135,7 @@ class NodeHere:
         self._callers: list[Caller] = []
 
     def start(self) -> None:
-        """Serve."""
+        """Start the node."""
         self.node.start()
         self.server = self.node.server
 
@@ -154,7 +154,7 @@ class NodeHere:
             caller.step()
 
     def until(self, condition: Callable[[], Any], what: str, *, turns_max: int = TURNS_MAX) -> None:
-        """Turn the loop until it is so."""
+        """Run turns of the loop until the condition is true."""
         for _ in range(turns_max):
             if condition():
                 return
@@ -162,7 +162,7 @@ class NodeHere:
         raise AssertionError(what)
 
     def call(self, caller: Caller, request: Any, version: int) -> Any:
-        """A request and its response."""
+        """Send a request; its response."""
         caller.send(request, version)
         _, key, _ = caller.asked[-1]
         found: list[bytes] = []

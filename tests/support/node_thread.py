@@ -1,4 +1,4 @@
-"""A whole node in a thread of the test, where its parts can be watched and held up."""
+"""A whole node in a thread of the test, which can patch and delay its parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOIN_TIMEOUT_S = 60.0
 
 @contextmanager
 def running_node(folder: Path, overrides: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Its address; the node is stopped cleanly at the end."""
+    """Yields the address; stops the node cleanly at the end."""
     settings = make_settings(
         {
             "broker.id": "0",

@@ -1,4 +1,4 @@
-"""The replicas of one broker without a node: logs, and the leadership that the controller gives."""
+"""The replicas of one broker without a node: logs, and control requests applied to them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOPIC_ID = UUID(int=9)
 
 
 class Replicas:
-    """A broker's logs and partitions; `restart` begins another life on the same files."""
+    """The logs and partitions of a broker; `restart` opens the same files again."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A cluster whose coordination service and brokers answer late and in an order by chance.
+"""A cluster whose coordination service and brokers respond late and in a random order.
 
 Each session has two queues, as a connection to a real service has: calls on their way to the tree,
 and results and events on their way back, both in order.  Nodes may be paused (nothing comes back to
@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 
 class SlowSession:
-    """A session whose calls and results wait to be carried."""
+    """A session whose calls and results wait until the cluster delivers them."""
 
     def __init__(self, cluster: Cluster, on_event: EventCallback) -> None:
         self.is_paused = False
         self.is_cut = False
         self.is_losing = False
-        """Calls are carried out, but their answers are lost."""
+        """Calls are carried out, but their results are lost."""
         self.there: deque[Callable[[], None]] = deque()
         self.back: deque[Callable[[], None]] = deque()
         self._on_event = on_event
@@ -55,7 +55,7 @@ class SlowSession:
             assert inner.is_done
             is_lost = self.is_losing
 
-            def answer() -> None:
+            def deliver() -> None:
                 if is_lost:
                     outer.fail(ConnectionLoss())
                     return
@@ -66,59 +66,49 @@ class SlowSession:
                 else:
                     outer.resolve(value)
 
-            self.back.append(answer)
+            self.back.append(deliver)
 
         self.there.append(carry)
         return outer
 
     @property
     def session_id(self) -> int:
-        """The inner session's."""
         return self._inner.session_id
 
     def create(
         self, path: str, data: bytes | None, *, ephemeral: bool = False, sequential: bool = False
     ) -> Pending[str]:
-        """Later."""
         return self._call(
             lambda: self._inner.create(path, data, ephemeral=ephemeral, sequential=sequential)
         )
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Pending[None]:
-        """Later."""
         return self._call(lambda: self._inner.delete(path, version))
 
     def get(self, path: str, *, watch: bool = False) -> Pending[tuple[bytes | None, Stat]]:
-        """Later."""
         return self._call(lambda: self._inner.get(path, watch=watch))
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Pending[Stat]:
-        """Later."""
         return self._call(lambda: self._inner.set(path, data, version))
 
     def exists(self, path: str, *, watch: bool = False) -> Pending[Stat | None]:
-        """Later."""
         return self._call(lambda: self._inner.exists(path, watch=watch))
 
     def children(self, path: str, *, watch: bool = False) -> Pending[list[str]]:
-        """Later."""
         return self._call(lambda: self._inner.children(path, watch=watch))
 
     def multi(self, operations: Sequence[ZkOperation]) -> Pending[list[ZkResult]]:
-        """Later."""
         return self._call(lambda: self._inner.multi(operations))
 
     def reopen(self) -> Pending[None]:
-        """Later."""
         return self._call(self._inner.reopen)
 
     def close(self) -> Pending[None]:
-        """Later."""
         return self._call(self._inner.close)
 
 
 class SlowCluster(Cluster):
-    """Carries one thing at a time; which, the seed decides."""
+    """Delivers one call, result or request at a time; the seed decides which."""
 
     def __init__(self, seed: int, settings: ControllerSettings) -> None:
         super().__init__(settings=settings)
@@ -128,25 +118,23 @@ class SlowCluster(Cluster):
         self._failed: list[Node] = []
 
     def connect(self, on_event: EventCallback) -> CoordinationSession:
-        """A slow session."""
         session = SlowSession(self, on_event)
         self.sessions.append(session)
         return session
 
     def session_of(self, broker_id: int) -> SlowSession:
-        """A node's session."""
         session = self.nodes[broker_id].session
         assert isinstance(session, SlowSession)
         return session
 
     def expire(self, broker_id: int) -> None:
-        """The service gives up a node's session; the node will hear of it."""
+        """The service expires the session of a node, which learns of it later."""
         session = self.session_of(broker_id)
         if session.session_id in self.tree.tree.sessions:
             self.tree.expire(session.session_id)
 
     def kill(self, broker_id: int) -> None:
-        """A node is no more; some of its calls may be on their way still, then its session ends."""
+        """A node dies; some of its calls may still be carried out, then its session ends."""
         session = self.session_of(broker_id)
         session.is_cut = True
         session.back.clear()
@@ -157,11 +145,11 @@ class SlowCluster(Cluster):
         del self.nodes[broker_id]
 
     def on_failed_start(self, node: Node, error: CoordinationError) -> None:
-        """Its session expired, or an earlier self has its id still: the process ends."""
+        """Its session expired, or an earlier registration has its id: the process ends."""
         self._failed.append(node)
 
     def choices(self) -> list[Callable[[], None]]:
-        """What could happen next."""
+        """The deliveries that are possible now."""
         found: list[Callable[[], None]] = []
         for session in self.sessions:
             if session.there:
@@ -178,7 +166,6 @@ class SlowCluster(Cluster):
         return found
 
     def is_paused(self, broker_id: int) -> bool:
-        """Whether a node does nothing now."""
         return broker_id in self.nodes and self.session_of(broker_id).is_paused
 
     def _carry(self, node: Node, target: int) -> None:
@@ -188,7 +175,7 @@ class SlowCluster(Cluster):
             self.nodes[target].controller.receiver.receive(entry[1], entry[2])
 
     def step(self) -> bool:
-        """One thing happens; False when nothing can."""
+        """One delivery; False when there is none."""
         for node in self._failed:
             if self.nodes.get(node.broker_id) is node:
                 self.kill(node.broker_id)
@@ -202,7 +189,7 @@ class SlowCluster(Cluster):
         return True
 
     def settle(self) -> None:
-        """Everything that is under way happens; what failed is tried again."""
+        """Deliver everything that is under way; failed events are repeated."""
         for _ in range(20):
             while self.step():
                 pass
@@ -213,7 +200,7 @@ class SlowCluster(Cluster):
         raise AssertionError("the cluster does not come to rest")
 
     def run(self, steps: int) -> None:
-        """At most so many things happen."""
+        """At most `steps` deliveries."""
         for _ in range(steps):
             if not self.step():
                 return

@@ -1,4 +1,4 @@
-"""What of a node is on disk: its coordination and its logs, on a file system that loses power.
+"""The parts of a node that write to disk, coordination and logs, on a `MemoryFileSystem`.
 
 The parts are the broker's own, put together as `broker/node/node.py` does it; there are no sockets,
 and threads work when the test says so.
@@ -47,10 +47,10 @@ class StoredNode:
     """A started node; dropping it is a kill."""
 
     def __init__(self, files: FileSystem, *, seed: int, entries_max: int) -> None:
-        """seed  of the topic ids; another one for each life"""
+        """seed  of the topic ids; a different one for each start"""
         self.files = files
         self.threads = HeldThreads()
-        self.problems: list[str] = []
+        self.warnings: list[str] = []
         self.clock = VirtualClock()
         rng = SeededRandomness(seed)
         self.settings = make_settings({"broker.id": "0", "offsets.topic.num.partitions": "2"})
@@ -105,17 +105,17 @@ class StoredNode:
             self._perform(list(self.upkeep.on_finished(job)))
 
     def on_config_changed(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
-        """Logs take the image's config when they are asked for it."""
+        """Nothing to do: logs read their config from the image."""
 
     def on_warning(self, text: str) -> None:
-        """Keep it."""
-        self.problems.append(text)
+        """Record it."""
+        self.warnings.append(text)
 
     def append(
         self, topic: str, index: int, batch: bytearray, on_durable: Callable[[], None]
     ) -> bool:
-        """Append a batch and have it flushed; False where no such partition is led, or its producer
-        is refused."""
+        """Append and flush a batch; False when the partition is not led here, or its producer is
+        refused."""
         partition = self.partitions.get(topic, index)
         if partition is None or partition.leader is None:
             return False

@@ -13,7 +13,7 @@ READY_TIMEOUT_S = 60.0
 
 
 def write_configuration(folder: Path, port: int, tick_ms: int) -> Path:
-    """`zoo.cfg` of one standalone server; its data lie in `folder/data`."""
+    """`zoo.cfg` of one standalone server; its data are in `folder/data`."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     file = folder / "zoo.cfg"
     file.write_text(

@@ -1,4 +1,4 @@
-"""The tree answers as a real ZooKeeper does: the same random scripts on both."""
+"""The tree against a real ZooKeeper: the same random scripts on both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 def judged(script: Sequence[Any], address: str, folder: str) -> list[Any]:
-    """What ZooKeeper says to a script; once more when a connection to it broke on the way."""
+    """The outcome of a script on ZooKeeper; repeated when a connection broke meanwhile."""
     for attempt in range(ATTEMPTS):
         judge = ZooKeeperActor(address, f"{folder}-{attempt}")
         try:
@@ -47,7 +47,7 @@ def judged(script: Sequence[Any], address: str, folder: str) -> list[Any]:
 
 @pytest.mark.judge
 @pytest.mark.parametrize("seed", range(8))
-def test_a_script_gives_the_same_on_the_tree_and_on_zookeeper(
+def test_tree_and_zookeeper_return_the_same_results_and_events(
     zookeeper_address: str, seed: int
 ) -> None:
     script = build_script(seed, STEPS)
@@ -60,7 +60,7 @@ def test_a_script_gives_the_same_on_the_tree_and_on_zookeeper(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_tree_keeps_its_invariants_whatever_is_asked(seed: int) -> None:
+def test_tree_keeps_its_invariants_after_random_operations(seed: int) -> None:
     actor = EmbeddedActor()
     for step in build_script(1000 + seed, 150):
         actor.perform(step)

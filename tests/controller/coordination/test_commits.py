@@ -1,4 +1,4 @@
-"""Group commit: nothing is seen before it is durable, and everything in one order."""
+"""Group commit: nothing is visible before it is durable, and everything in one order."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FOLDER = "/data"
 
 
 class Scene:
-    """A tree whose threads are held, two sessions, and what they have seen."""
+    """A tree whose threads are held, two sessions, and the results and events that they got."""
 
     def __init__(self, *, entries_max: int = 1_000) -> None:
         self.files = MemoryFileSystem(folders=[FOLDER])
         self.threads = HeldThreads()
         self.failures: list[str] = []
-        self.problems: list[str] = []
+        self.warnings: list[str] = []
         self.seen: list[Any] = []
         self.tree = EmbeddedTree(
             self.files, FOLDER, VirtualClock(), journal_entries_max=entries_max
@@ -34,14 +34,14 @@ class Scene:
         self.one = self.tree.connect(lambda event: self.note("one", event))
         self.two = self.tree.connect(lambda event: self.note("two", event))
         self.tree.serve(
-            self.threads, on_failure=self.failures.append, on_warning=self.problems.append
+            self.threads, on_failure=self.failures.append, on_warning=self.warnings.append
         )
 
-    def note(self, who: str, event: SessionEvent) -> None:
-        self.seen.append((who, event))
+    def note(self, session: str, event: SessionEvent) -> None:
+        self.seen.append((session, event))
 
     def follow(self, name: str, pending: Pending[Any]) -> None:
-        """Have the end of a call in `seen`."""
+        """Record the outcome of a call in `seen`."""
 
         def ended(done: Pending[Any]) -> None:
             try:
@@ -57,7 +57,7 @@ class Scene:
         return [name for name, _ in self.seen]
 
     def syncs(self) -> int:
-        """How often the thread has to work until nothing is left."""
+        """How many times the thread works until nothing is left."""
         count = 0
         while self.threads.work():
             count += 1
@@ -65,7 +65,7 @@ class Scene:
         return count
 
 
-def test_a_write_is_done_when_its_sync_is() -> None:
+def test_write_is_done_when_its_sync_is_done() -> None:
     scene = Scene()
     pending = scene.one.create("/a", b"")
     assert not pending.is_done
@@ -75,7 +75,7 @@ def test_a_write_is_done_when_its_sync_is() -> None:
     assert pending.result() == "/a"
 
 
-def test_a_read_of_another_session_waits_for_the_write_that_it_shows() -> None:
+def test_read_waits_for_the_sync_of_the_write_that_it_returns() -> None:
     scene = Scene()
     before = scene.two.exists("/a")
     assert before.is_done
@@ -87,7 +87,7 @@ def test_a_read_of_another_session_waits_for_the_write_that_it_shows() -> None:
     assert shown.result() is not None
 
 
-def test_a_refusal_waits_for_the_write_that_it_rests_on() -> None:
+def test_error_waits_for_the_sync_of_the_write_that_causes_it() -> None:
     scene = Scene()
     scene.one.create("/a", b"")
     refused = scene.two.create("/a", b"")
@@ -97,7 +97,7 @@ def test_a_refusal_waits_for_the_write_that_it_rests_on() -> None:
         refused.result()
 
 
-def test_watch_events_come_after_the_sync_and_before_the_results_that_show_the_change() -> None:
+def test_watch_events_are_delivered_after_the_sync_and_before_later_results() -> None:
     scene = Scene()
     scene.two.exists("/a", watch=True)
     scene.follow("write", scene.one.create("/a", b""))
@@ -108,7 +108,7 @@ def test_watch_events_come_after_the_sync_and_before_the_results_that_show_the_c
     assert scene.names() == ["two", "write", "read", "two", "second write"]
 
 
-def test_writes_that_wait_share_a_sync() -> None:
+def test_waiting_writes_share_one_sync() -> None:
     scene = Scene()
     for number in range(50):
         scene.follow(f"{number}", scene.one.create(f"/n{number}", b""))
@@ -116,7 +116,7 @@ def test_writes_that_wait_share_a_sync() -> None:
     assert scene.names() == [f"{number}" for number in range(50)]
 
 
-def test_writes_made_during_a_sync_share_the_next_one() -> None:
+def test_writes_during_a_sync_share_the_next_sync() -> None:
     scene = Scene()
     scene.follow("first", scene.one.create("/first", b""))
     scene.threads.work()
@@ -128,7 +128,7 @@ def test_writes_made_during_a_sync_share_the_next_one() -> None:
     assert len(scene.seen) == 11
 
 
-def test_a_call_made_by_a_callback_keeps_its_place_after_what_is_held() -> None:
+def test_call_within_a_callback_completes_after_the_held_results() -> None:
     scene = Scene()
 
     def read_again(_: Pending[str]) -> None:
@@ -141,13 +141,13 @@ def test_a_call_made_by_a_callback_keeps_its_place_after_what_is_held() -> None:
     assert scene.names() == ["two", "b", "read"]
 
 
-def test_a_failed_sync_fails_all_that_waits_and_is_reported_once() -> None:
+def test_failed_sync_fails_all_held_results_and_is_reported_once() -> None:
     scene = Scene()
     scene.two.exists("/a", watch=True)
     for name in ("a", "b"):
         scene.follow(name, scene.one.create(f"/{name}", b""))
     scene.follow("read", scene.two.exists("/a"))
-    scene.files.fail_operation(1, OSError(errno.EIO, "the disk is gone"))
+    scene.files.fail_operation(1, OSError(errno.EIO, "the disk failed"))
     scene.threads.settle()
     assert scene.seen == [("a", StorageFailed), ("b", StorageFailed), ("read", StorageFailed)]
     assert len(scene.failures) == 1
@@ -158,7 +158,7 @@ def test_a_failed_sync_fails_all_that_waits_and_is_reported_once() -> None:
     assert not scene.threads.is_busy
 
 
-def test_a_full_disk_refuses_one_write_while_others_wait_for_their_sync() -> None:
+def test_full_disk_fails_one_write_while_others_wait_for_their_sync() -> None:
     scene = Scene()
     scene.follow("a", scene.one.create("/a", b""))
     scene.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
@@ -170,7 +170,7 @@ def test_a_full_disk_refuses_one_write_while_others_wait_for_their_sync() -> Non
     assert not scene.failures
 
 
-def test_the_journal_is_folded_in_the_thread_while_writes_go_on() -> None:
+def test_journal_is_folded_in_a_thread_while_writes_continue() -> None:
     scene = Scene(entries_max=5)
     session = scene.one
     for number in range(8):
@@ -185,14 +185,14 @@ def test_the_journal_is_folded_in_the_thread_while_writes_go_on() -> None:
     assert [name for name in names if "snapshot" in name] == [
         "coordination.snapshot.00000000000000000010"
     ]
-    assert not scene.problems
+    assert not scene.warnings
     again = EmbeddedTree(scene.files, FOLDER, VirtualClock())
     assert "/during" in again.tree.nodes
     assert "/n7" in again.tree.nodes
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_was_seen_survives_a_power_cut_at_any_moment(seed: int) -> None:
+def test_reported_writes_survive_a_power_failure_at_any_moment(seed: int) -> None:
     rng = SeededRandomness(seed)
     scene = Scene(entries_max=4)
     done: dict[str, int] = {}

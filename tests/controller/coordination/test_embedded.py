@@ -1,4 +1,4 @@
-"""The embedded tree on disk: what was answered is there after any end of the process."""
+"""The embedded tree on disk: reported writes survive every end of the process."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from odradek.runtime.testing.virtual_clock import VirtualClock
 from tests.support.threads import at_once
 
 FOLDER = "/data"
-Picture = dict[str, tuple[bytes | None, int, int]]
+TreeContent = dict[str, tuple[bytes | None, int, int]]
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class KillingFiles(MemoryFileSystem):
@@ -62,7 +62,7 @@ class KillingFiles(MemoryFileSystem):
 def open_tree(
     files: MemoryFileSystem, *, entries_max: int = 5, problems: list[str] | None = None
 ) -> EmbeddedTree:
-    """A tree that serves, its threads done at once."""
+    """A tree that serves, whose threads finish at once."""
     embedded = EmbeddedTree(files, FOLDER, VirtualClock(), journal_entries_max=entries_max)
     warn = [].append if problems is None else problems.append
     embedded.serve(at_once, on_failure=warn, on_warning=warn)
@@ -70,11 +70,11 @@ def open_tree(
 
 
 def ignore(_: SessionEvent) -> None:
-    """Nobody listens."""
+    """For sessions whose events do not matter."""
 
 
-def picture_of(tree: Tree) -> Picture:
-    """What outlives the sessions."""
+def content_of(tree: Tree) -> TreeContent:
+    """The nodes that are not ephemeral."""
     return {
         path: (node.data, node.version, node.creates)
         for path, node in tree.nodes.items()
@@ -83,7 +83,7 @@ def picture_of(tree: Tree) -> Picture:
 
 
 def steps() -> Iterator[Callable[[EmbeddedSession], None]]:
-    """Writes that touch the same few nodes again and again."""
+    """Many writes to a few nodes."""
     yield lambda session: (session.create("/topics", b"").result(), None)[1]
     for number in range(8):
         name = f"/topics/t{number}"
@@ -101,20 +101,20 @@ def steps() -> Iterator[Callable[[EmbeddedSession], None]]:
         )[1]
 
 
-def run(files: MemoryFileSystem, seen: list[Picture]) -> None:
-    """All steps; `seen` gets the picture after each one that was answered."""
+def run(files: MemoryFileSystem, seen: list[TreeContent]) -> None:
+    """All steps; `seen` gets the content after each one whose result was reported."""
     embedded = open_tree(files)
-    seen.append(picture_of(embedded.tree))
+    seen.append(content_of(embedded.tree))
     session = embedded.connect(ignore)
     for step in steps():
         step(session)
-        seen.append(picture_of(embedded.tree))
+        seen.append(content_of(embedded.tree))
     embedded.close()
 
 
-def next_picture(position: int) -> Picture:
-    """The picture after one step more than `position`."""
-    seen: list[Picture] = []
+def next_content(position: int) -> TreeContent:
+    """The content after one step more than `position`."""
+    seen: list[TreeContent] = []
     run(MemoryFileSystem(folders=[FOLDER]), seen)
     return seen[min(position + 1, len(seen) - 1)]
 
@@ -125,15 +125,15 @@ def operations_of_a_run() -> int:
     return files.operations
 
 
-def same_but_for_creates(found: Picture, wanted: Picture) -> bool:
-    """Ephemerals made by an unanswered step count in the root's creates."""
+def same_but_for_creates(found: TreeContent, wanted: TreeContent) -> bool:
+    """Equal, but for the root's count of children: a step without a result may have raised it."""
     return {key: value[:2] for key, value in found.items()} == {
         key: value[:2] for key, value in wanted.items()
     }
 
 
 @pytest.mark.parametrize("has_power_cut", [False, True])
-def test_a_death_at_any_file_operation_loses_nothing_that_was_answered(
+def test_kill_at_any_file_operation_keeps_reported_writes(
     has_power_cut: bool,
 ) -> None:
     count = operations_of_a_run()
@@ -141,7 +141,7 @@ def test_a_death_at_any_file_operation_loses_nothing_that_was_answered(
     for kill_at in range(1, count + 1):
         files = KillingFiles(folders=[FOLDER])
         files.kill_at = kill_at
-        seen: list[Picture] = [picture_of(Tree())]
+        seen: list[TreeContent] = [content_of(Tree())]
         with pytest.raises(Killed):
             run(files, seen)
         files.kill_at = 0
@@ -149,16 +149,16 @@ def test_a_death_at_any_file_operation_loses_nothing_that_was_answered(
             files.crash(SeededRandomness(kill_at))
         embedded = open_tree(files)
         embedded.tree.check()
-        found = picture_of(embedded.tree)
+        found = content_of(embedded.tree)
         position = len(seen) - 2
         assert same_but_for_creates(found, seen[-1]) or same_but_for_creates(
-            found, next_picture(position)
+            found, next_content(position)
         ), f"killed at operation {kill_at}"
         assert all(node.owner == 0 for node in embedded.tree.nodes.values())
         embedded.connect(ignore).create("/after", None).result()
 
 
-def test_a_failure_at_any_file_operation_is_reported_or_undone() -> None:
+def test_failure_of_any_file_operation_is_reported_or_undone() -> None:
     failing = 0
     while True:
         failing += 1
@@ -171,28 +171,28 @@ def test_a_failure_at_any_file_operation_is_reported_or_undone() -> None:
         refused = 0
         possible = []
         for step in steps():
-            before = picture_of(embedded.tree)
+            before = content_of(embedded.tree)
             try:
                 step(session)
             except StorageFailed:
                 refused += 1
                 # Unknown after a failed sync: the process ends.
                 if problems and "cannot be synced" in problems[0]:
-                    possible = [before, picture_of(embedded.tree)]
+                    possible = [before, content_of(embedded.tree)]
                     break
-                assert picture_of(embedded.tree) == before
+                assert content_of(embedded.tree) == before
             except CoordinationError:
                 if not refused:
                     raise
             embedded.tree.check()
         if files.operations < end:
             break
-        possible = possible or [picture_of(embedded.tree)]
-        assert picture_of(open_tree(files).tree) in possible
+        possible = possible or [content_of(embedded.tree)]
+        assert content_of(open_tree(files).tree) in possible
     assert failing > 40
 
 
-def test_a_full_disk_refuses_writes_until_there_is_room() -> None:
+def test_full_disk_fails_writes_until_there_is_space() -> None:
     files = MemoryFileSystem(folders=[FOLDER], capacity_bytes=2_000)
     embedded = open_tree(files, entries_max=10_000)
     session = embedded.connect(ignore)
@@ -211,7 +211,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room() -> None:
     assert len(again.tree.nodes) == made + 2
 
 
-def test_a_failed_sync_ends_the_use_of_the_tree_and_is_not_repeated() -> None:
+def test_failed_sync_puts_the_tree_out_of_use_and_is_not_repeated() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     problems: list[str] = []
     session = open_tree(files, problems=problems).connect(ignore)
@@ -227,7 +227,7 @@ def test_a_failed_sync_ends_the_use_of_the_tree_and_is_not_repeated() -> None:
     assert "coordination.journal.00000000000000000001 cannot be synced" in problems[0]
 
 
-def test_a_session_of_an_earlier_process_is_gone_with_its_ephemeral_nodes() -> None:
+def test_opening_ends_sessions_of_an_earlier_process() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     session = open_tree(files).connect(ignore)
     session.create("/mine", None, ephemeral=True).result()
@@ -241,7 +241,7 @@ def test_a_session_of_an_earlier_process_is_gone_with_its_ephemeral_nodes() -> N
     assert stat.ephemeral_owner == later.session_id
 
 
-def test_transaction_ids_rise_over_restarts() -> None:
+def test_zxids_rise_over_restarts() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     last = 0
     for number in range(5):
@@ -256,7 +256,7 @@ def test_transaction_ids_rise_over_restarts() -> None:
             embedded.close()
 
 
-def test_an_expired_session_writes_nothing_until_it_is_reopened() -> None:
+def test_expired_session_fails_all_calls_until_reopen() -> None:
     events: list[SessionEvent] = []
     embedded = open_tree(MemoryFileSystem(folders=[FOLDER]))
     session = embedded.connect(events.append)
@@ -274,7 +274,7 @@ def test_an_expired_session_writes_nothing_until_it_is_reopened() -> None:
     session.create("/mine", None, ephemeral=True).result()
 
 
-def test_events_come_before_the_write_is_answered_and_in_order() -> None:
+def test_events_are_delivered_in_order_before_the_result_of_the_write() -> None:
     embedded = open_tree(MemoryFileSystem(folders=[FOLDER]))
     events: list[SessionEvent] = []
     writer = embedded.connect(ignore)
@@ -288,7 +288,7 @@ def test_events_come_before_the_write_is_answered_and_in_order() -> None:
     ]
 
 
-def test_a_callback_that_writes_does_not_reorder_events() -> None:
+def test_write_within_a_callback_does_not_reorder_events() -> None:
     embedded = open_tree(MemoryFileSystem(folders=[FOLDER]))
     seen: list[tuple[str, SessionEvent]] = []
 
@@ -303,7 +303,7 @@ def test_a_callback_that_writes_does_not_reorder_events() -> None:
         session.exists("/a", watch=True).result()
         session.exists("/b", watch=True).result()
     embedded.connect(ignore).create("/a", None).result()
-    assert [(who, event.path) for who, event in seen if isinstance(event, WatchEvent)] == [
+    assert [(name, event.path) for name, event in seen if isinstance(event, WatchEvent)] == [
         ("first", "/a"),
         ("two", "/a"),
         ("first", "/b"),
@@ -311,7 +311,7 @@ def test_a_callback_that_writes_does_not_reorder_events() -> None:
     ]
 
 
-def test_a_refused_multi_says_why_and_does_nothing() -> None:
+def test_failed_multi_names_the_operation_and_changes_nothing() -> None:
     session = open_tree(MemoryFileSystem(folders=[FOLDER])).connect(ignore)
     session.create("/a", b"1").result()
     with pytest.raises(MultiFailed) as failure:
@@ -323,7 +323,9 @@ def test_a_refused_multi_says_why_and_does_nothing() -> None:
         session.create("/a", None).result()
 
 
-def test_a_thousand_topics_are_read_in_half_a_second_of_processor_time(tmp_path: object) -> None:
+def test_tree_of_a_thousand_topics_opens_in_half_a_second_of_processor_time(
+    tmp_path: object,
+) -> None:
     files = SystemFileSystem()
     folder = str(tmp_path)
     embedded = EmbeddedTree(files, folder, VirtualClock())
@@ -347,7 +349,7 @@ def test_a_thousand_topics_are_read_in_half_a_second_of_processor_time(tmp_path:
     assert min(seconds) < 0.5
 
 
-def test_a_write_that_cannot_be_taken_back_ends_the_use_of_the_tree() -> None:
+def test_write_that_cannot_be_reverted_puts_the_tree_out_of_use() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     problems: list[str] = []
     session = open_tree(files, problems=problems).connect(ignore)
@@ -364,14 +366,14 @@ def test_a_write_that_cannot_be_taken_back_ends_the_use_of_the_tree() -> None:
     assert sorted(again.tree.nodes) == ["/", "/a"]
 
 
-def test_a_write_on_a_full_disk_is_repeated_while_room_can_be_made() -> None:
+def test_write_on_a_full_disk_is_repeated_while_space_is_freed() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
-    rooms = iter((1, 1, 500))
+    free_bytes = iter((1, 1, 500))
 
     def free_space() -> bool:
-        room_bytes = next(rooms, 0)
-        files.capacity_bytes = files.used_bytes() + room_bytes
-        return room_bytes > 0
+        freed_bytes = next(free_bytes, 0)
+        files.capacity_bytes = files.used_bytes() + freed_bytes
+        return freed_bytes > 0
 
     embedded = EmbeddedTree(files, FOLDER, VirtualClock(), free_space=free_space)
     session = embedded.connect(lambda event: None)

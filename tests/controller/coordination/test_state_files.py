@@ -1,4 +1,4 @@
-"""Damaged coordination files: what was acknowledged, or a complaint; never less in silence."""
+"""Damaged coordination files: everything acknowledged is read, or the problem is reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Content = dict[str, tuple[bytes | None, int]]
 
 
 def ignore(_: SessionEvent) -> None:
-    """Nothing is watched."""
+    """For sessions without watches."""
 
 
 def open_tree(files: MemoryFileSystem, *, entries_max: int = 1_000) -> EmbeddedTree:
@@ -38,12 +38,12 @@ def open_tree(files: MemoryFileSystem, *, entries_max: int = 1_000) -> EmbeddedT
     return tree
 
 
-def complaint_of(files: MemoryFileSystem) -> str | None:
-    """Why the files are refused, None when they are not."""
+def problem_of(files: MemoryFileSystem) -> str | None:
+    """Why the tree cannot be read; None when it can."""
     try:
         EmbeddedTree(files, FOLDER, VirtualClock())
-    except CoordinationDamaged as complaint:
-        return str(complaint)
+    except CoordinationDamaged as problem:
+        return str(problem)
     return None
 
 
@@ -51,14 +51,14 @@ def content_of(tree: Tree) -> Content:
     return {path: (node.data, node.version) for path, node in tree.nodes.items() if not node.owner}
 
 
-def grow(files: MemoryFileSystem, *, writes: int, entries_max: int, lives: int = 1) -> Content:
-    """Several lives of a process; the last one is killed."""
-    for life in range(lives):
+def grow(files: MemoryFileSystem, *, writes: int, entries_max: int, runs: int = 1) -> Content:
+    """Several runs of a process; the last one is killed."""
+    for run in range(runs):
         tree = open_tree(files, entries_max=entries_max)
         session = tree.connect(ignore)
         for number in range(writes):
-            session.create(f"/life{life}-{number}", b"data" * number).result()
-        if life + 1 < lives:
+            session.create(f"/run{run}-{number}", b"data" * number).result()
+        if run + 1 < runs:
             tree.close()
     return content_of(tree.tree)
 
@@ -108,13 +108,13 @@ DAMAGES: tuple[Damage, ...] = (flip, cut, empty, remove, fill_with_garbage)
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
-    ("writes", "entries_max", "lives"), [(40, 7, 1), (5, 1_000, 3), (23, 10, 2), (3, 1_000, 1)]
+    ("writes", "entries_max", "runs"), [(40, 7, 1), (5, 1_000, 3), (23, 10, 2), (3, 1_000, 1)]
 )
-def test_one_damaged_file_costs_nothing_or_the_start_is_refused_with_its_name(
-    damage: Damage, writes: int, entries_max: int, lives: int
+def test_one_damaged_file_loses_nothing_or_the_start_fails_with_its_name(
+    damage: Damage, writes: int, entries_max: int, runs: int
 ) -> None:
     files = MemoryFileSystem(folders=[FOLDER])
-    whole = grow(files, writes=writes, entries_max=entries_max, lives=lives)
+    whole = grow(files, writes=writes, entries_max=entries_max, runs=runs)
     snapshots, journals = find_files(files, FOLDER)
     rescued = 0
     for path in [one.path for one in (*snapshots, *journals)]:
@@ -122,10 +122,10 @@ def test_one_damaged_file_costs_nothing_or_the_start_is_refused_with_its_name(
             damaged = copy_of(files)
             if not damage(damaged, path, SeededRandomness(seed)):
                 continue
-            complaint = complaint_of(copy_of(damaged))
-            if complaint is not None:
-                assert path in complaint
-                assert "odradek recover-metadata" in complaint
+            problem = problem_of(copy_of(damaged))
+            if problem is not None:
+                assert path in problem
+                assert "odradek recover-metadata" in problem
                 assert path == journals[-1].path or len(snapshots) < 2
                 continue
             tree = open_tree(damaged)
@@ -146,32 +146,32 @@ def test_one_damaged_file_costs_nothing_or_the_start_is_refused_with_its_name(
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_several_damaged_files_never_give_an_older_tree_in_silence(seed: int) -> None:
+def test_several_damaged_files_never_result_in_an_older_tree_without_a_warning(seed: int) -> None:
     rng = SeededRandomness(seed)
     files = MemoryFileSystem(folders=[FOLDER])
-    whole = grow(files, writes=12 + rng.below(30), entries_max=5 + rng.below(12), lives=2)
+    whole = grow(files, writes=12 + rng.below(30), entries_max=5 + rng.below(12), runs=2)
     snapshots, journals = find_files(files, FOLDER)
     candidates = [one.path for one in (*snapshots, *journals[:-1])]
     for path in candidates:
         if rng.below(2):
             DAMAGES[rng.below(len(DAMAGES))](files, path, rng)
-    complaint = complaint_of(copy_of(files))
-    if complaint is None:
+    problem = problem_of(copy_of(files))
+    if problem is None:
         assert content_of(open_tree(files).tree) == whole
     else:
-        assert "odradek recover-metadata" in complaint
+        assert "odradek recover-metadata" in problem
 
 
-def test_snapshots_and_journals_that_are_no_longer_needed_are_removed() -> None:
+def test_obsolete_snapshots_and_journals_are_removed() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
-    grow(files, writes=60, entries_max=5, lives=4)
+    grow(files, writes=60, entries_max=5, runs=4)
     snapshots, journals = find_files(files, FOLDER)
     assert len(snapshots) == 2
     assert 2 <= len(journals) <= 3
     assert journals[0].number == snapshots[0].number + 1
 
 
-def test_a_full_disk_during_a_fold_leaves_the_journals_in_force() -> None:
+def test_full_disk_during_a_fold_keeps_the_journals() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     problems: list[str] = []
     tree = EmbeddedTree(files, FOLDER, VirtualClock(), journal_entries_max=10)
@@ -179,7 +179,7 @@ def test_a_full_disk_during_a_fold_leaves_the_journals_in_force() -> None:
     session = tree.connect(ignore)
     for number in range(9):
         session.create(f"/n{number}", b"x" * 200).result()
-    # Room for more entries, not for a snapshot.
+    # Space for more entries, not for a snapshot.
     files.capacity_bytes = files.used_bytes() + 1_500
     for number in range(4):
         session.set("/n0", b"%d" % number).result()
@@ -194,7 +194,7 @@ def test_a_full_disk_during_a_fold_leaves_the_journals_in_force() -> None:
 
 def test_files_without_numbers_are_read_as_the_oldest() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
-    whole = grow(files, writes=9, entries_max=1_000, lives=2)
+    whole = grow(files, writes=9, entries_max=1_000, runs=2)
     snapshots, journals = find_files(files, FOLDER)
     (snapshot,) = snapshots
     files.rename(snapshot.path, f"{FOLDER}/coordination.snapshot")
@@ -214,7 +214,7 @@ def test_files_without_numbers_are_read_as_the_oldest() -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, cut, empty, fill_with_garbage])
-def test_a_damaged_snapshot_without_a_number_is_no_empty_tree(damage: Damage) -> None:
+def test_damaged_snapshot_without_a_number_raises_coordination_damaged(damage: Damage) -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     tree = Tree()
     tree.open_session(1_000, 0)
@@ -225,7 +225,7 @@ def test_a_damaged_snapshot_without_a_number_is_no_empty_tree(damage: Damage) ->
         open_tree(files)
 
 
-def test_a_torn_end_is_cut_off_and_reported() -> None:
+def test_torn_end_of_the_journal_is_truncated_and_reported() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     session = open_tree(files).connect(ignore)
     session.create("/kept", b"1").result()
@@ -242,7 +242,7 @@ def test_a_torn_end_is_cut_off_and_reported() -> None:
         assert sorted(again.tree.nodes) == ["/", "/kept"]
 
 
-def test_damage_with_good_entries_after_it_is_refused_and_nothing_is_cut() -> None:
+def test_damage_before_complete_entries_raises_and_truncates_nothing() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     session = open_tree(files).connect(ignore)
     path = journal_path(FOLDER, 1)
@@ -257,9 +257,9 @@ def test_damage_with_good_entries_after_it_is_refused_and_nothing_is_cut() -> No
     assert files.read(path) == bytes(content)
 
 
-def test_a_missing_newest_journal_is_noticed() -> None:
+def test_missing_newest_journal_raises_coordination_damaged() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
-    grow(files, writes=4, entries_max=1_000, lives=2)
+    grow(files, writes=4, entries_max=1_000, runs=2)
     snapshots, journals = find_files(files, FOLDER)
     files.remove(journals[-1].path)
     with pytest.raises(CoordinationDamaged, match=f"{journals[-1].path} is missing"):

@@ -1,4 +1,4 @@
-"""The tree's rules one by one; what a real ZooKeeper does is in test_against_zookeeper."""
+"""The rules of the tree, one by one; test_against_zookeeper compares it with a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOW_MS = 1_000
 
 
 class Writer:
-    """A session on a tree that fires at once."""
+    """A session on a tree; watches fire with each write."""
 
     def __init__(self, tree: Tree, timeout_ms: int = 6_000) -> None:
         self.tree = tree
@@ -65,27 +65,27 @@ def refusal(writer: Writer, *operations: ZkOperation) -> type[Exception]:
     "path",
     ["", "a", "/a/", "//a", "/a//b", "/.", "/a/..", "/a/./b", "/a\x00b", "/a\x1fb", "/\ue000"],
 )
-def test_a_malformed_path_is_refused(writer: Writer, path: str) -> None:
+def test_malformed_path_raises_bad_arguments(writer: Writer, path: str) -> None:
     assert refusal(writer, Create(path)) is BadArguments
 
 
 @pytest.mark.parametrize("path", ["/...", "/.a", "/a b", "/é", "/<default>", "/a.b", "/a..b"])
-def test_an_unusual_path_is_taken(writer: Writer, path: str) -> None:
+def test_unusual_but_valid_path_is_accepted(writer: Writer, path: str) -> None:
     assert writer.write(Create(path)) == [path]
 
 
-def test_the_root_exists_and_stays(writer: Writer) -> None:
+def test_root_cannot_be_created_or_deleted(writer: Writer) -> None:
     assert refusal(writer, Create("/")) is NodeExists
     assert refusal(writer, Delete("/")) is BadArguments
 
 
-def test_data_have_a_largest_size(writer: Writer) -> None:
+def test_data_above_the_limit_raise_bad_arguments(writer: Writer) -> None:
     writer.write(Create("/a", bytes(DATA_BYTES_MAX)))
     assert refusal(writer, SetData("/a", bytes(DATA_BYTES_MAX + 1))) is BadArguments
     assert refusal(writer, Create("/b", bytes(DATA_BYTES_MAX + 1))) is BadArguments
 
 
-def test_sequential_names_count_all_children_ever_made(writer: Writer) -> None:
+def test_sequential_number_counts_all_children_ever_created(writer: Writer) -> None:
     writer.write(Create("/q"), Create("/q/plain"))
     assert writer.write(Create("/q/n-", sequential=True)) == ["/q/n-0000000001"]
     writer.write(Delete("/q/plain"), Delete("/q/n-0000000001"))
@@ -95,24 +95,24 @@ def test_sequential_names_count_all_children_ever_made(writer: Writer) -> None:
     ]
 
 
-def test_a_refused_creation_takes_no_number(writer: Writer) -> None:
+def test_failed_create_takes_no_sequential_number(writer: Writer) -> None:
     writer.write(Create("/q"))
     assert refusal(writer, Create("/q/", sequential=True), Delete("/nothing")) is NoNode
     assert writer.write(Create("/q/", sequential=True)) == ["/q/0000000000"]
 
 
-def test_an_ephemeral_node_has_no_children(writer: Writer) -> None:
+def test_create_under_an_ephemeral_node_fails(writer: Writer) -> None:
     writer.write(Create("/e", ephemeral=True))
     assert refusal(writer, Create("/e/child")) is NoChildrenForEphemerals
 
 
-def test_a_version_is_checked_before_emptiness(writer: Writer) -> None:
+def test_delete_checks_the_version_before_the_children(writer: Writer) -> None:
     writer.write(Create("/a"), Create("/a/b"))
     assert refusal(writer, Delete("/a", 3)) is BadVersion
     assert refusal(writer, Delete("/a", 0)) is NotEmpty
 
 
-def test_a_multi_sees_its_own_earlier_operations(writer: Writer) -> None:
+def test_multi_sees_its_own_earlier_operations(writer: Writer) -> None:
     results = writer.write(
         Create("/a", None, ephemeral=True), SetData("/a", b"x", 0), Check("/a", 1)
     )
@@ -123,7 +123,7 @@ def test_a_multi_sees_its_own_earlier_operations(writer: Writer) -> None:
     assert stat.version == 1
 
 
-def test_a_refused_multi_names_the_operation(writer: Writer) -> None:
+def test_failed_multi_has_the_index_of_the_operation(writer: Writer) -> None:
     writer.write(Create("/a"))
     with pytest.raises(MultiFailed) as failure:
         writer.write(Create("/b"), Check("/a", 4), Delete("/b"))
@@ -135,7 +135,7 @@ def test_a_refused_multi_names_the_operation(writer: Writer) -> None:
     ]
 
 
-def test_a_watch_fires_once(writer: Writer) -> None:
+def test_watch_fires_once(writer: Writer) -> None:
     writer.write(Create("/a"))
     writer.tree.get(writer.session_id, "/a", watch=True)
     writer.write(SetData("/a", b"1"))
@@ -144,7 +144,7 @@ def test_a_watch_fires_once(writer: Writer) -> None:
     assert writer.events == []
 
 
-def test_reading_what_is_not_there_sets_no_watch_but_asking_for_existence_does(
+def test_get_of_an_absent_node_sets_no_watch_but_exists_does(
     writer: Writer,
 ) -> None:
     with pytest.raises(NoNode):
@@ -158,7 +158,7 @@ def test_reading_what_is_not_there_sets_no_watch_but_asking_for_existence_does(
     assert writer.events == [(writer.session_id, WatchEvent(WatchKind.CREATED, "/a"))]
 
 
-def test_a_deletion_is_told_once_to_who_watches_data_and_children(writer: Writer) -> None:
+def test_session_with_data_and_child_watch_gets_one_deleted_event(writer: Writer) -> None:
     writer.write(Create("/a"))
     writer.tree.get(writer.session_id, "/a", watch=True)
     writer.tree.children(writer.session_id, "/a", watch=True)
@@ -173,14 +173,14 @@ def test_a_deletion_is_told_once_to_who_watches_data_and_children(writer: Writer
     ]
 
 
-def test_grandchildren_are_no_children(writer: Writer) -> None:
+def test_child_watch_does_not_fire_for_grandchildren(writer: Writer) -> None:
     writer.write(Create("/a"))
     writer.tree.children(writer.session_id, "/", watch=True)
     writer.write(Create("/a/b"), SetData("/a", b"x"))
     assert writer.events == []
 
 
-def test_a_session_takes_its_ephemeral_nodes_and_watches_along(writer: Writer) -> None:
+def test_close_session_removes_its_ephemeral_nodes_and_watches(writer: Writer) -> None:
     other = Writer(writer.tree)
     other.write(Create("/e", ephemeral=True), Create("/p"))
     other.tree.get(other.session_id, "/p", watch=True)
@@ -197,7 +197,7 @@ def test_a_session_takes_its_ephemeral_nodes_and_watches_along(writer: Writer) -
     writer.tree.check()
 
 
-def test_ending_a_session_can_be_undone(writer: Writer) -> None:
+def test_close_session_can_be_undone(writer: Writer) -> None:
     writer.write(Create("/e", b"1", ephemeral=True))
     before = writer.tree.nodes["/e"].stat(), writer.tree.nodes["/"].stat(), writer.tree.zxid
     writer.tree.undo(writer.tree.close_session(writer.session_id))
@@ -210,7 +210,7 @@ def test_ending_a_session_can_be_undone(writer: Writer) -> None:
     writer.write(Delete("/e"))
 
 
-def test_a_silent_session_is_found_one_millisecond_after_its_time(writer: Writer) -> None:
+def test_session_expires_one_millisecond_after_its_timeout(writer: Writer) -> None:
     tree = writer.tree
     slow = Writer(tree, timeout_ms=9_000)
     assert tree.expired_sessions(NOW_MS + 6_000) == []

@@ -1,4 +1,4 @@
-"""Deleting topics step by step."""
+"""The state machine of topic deletion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def queued() -> Deletions:
     return deletions
 
 
-def test_all_replicas_are_deleted_then_the_topic_goes() -> None:
+def test_topic_is_removed_after_all_replicas_are_deleted() -> None:
     deletions = queued()
     assert deletions.resume(image(1, 2)) == [DeleteReplicas("t", ALL)]
     assert deletions.resume(image(1, 2)) == []
@@ -34,13 +34,13 @@ def test_all_replicas_are_deleted_then_the_topic_goes() -> None:
     assert deletions.resume(image(1, 2)) == []
 
 
-def test_a_topic_without_partitions_goes_at_once() -> None:
+def test_topic_without_partitions_is_removed_at_once() -> None:
     deletions = Deletions()
     deletions.enqueue(["empty"])
     assert deletions.resume(image(1)) == [RemoveTopic("empty")]
 
 
-def test_a_dead_replica_halts_the_topic_until_its_broker_comes() -> None:
+def test_offline_replica_halts_the_deletion_until_its_broker_registers() -> None:
     deletions = queued()
     assert deletions.resume(image(1)) == [DeleteReplicas("t", ALL[:1])]
     deletions.on_deleted(ALL[:1])
@@ -53,7 +53,7 @@ def test_a_dead_replica_halts_the_topic_until_its_broker_comes() -> None:
     assert deletions.resume(image(1, 2)) == [RemoveTopic("t")]
 
 
-def test_a_broker_that_refuses_halts_the_topic() -> None:
+def test_error_of_a_broker_halts_the_deletion() -> None:
     deletions = queued()
     deletions.resume(image(1, 2))
     deletions.on_deleted(ALL[:1])
@@ -64,7 +64,7 @@ def test_a_broker_that_refuses_halts_the_topic() -> None:
     assert deletions.resume(image(1, 2)) == [DeleteReplicas("t", ALL[1:2])]
 
 
-def test_answers_about_topics_that_are_not_going_are_ignored() -> None:
+def test_responses_for_topics_that_are_not_being_deleted_are_ignored() -> None:
     deletions = Deletions()
     deletions.on_deleted(ALL)
     deletions.on_failed(ALL)

@@ -1,4 +1,4 @@
-"""The table of elections, and what a leader may do to its in-sync replicas."""
+"""Leader election, and AlterIsr."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def partition(
 
 
 def elected(
-    picture: Image, one: PartitionImage, strategy: Strategy, *, unclean: bool = False
+    cluster: Image, one: PartitionImage, strategy: Strategy, *, unclean: bool = False
 ) -> tuple[int, tuple[int, ...], int] | None:
-    election = decide_election(picture, "t", one, strategy, is_unclean_allowed=unclean)
+    election = decide_election(cluster, "t", one, strategy, is_unclean_allowed=unclean)
     if election is None:
         return None
     state = election.state
@@ -60,7 +60,7 @@ def elected(
     return state.leader, state.isr, state.leader_recovery_state
 
 
-def test_the_first_leader_is_the_first_that_lives() -> None:
+def test_first_leader_is_the_first_live_replica() -> None:
     election = decide_first_leader(image(2, 3), "t", PartitionImage(0, (1, 3, 2)))
     assert election is not None
     assert election.state == PartitionState(3, 0, (3, 2), 0, EPOCH)
@@ -68,36 +68,36 @@ def test_the_first_leader_is_the_first_that_lives() -> None:
     assert decide_first_leader(image(2, 3), "t", PartitionImage(0, (1,))) is None
 
 
-def test_offline_takes_the_first_in_the_assignment_that_is_live_and_in_sync() -> None:
+def test_offline_election_takes_the_first_live_in_sync_replica() -> None:
     one = partition(1, 2, 3, leader=1, isr=(3, 1, 2))
     assert elected(image(2, 3), one, Strategy.OFFLINE) == (2, (3, 2), RECOVERED)
 
 
-def test_offline_keeps_the_recovery_state() -> None:
+def test_offline_election_keeps_the_recovery_state() -> None:
     one = partition(1, 2, leader=NO_LEADER, isr=(2,), recovery=RECOVERING)
     assert elected(image(2), one, Strategy.OFFLINE) == (2, (2,), RECOVERING)
 
 
-def test_offline_waits_for_an_in_sync_replica_unless_unclean_is_allowed() -> None:
+def test_offline_election_without_live_in_sync_replica_needs_unclean() -> None:
     one = partition(1, 2, 3, leader=NO_LEADER, isr=(1,))
     assert elected(image(2, 3), one, Strategy.OFFLINE) is None
     assert elected(image(2, 3), one, Strategy.OFFLINE, unclean=True) == (2, (2,), RECOVERING)
     assert elected(image(7), one, Strategy.OFFLINE, unclean=True) is None
 
 
-def test_an_unclean_election_is_clean_when_it_can_be() -> None:
+def test_offline_election_prefers_an_in_sync_replica_when_unclean_is_allowed() -> None:
     one = partition(1, 2, 3, leader=1, isr=(3,))
     assert elected(image(2, 3), one, Strategy.OFFLINE, unclean=True) == (3, (3,), RECOVERED)
 
 
 def test_a_replica_on_a_failed_directory_is_not_live() -> None:
-    picture = replace(image(1, 2), offline_directories={1: (("t", 0),)})
+    cluster = replace(image(1, 2), offline_directories={1: (("t", 0),)})
     one = partition(1, 2, leader=1, isr=(1, 2))
-    assert needs_leader(picture, "t", one)
-    assert elected(picture, one, Strategy.OFFLINE) == (2, (2,), RECOVERED)
+    assert needs_leader(cluster, "t", one)
+    assert elected(cluster, one, Strategy.OFFLINE) == (2, (2,), RECOVERED)
 
 
-def test_preferred_is_the_head_or_nobody() -> None:
+def test_preferred_election_takes_the_first_replica_or_none() -> None:
     assert elected(image(1, 2), partition(1, 2, leader=2, isr=(2, 1)), Strategy.PREFERRED) == (
         1,
         (2, 1),
@@ -107,47 +107,47 @@ def test_preferred_is_the_head_or_nobody() -> None:
     assert elected(image(1, 2), partition(1, 2, leader=2, isr=(2,)), Strategy.PREFERRED) is None
 
 
-def test_reassignment_elects_among_the_targets_and_keeps_the_isr() -> None:
+def test_reassign_election_takes_a_target_replica_and_keeps_the_isr() -> None:
     one = replace(partition(3, 1, 2, leader=1, isr=(1, 2, 3)), removing=(1, 2), adding=(3,))
     assert elected(image(1, 2, 3), one, Strategy.REASSIGN) == (3, (1, 2, 3), RECOVERED)
     assert elected(image(1, 2), one, Strategy.REASSIGN) is None
 
 
-def test_controlled_shutdown_takes_another_in_sync_replica() -> None:
-    picture = image(1, 2, 3, shutting_down=(1,))
+def test_controlled_shutdown_election_takes_another_in_sync_replica() -> None:
+    cluster = image(1, 2, 3, shutting_down=(1,))
     one = partition(1, 2, 3, leader=1, isr=(1, 3))
-    assert elected(picture, one, Strategy.CONTROLLED_SHUTDOWN) == (3, (3,), RECOVERED)
+    assert elected(cluster, one, Strategy.CONTROLLED_SHUTDOWN) == (3, (3,), RECOVERED)
     alone = partition(1, 2, leader=1, isr=(1,))
-    assert elected(picture, alone, Strategy.CONTROLLED_SHUTDOWN) is None
+    assert elected(cluster, alone, Strategy.CONTROLLED_SHUTDOWN) is None
 
 
-def test_the_leaving_broker_is_told_of_its_successor() -> None:
-    picture = image(1, 2, shutting_down=(1,))
+def test_controlled_shutdown_election_sends_leader_and_isr_to_the_leaving_broker() -> None:
+    cluster = image(1, 2, shutting_down=(1,))
     election = decide_election(
-        picture, "t", partition(1, 2, leader=1, isr=(1, 2)), Strategy.CONTROLLED_SHUTDOWN
+        cluster, "t", partition(1, 2, leader=1, isr=(1, 2)), Strategy.CONTROLLED_SHUTDOWN
     )
     assert election is not None
     assert election.recipients == (1, 2)
 
 
 @pytest.mark.parametrize(
-    ("leader", "isr", "gone", "expected"),
+    ("leader", "isr", "offline", "expected"),
     [
         (1, (1, 2), 1, (NO_LEADER, (2,))),
         (1, (1, 2), 2, (1, (1,))),
         (1, (1,), 1, (NO_LEADER, (1,))),
     ],
 )
-def test_a_replica_that_goes_leaves_the_isr_but_the_last_one_stays(
-    leader: int, isr: tuple[int, ...], gone: int, expected: tuple[int, tuple[int, ...]]
+def test_offline_replica_leaves_the_isr_unless_it_is_the_last_one(
+    leader: int, isr: tuple[int, ...], offline: int, expected: tuple[int, tuple[int, ...]]
 ) -> None:
     state = PartitionState(leader, 4, isr, 11, 8)
-    after = decide_replica_offline(image(), state, gone)
+    after = decide_replica_offline(image(), state, offline)
     assert (after.leader, after.isr) == expected
     assert (after.leader_epoch, after.controller_epoch) == (5, EPOCH)
 
 
-def test_a_replica_that_was_not_in_sync_changes_nothing() -> None:
+def test_offline_replica_that_was_not_in_sync_changes_nothing() -> None:
     state = PartitionState(1, 4, (1,), 11, 8)
     assert decide_replica_offline(image(), state, 2) is state
 
@@ -156,55 +156,55 @@ brokers = st.lists(st.integers(1, 5), unique=True, min_size=1).map(tuple)
 
 
 @given(replicas=brokers, isr=brokers, live=brokers, leaving=brokers, unclean=st.booleans())
-def test_whoever_is_elected_lives_is_assigned_and_is_in_sync(
+def test_elected_leader_is_live_assigned_and_in_sync(
     replicas: tuple[int, ...],
     isr: tuple[int, ...],
     live: tuple[int, ...],
     leaving: tuple[int, ...],
     unclean: bool,
 ) -> None:
-    picture = image(*live, shutting_down=leaving[:1])
+    cluster = image(*live, shutting_down=leaving[:1])
     isr = tuple(one for one in isr if one in replicas) or replicas[:1]
     one = partition(*replicas, leader=isr[0], isr=isr)
     for strategy in Strategy:
-        election = decide_election(picture, "t", one, strategy, is_unclean_allowed=unclean)
+        election = decide_election(cluster, "t", one, strategy, is_unclean_allowed=unclean)
         if election is None:
             continue
         state = election.state
         assert state.leader in state.isr
         assert state.leader in replicas
-        assert picture.is_live(state.leader)
+        assert cluster.is_live(state.leader)
         is_clean = state.leader in isr
         assert is_clean or (unclean and strategy is Strategy.OFFLINE)
         assert (state.leader_recovery_state == RECOVERING) == (not is_clean)
         if not is_clean:
-            assert not any(picture.is_live(member) for member in isr)
+            assert not any(cluster.is_live(member) for member in isr)
 
 
 STATE = PartitionState(1, 4, (1, 2), 11, 8)
 
 
 def alter(
-    wish: AlterIsr, state: PartitionState = STATE, live: tuple[int, ...] = (1, 2, 3)
+    proposal: AlterIsr, state: PartitionState = STATE, live: tuple[int, ...] = (1, 2, 3)
 ) -> PartitionState | ErrorCode:
     one = PartitionImage(0, (1, 2, 3), state)
     try:
-        return decide_alter_isr(image(*live), one, 1, wish)
+        return decide_alter_isr(image(*live), one, 1, proposal)
     except BrokerError as refusal:
         return refusal.code
 
 
-def test_a_leader_may_change_its_isr() -> None:
+def test_alter_isr_of_the_leader_is_accepted() -> None:
     after = alter(AlterIsr(0, 4, (1, 2, 3), 11))
     assert after == replace(STATE, isr=(1, 2, 3), controller_epoch=EPOCH)
 
 
-def test_the_same_isr_is_granted_without_a_write_even_when_it_is_late() -> None:
+def test_alter_isr_with_the_same_isr_returns_the_known_state() -> None:
     assert alter(AlterIsr(0, 4, (2, 1), 3)) is STATE
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("proposal", "code"),
     [
         (AlterIsr(0, 4, (1,), 12), ErrorCode.NOT_CONTROLLER),
         (AlterIsr(0, 5, (1,), 11), ErrorCode.NOT_CONTROLLER),
@@ -214,25 +214,25 @@ def test_the_same_isr_is_granted_without_a_write_even_when_it_is_late() -> None:
         (AlterIsr(0, 4, (1, 2, 5), 11), ErrorCode.INELIGIBLE_REPLICA),
     ],
 )
-def test_refused_isr(wish: AlterIsr, code: ErrorCode) -> None:
-    assert alter(wish) is code
+def test_alter_isr_that_is_refused_raises_its_error(proposal: AlterIsr, code: ErrorCode) -> None:
+    assert alter(proposal) is code
 
 
-def test_a_recovering_partition_has_its_leader_alone_in_sync() -> None:
+def test_alter_isr_of_a_recovering_partition_allows_the_leader_only() -> None:
     recovering = PartitionState(1, 4, (1,), 11, 8, RECOVERING)
-    wish = AlterIsr(0, 4, (1, 2), 11, RECOVERING)
-    assert alter(wish, recovering) is ErrorCode.INVALID_REQUEST
+    proposal = AlterIsr(0, 4, (1, 2), 11, RECOVERING)
+    assert alter(proposal, recovering) is ErrorCode.INVALID_REQUEST
     done = alter(AlterIsr(0, 4, (1,), 11), recovering)
     assert done == replace(recovering, leader_recovery_state=RECOVERED, controller_epoch=EPOCH)
 
 
-def test_a_partition_without_leader_knows_no_isr() -> None:
+def test_alter_isr_of_a_partition_without_state_is_unknown() -> None:
     with pytest.raises(BrokerError) as refusal:
         decide_alter_isr(image(1), PartitionImage(0, (1,)), 1, AlterIsr(0, 4, (1,), 11))
     assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_only_the_registered_broker_may_ask() -> None:
+def test_alter_isr_of_an_unregistered_broker_raises_stale_broker_epoch() -> None:
     check_sender(image(1), 1, 101)
     for broker_id, epoch in ((1, 100), (1, -1), (2, 102)):
         with pytest.raises(BrokerError) as refusal:
@@ -240,7 +240,7 @@ def test_only_the_registered_broker_may_ask() -> None:
         assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_an_image_finds_topics_by_name_and_id_and_updates_share_the_rest() -> None:
+def test_image_update_shares_what_did_not_change() -> None:
     one = TopicImage("one", UUID(int=11), {0: PartitionImage(0, (1,), STATE)})
     two = TopicImage("two", UUID(int=12), {0: PartitionImage(0, (1,))})
     before = Image().with_topics([one, two]).with_topic_configs({"two": {"a": "b"}})

@@ -1,4 +1,4 @@
-"""Placement: nobody twice, evenly spread, and as Kafka's formula says."""
+"""Replica placement, against Kafka's formula and examples."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_six_brokers_in_three_racks_as_in_kafkas_own_example() -> None:
     }
 
 
-def test_new_partitions_go_on_where_the_old_ones_ended() -> None:
+def test_new_partitions_continue_the_placement_of_the_old_ones() -> None:
     whole = place(brokers(4), partitions=9, replication_factor=2, start=3, shift=3)
     tail = place(
         brokers(4), partitions=5, replication_factor=2, start=3, shift=3, first_partition=4
@@ -73,7 +73,7 @@ def test_new_partitions_go_on_where_the_old_ones_ended() -> None:
     start=st.integers(0, 1 << 30),
     shift=st.integers(0, 1 << 30),
 )
-def test_no_broker_twice_and_the_load_is_even(
+def test_placement_is_even_and_uses_no_broker_twice(
     count: int, partitions: int, data: st.DataObject, start: int, shift: int
 ) -> None:
     replication_factor = data.draw(st.integers(1, count))
@@ -107,7 +107,7 @@ def test_no_broker_twice_and_the_load_is_even(
     start=st.integers(0, 1000),
     shift=st.integers(0, 1000),
 )
-def test_racks_get_one_replica_each_before_any_gets_two(
+def test_every_rack_gets_a_replica_before_any_gets_two(
     racks: dict[int, str], partitions: int, data: st.DataObject, start: int, shift: int
 ) -> None:
     replication_factor = data.draw(st.integers(1, len(racks)))
@@ -145,7 +145,7 @@ def test_racks_get_one_replica_each_before_any_gets_two(
         ),
     ],
 )
-def test_impossible_counts_are_refused(
+def test_impossible_counts_raise_invalid_partitions_or_replication_factor(
     partitions: int, replication_factor: int, code: ErrorCode, message: str
 ) -> None:
     with pytest.raises(BrokerError) as refusal:
@@ -159,7 +159,7 @@ def test_impossible_counts_are_refused(
     assert (refusal.value.code, refusal.value.message) == (code, message)
 
 
-def test_racks_of_some_brokers_only_are_an_error_without_words() -> None:
+def test_racks_of_only_some_brokers_raise_unknown_server_error_without_message() -> None:
     some = [BrokerImage(1, 1, (), "a"), BrokerImage(2, 1, ())]
     with pytest.raises(BrokerError) as refusal:
         place(some, partitions=1, replication_factor=1, start=0, shift=0)

@@ -1,4 +1,4 @@
-"""Topics that may be created, those that may not, and more partitions for old ones."""
+"""Creating topics and partitions: what is accepted, what is refused."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ from odradek.controller.image import BrokerImage, PartitionImage, TopicImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 ID = UUID(int=77)
-DRAW = TopicCreationInputs(ID, start=1, shift=0, default_partitions=2, default_replication_factor=1)
+INPUTS = TopicCreationInputs(
+    ID, start=1, shift=0, default_partitions=2, default_replication_factor=1
+)
 BROKERS = [BrokerImage(one, 1, ()) for one in (1, 2, 3)]
 UNKNOWN = KnownTopics(exists=False)
 
 
-def decide(wish: CreateTopicSpec, known: KnownTopics = UNKNOWN) -> TopicToCreate:
-    return decide_create_topic(BROKERS, known, wish, DRAW)
+def decide(spec: CreateTopicSpec, known: KnownTopics = UNKNOWN) -> TopicToCreate:
+    return decide_create_topic(BROKERS, known, spec, INPUTS)
 
 
-def refusal(wish: CreateTopicSpec, known: KnownTopics = UNKNOWN) -> tuple[ErrorCode, str | None]:
+def refusal(spec: CreateTopicSpec, known: KnownTopics = UNKNOWN) -> tuple[ErrorCode, str | None]:
     with pytest.raises(BrokerError) as error:
-        decide(wish, known)
+        decide(spec, known)
     return error.value.code, error.value.message
 
 
-def test_counts_that_are_left_open_are_the_brokers() -> None:
+def test_counts_of_minus_one_use_the_settings_of_the_broker() -> None:
     topic = decide(CreateTopicSpec("t", config={"a": "b"}))
     assert topic == TopicToCreate("t", ID, {0: (2,), 1: (3,)}, {"a": "b"})
 
 
-def test_given_counts_and_replicas_are_taken() -> None:
+def test_given_counts_and_assignments_are_used() -> None:
     assert decide(CreateTopicSpec("t", 1, 3)).replicas == {0: (2, 3, 1)}
     given = {0: (9, 8), 1: (8, 9)}
     assert decide(CreateTopicSpec("t", assignments=given)).replicas == given
@@ -73,7 +75,7 @@ def test_given_counts_and_replicas_are_taken() -> None:
         ),
     ],
 )
-def test_bad_names_are_refused(name: str, reason: str) -> None:
+def test_illegal_topic_name_raises_invalid_topic_exception(name: str, reason: str) -> None:
     assert refusal(CreateTopicSpec(name)) == (
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         f"Topic name is invalid: {reason}",
@@ -81,12 +83,12 @@ def test_bad_names_are_refused(name: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249])
-def test_good_names_are_taken(name: str) -> None:
+def test_legal_topic_name_is_accepted(name: str) -> None:
     check_name(name)
 
 
 @pytest.mark.parametrize(
-    ("wish", "known", "code", "message"),
+    ("spec", "known", "code", "message"),
     [
         (
             CreateTopicSpec("t"),
@@ -145,11 +147,13 @@ def test_good_names_are_taken(name: str) -> None:
         ),
     ],
 )
-def test_refusals(wish: CreateTopicSpec, known: KnownTopics, code: ErrorCode, message: str) -> None:
-    assert refusal(wish, known) == (code, message)
+def test_create_topic_that_is_refused_raises_its_error(
+    spec: CreateTopicSpec, known: KnownTopics, code: ErrorCode, message: str
+) -> None:
+    assert refusal(spec, known) == (code, message)
 
 
-def test_the_counts_are_looked_at_before_the_name() -> None:
+def test_create_topic_checks_counts_before_the_name() -> None:
     assert refusal(CreateTopicSpec("a/b", partitions=0))[0] is ErrorCode.INVALID_PARTITIONS
 
 
@@ -163,23 +167,23 @@ def test_topic_ids_do_not_begin_with_a_dash() -> None:
 TOPIC = TopicImage("t", ID, {0: PartitionImage(0, (2, 3)), 1: PartitionImage(1, (3, 1))})
 
 
-def test_more_partitions_go_on_from_the_first_ones_leader() -> None:
+def test_new_partitions_are_placed_from_the_first_replica_of_partition_0() -> None:
     assert decide_create_partitions(BROKERS, TOPIC, CreatePartitionsSpec("t", 4)) == {
         2: (1, 3),
         3: (2, 3),
     }
 
 
-def test_more_partitions_by_hand() -> None:
-    wish = CreatePartitionsSpec("t", 3, [(1, 2)])
-    assert decide_create_partitions(BROKERS, TOPIC, wish) == {2: (1, 2)}
+def test_given_assignments_of_new_partitions_are_used() -> None:
+    spec = CreatePartitionsSpec("t", 3, [(1, 2)])
+    assert decide_create_partitions(BROKERS, TOPIC, spec) == {2: (1, 2)}
 
 
 BEING_MOVED = replace(TOPIC, partitions={0: PartitionImage(0, (1, 2), adding=(1,))})
 
 
 @pytest.mark.parametrize(
-    ("topic", "wish", "code", "message"),
+    ("topic", "spec", "code", "message"),
     [
         (
             None,
@@ -238,9 +242,9 @@ BEING_MOVED = replace(TOPIC, partitions={0: PartitionImage(0, (1, 2), adding=(1,
         ),
     ],
 )
-def test_refused_partitions(
-    topic: TopicImage | None, wish: CreatePartitionsSpec, code: ErrorCode, message: str
+def test_create_partitions_that_is_refused_raises_its_error(
+    topic: TopicImage | None, spec: CreatePartitionsSpec, code: ErrorCode, message: str
 ) -> None:
     with pytest.raises(BrokerError) as error:
-        decide_create_partitions(BROKERS, topic, wish)
+        decide_create_partitions(BROKERS, topic, spec)
     assert (error.value.code, error.value.message) == (code, message)

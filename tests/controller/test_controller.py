@@ -1,4 +1,4 @@
-"""One broker alone: it registers, elects itself, and does all that a cluster's controller does."""
+"""`Controller` on a single broker: registration, election, topics, configs, producer ids."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ def node(cluster: Cluster) -> Node:
 
 
 def create(node: Node, *names: str, partitions: int = 1) -> None:
-    wishes = [CreateTopicSpec(name, partitions, 1) for name in names]
-    results = node.controller.create_topics(wishes).result()
+    specs = [CreateTopicSpec(name, partitions, 1) for name in names]
+    results = node.controller.create_topics(specs).result()
     assert [one.error for one in results] == [ErrorCode.NONE] * len(names)
 
 
-def test_a_node_alone_is_the_controller_when_start_returns(cluster: Cluster, node: Node) -> None:
+def test_single_broker_is_active_controller_when_start_returns(
+    cluster: Cluster, node: Node
+) -> None:
     assert node.controller.is_active
     assert node.controller.controller_id == 1
     stat = cluster.tree.tree.nodes["/brokers/ids/1"].stat()
@@ -52,42 +54,42 @@ def test_a_node_alone_is_the_controller_when_start_returns(cluster: Cluster, nod
     assert cluster.data("/feature") == b'{"features":{},"version":2,"status":1}'
     assert node.controller.image.controller_id == 1
     assert list(node.controller.image.brokers) == [1]
-    assert node.problems == []
+    assert node.warnings == []
 
 
-def test_all_roots_are_made(cluster: Cluster, node: Node) -> None:
+def test_prepare_creates_all_root_znodes(cluster: Cluster, node: Node) -> None:
     del node
     assert all(path in cluster.tree.tree.nodes for path in zk_data.PERSISTENT_ROOTS)
 
 
-def test_a_topic_serves_when_its_creation_returns(cluster: Cluster, node: Node) -> None:
+def test_create_topics_returns_when_the_topic_has_leaders(cluster: Cluster, node: Node) -> None:
     (result,) = node.controller.create_topics([CreateTopicSpec("t", 2, 1)]).result()
     assert result.error is ErrorCode.NONE
     assert result.replicas == {0: (1,), 1: (1,)}
     image = node.controller.image
     assert image.has_leaders(["t"])
     assert image.topics["t"].topic_id == result.topic_id
-    told = node.leadership()[-1]
-    assert [(one.topic, one.partition, one.is_new) for one in told.partitions] == [
+    request = node.leadership()[-1]
+    assert [(one.topic, one.partition, one.is_new) for one in request.partitions] == [
         ("t", 0, True),
         ("t", 1, True),
     ]
-    assert told.partitions[0].topic_id == result.topic_id
-    assert told.partitions[0].state == PartitionState(1, 0, (1,), 0, 1)
-    assert told.broker_epoch == node.controller.broker_epoch
+    assert request.partitions[0].topic_id == result.topic_id
+    assert request.partitions[0].state == PartitionState(1, 0, (1,), 0, 1)
+    assert request.broker_epoch == node.controller.broker_epoch
     assert cluster.data("/brokers/topics/t/partitions/1/state") == (
         b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
     )
     assert cluster.data("/config/topics/t") == b'{"version":1,"config":{}}'
 
 
-def test_leadership_is_told_before_metadata(node: Node) -> None:
-    node.told.clear()
+def test_leader_and_isr_is_sent_before_update_metadata(node: Node) -> None:
+    node.requests.clear()
     create(node, "t")
-    assert [type(one) for one in node.told] == [LeaderAndIsr, UpdateMetadata]
+    assert [type(one) for one in node.requests] == [LeaderAndIsr, UpdateMetadata]
 
 
-def test_a_topics_config_is_known_before_its_log_is_made(node: Node) -> None:
+def test_config_of_new_topic_is_in_the_image_when_leader_and_isr_is_applied(node: Node) -> None:
     seen: list[object] = []
 
     def look(request: object) -> ControlResponse:
@@ -95,12 +97,12 @@ def test_a_topics_config_is_known_before_its_log_is_made(node: Node) -> None:
             seen.append(dict(node.controller.image.topic_config("t")))
         return ControlResponse()
 
-    node.answer = look
+    node.respond = look
     node.controller.create_topics([CreateTopicSpec("t", config={"retention.ms": "9"})]).result()
     assert seen == [{"retention.ms": "9"}]
 
 
-def test_creating_only_to_validate_writes_nothing(cluster: Cluster, node: Node) -> None:
+def test_create_topics_with_validate_only_writes_nothing(cluster: Cluster, node: Node) -> None:
     zxid = cluster.tree.tree.zxid
     specs = [CreateTopicSpec("t", 3, 1)]
     (result,) = node.controller.create_topics(specs, validate_only=True).result()
@@ -109,9 +111,9 @@ def test_creating_only_to_validate_writes_nothing(cluster: Cluster, node: Node) 
     assert cluster.tree.tree.zxid == zxid
 
 
-def test_each_topic_has_its_own_answer(node: Node) -> None:
+def test_create_topics_returns_one_result_for_each_topic(node: Node) -> None:
     create(node, "there", "a.b")
-    wishes = [
+    specs = [
         CreateTopicSpec("there"),
         CreateTopicSpec("twice"),
         CreateTopicSpec("twice"),
@@ -120,7 +122,7 @@ def test_each_topic_has_its_own_answer(node: Node) -> None:
         CreateTopicSpec("too/bad"),
         CreateTopicSpec("big", 1, 2),
     ]
-    results = node.controller.create_topics(wishes).result()
+    results = node.controller.create_topics(specs).result()
     assert [one.error for one in results] == [
         ErrorCode.TOPIC_ALREADY_EXISTS,
         ErrorCode.INVALID_REQUEST,
@@ -133,9 +135,9 @@ def test_each_topic_has_its_own_answer(node: Node) -> None:
     assert sorted(node.controller.image.topics) == ["a.b", "new", "there"]
 
 
-def test_a_topic_on_an_absent_broker_is_written_and_waits(cluster: Cluster, node: Node) -> None:
-    wish = CreateTopicSpec("t", assignments={0: (9,)})
-    (result,) = node.controller.create_topics([wish]).result()
+def test_topic_assigned_to_an_offline_broker_has_no_leader(cluster: Cluster, node: Node) -> None:
+    spec = CreateTopicSpec("t", assignments={0: (9,)})
+    (result,) = node.controller.create_topics([spec]).result()
     assert result.error is ErrorCode.NONE
     assert not node.controller.image.has_leaders(["t"])
     assert "/brokers/topics/t" in cluster.tree.tree.nodes
@@ -143,7 +145,7 @@ def test_a_topic_on_an_absent_broker_is_written_and_waits(cluster: Cluster, node
     assert node.controller.image.has_leaders(["t"])
 
 
-def test_a_config_that_outlived_its_topic_is_replaced(cluster: Cluster, node: Node) -> None:
+def test_create_topics_replaces_a_left_over_config(cluster: Cluster, node: Node) -> None:
     assert node.session is not None
     node.session.create("/config/topics/t", b'{"version":1,"config":{"old":"1"}}').result()
     node.controller.create_topics([CreateTopicSpec("t", config={"new": "2"})]).result()
@@ -151,7 +153,7 @@ def test_a_config_that_outlived_its_topic_is_replaced(cluster: Cluster, node: No
     assert node.controller.image.topic_config("t") == {"new": "2"}
 
 
-def test_more_partitions_serve_when_the_call_returns(cluster: Cluster, node: Node) -> None:
+def test_create_partitions_returns_when_they_have_leaders(cluster: Cluster, node: Node) -> None:
     create(node, "t")
     before = cluster.tree.tree.nodes["/brokers/topics/t"].version
     (result,) = node.controller.create_partitions([CreatePartitionsSpec("t", 3)]).result()
@@ -170,9 +172,9 @@ def test_more_partitions_serve_when_the_call_returns(cluster: Cluster, node: Nod
     ]
 
 
-def test_a_deleted_topic_is_gone_everywhere(cluster: Cluster, node: Node) -> None:
+def test_delete_topics_removes_znodes_replicas_and_metadata(cluster: Cluster, node: Node) -> None:
     create(node, "t", "stays", partitions=2)
-    node.told.clear()
+    node.requests.clear()
     results = node.controller.delete_topics(["t", "unknown", "stays/partitions"]).result()
     assert [one.error for one in results] == [
         ErrorCode.NONE,
@@ -191,7 +193,7 @@ def test_a_deleted_topic_is_gone_everywhere(cluster: Cluster, node: Node) -> Non
     assert node.controller.image.has_leaders(["t"])
 
 
-def test_a_topic_is_created_anew_with_another_id_and_config(node: Node) -> None:
+def test_topic_created_after_deletion_has_another_id_and_config(node: Node) -> None:
     node.controller.create_topics([CreateTopicSpec("t", config={"a": "1"})]).result()
     first = node.controller.image.topics["t"].topic_id
     node.controller.delete_topics(["t"]).result()
@@ -200,9 +202,9 @@ def test_a_topic_is_created_anew_with_another_id_and_config(node: Node) -> None:
     assert node.controller.image.topic_config("t") == {}
 
 
-def test_a_replica_that_cannot_be_deleted_halts_the_deletion(cluster: Cluster, node: Node) -> None:
+def test_deletion_halts_when_a_replica_cannot_be_deleted(cluster: Cluster, node: Node) -> None:
     create(node, "t")
-    node.answer = lambda request: (
+    node.respond = lambda request: (
         ControlResponse(partition_errors={("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
         if isinstance(request, StopReplica)
         else ControlResponse()
@@ -214,7 +216,7 @@ def test_a_replica_that_cannot_be_deleted_halts_the_deletion(cluster: Cluster, n
     assert result.message == "Topic 't' is marked for deletion."
 
 
-def test_deletion_may_be_forbidden() -> None:
+def test_delete_topics_returns_topic_deletion_disabled_when_deletion_is_disabled() -> None:
     cluster = Cluster(settings=ControllerSettings(is_deletion_enabled=False))
     node = cluster.add(1)
     create(node, "t")
@@ -226,7 +228,7 @@ def test_deletion_may_be_forbidden() -> None:
     assert "t" in node.controller.image.topics
 
 
-def test_configs_are_written_and_everybody_hears_of_them(cluster: Cluster, node: Node) -> None:
+def test_alter_config_notifies_every_broker(cluster: Cluster, node: Node) -> None:
     create(node, "t")
     node.controller.alter_config("topics", "t", {"retention.ms": "5"}).result()
     node.controller.alter_config("brokers", "<default>", {"log.cleaner.threads": "2"}).result()
@@ -244,22 +246,24 @@ def test_configs_are_written_and_everybody_hears_of_them(cluster: Cluster, node:
     assert node.controller.image.topic_config("t") == {}
 
 
-def test_old_notifications_are_removed(cluster: Cluster, node: Node) -> None:
+def test_config_notifications_older_than_15_minutes_are_removed(
+    cluster: Cluster, node: Node
+) -> None:
     node.controller.alter_config("brokers", "1", {"a": "1"}).result()
     cluster.clock.advance(15 * 60 * 1000 + 1)
     node.controller.alter_config("brokers", "1", {"a": "2"}).result()
     assert list(cluster.tree.tree.nodes["/config/changes"].children) == ["config_change_0000000001"]
 
 
-def test_garbage_among_notifications_is_passed_over(node: Node) -> None:
+def test_config_notification_that_cannot_be_decoded_is_skipped(node: Node) -> None:
     assert node.session is not None
     node.session.create("/config/changes/config_change_", b"?", sequential=True).result()
     node.controller.alter_config("brokers", "1", {"a": "2"}).result()
     assert node.configs == [("brokers", "1", {"a": "2"})]
-    assert len(node.problems) == 1
+    assert len(node.warnings) == 1
 
 
-def test_configs_are_not_altered_once_kraft_has_taken_over(node: Node) -> None:
+def test_alter_config_fails_when_a_kraft_controller_has_taken_over(node: Node) -> None:
     assert node.session is not None
     taken = zk_data.ControllerZnode(1, 5, kraft_controller_epoch=3)
     node.session.set("/controller", taken.encode()).result()
@@ -267,7 +271,7 @@ def test_configs_are_not_altered_once_kraft_has_taken_over(node: Node) -> None:
         node.controller.alter_config("topics", "t", {"a": "b"}).result()
 
 
-def test_producer_ids_are_given_out_once() -> None:
+def test_producer_id_blocks_do_not_overlap() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     blocks = []
     for _ in range(3):
@@ -276,7 +280,7 @@ def test_producer_ids_are_given_out_once() -> None:
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
 
 
-def test_everything_is_there_after_a_restart() -> None:
+def test_restart_keeps_topics_configs_and_epochs() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     first = Cluster(files)
     node = first.add(1)
@@ -292,13 +296,13 @@ def test_everything_is_there_after_a_restart() -> None:
     assert after.topic_config("a") == {"x": "y"}
     assert after.controller_epoch == 2
     assert again.controller.broker_epoch > node.controller.broker_epoch
-    told = again.leadership()
-    assert sum(len(one.partitions) for one in told) == 4
-    assert not any(partition.is_new for one in told for partition in one.partitions)
+    requests = again.leadership()
+    assert sum(len(one.partitions) for one in requests) == 4
+    assert not any(partition.is_new for one in requests for partition in one.partitions)
     assert again.configs == [("topics", "a", {"x": "y"})]
 
 
-def test_configs_are_known_before_the_broker_registers() -> None:
+def test_prepare_reads_configs_before_the_broker_registers() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     node = Cluster(files).add(1)
     node.controller.create_topics([CreateTopicSpec("t", config={"x": "y"})]).result()
@@ -310,7 +314,7 @@ def test_configs_are_known_before_the_broker_registers() -> None:
     assert "/brokers/ids/1" not in second.tree.tree.nodes
 
 
-def test_a_topic_made_by_hand_gets_an_id_and_a_leader(cluster: Cluster, node: Node) -> None:
+def test_topic_znode_created_by_hand_gets_an_id_and_a_leader(cluster: Cluster, node: Node) -> None:
     assert node.session is not None
     node.session.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}').result()
     assert node.controller.image.has_leaders(["t"])
@@ -318,7 +322,7 @@ def test_a_topic_made_by_hand_gets_an_id_and_a_leader(cluster: Cluster, node: No
     assert assignment.topic_id == node.controller.image.topics["t"].topic_id
 
 
-def test_a_topic_of_garbage_is_left_out(node: Node) -> None:
+def test_topic_znode_that_cannot_be_decoded_is_skipped(node: Node) -> None:
     assert node.session is not None
     node.session.multi(
         [
@@ -327,10 +331,10 @@ def test_a_topic_of_garbage_is_left_out(node: Node) -> None:
         ]
     ).result()
     assert list(node.controller.image.topics) == ["good"]
-    assert len(node.problems) == 1
+    assert len(node.warnings) == 1
 
 
-def test_the_end_of_the_session_takes_the_registration_and_the_office(
+def test_shutdown_removes_the_registration_and_the_controller_znode(
     cluster: Cluster, node: Node
 ) -> None:
     node.controller.shutdown().result()
@@ -339,9 +343,7 @@ def test_the_end_of_the_session_takes_the_registration_and_the_office(
     assert "/controller" not in cluster.tree.tree.nodes
 
 
-def test_an_expired_session_is_replaced_and_the_broker_comes_back(
-    cluster: Cluster, node: Node
-) -> None:
+def test_broker_registers_again_after_its_session_expired(cluster: Cluster, node: Node) -> None:
     create(node, "t")
     for round_number in range(1, 6):
         assert node.session is not None
@@ -352,10 +354,12 @@ def test_an_expired_session_is_replaced_and_the_broker_comes_back(
         assert cluster.data("/controller_epoch") == str(1 + round_number).encode()
         create(node, f"t{round_number}")
     assert node.controller.image.has_leaders(["t", "t5"])
-    assert node.problems == []
+    assert node.warnings == []
 
 
-def test_a_controller_whose_node_was_removed_runs_again(cluster: Cluster, node: Node) -> None:
+def test_controller_is_elected_again_when_its_znode_is_removed(
+    cluster: Cluster, node: Node
+) -> None:
     assert node.session is not None
     node.session.delete("/controller").result()
     assert node.controller.is_active
@@ -363,7 +367,7 @@ def test_a_controller_whose_node_was_removed_runs_again(cluster: Cluster, node: 
     create(node, "t")
 
 
-def test_a_controller_that_was_outvoted_writes_nothing(cluster: Cluster, node: Node) -> None:
+def test_controller_with_an_old_epoch_writes_nothing(cluster: Cluster, node: Node) -> None:
     create(node, "t")
     assert node.session is not None
     node.session.multi([SetData("/controller_epoch", b"7")]).result()
@@ -375,7 +379,7 @@ def test_a_controller_that_was_outvoted_writes_nothing(cluster: Cluster, node: N
     assert node.controller.image.has_leaders(["t", "u"])
 
 
-def test_a_full_disk_is_told_and_made_up_for_later() -> None:
+def test_full_disk_fails_the_request_or_its_later_steps_are_repeated() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     cluster = Cluster(files)
     node = cluster.add(1)
@@ -394,7 +398,7 @@ def test_a_full_disk_is_told_and_made_up_for_later() -> None:
     assert node.controller.image.has_leaders([f"t{one}" for one in range(1, 8)])
 
 
-def test_an_address_in_use_is_refused(cluster: Cluster, node: Node) -> None:
+def test_registration_with_an_address_in_use_is_refused(cluster: Cluster, node: Node) -> None:
     endpoints = node.controller.image.brokers[1].endpoints
     other = cluster.add(2, is_started=False)
     other.controller.prepare().result()
@@ -402,7 +406,7 @@ def test_an_address_in_use_is_refused(cluster: Cluster, node: Node) -> None:
         other.controller.start(Identity(2, endpoints)).result()
 
 
-def test_an_id_in_use_is_refused(cluster: Cluster, node: Node) -> None:
+def test_registration_with_a_broker_id_in_use_is_refused(cluster: Cluster, node: Node) -> None:
     del node
     other = cluster.add(1, is_started=False)
     other.controller.prepare().result()
@@ -410,18 +414,18 @@ def test_an_id_in_use_is_refused(cluster: Cluster, node: Node) -> None:
         other.controller.start(Identity(1, ())).result()
 
 
-def test_a_user_without_overrides_has_no_node(cluster: Cluster, node: Node) -> None:
+def test_config_znode_of_a_user_without_overrides_is_removed(cluster: Cluster, node: Node) -> None:
     node.controller.alter_config("users", "alice/clients/app", {"producer_byte_rate": "5"}).result()
     assert cluster.data("/config/users/alice") is None
     assert node.configs[-1] == ("users", "alice/clients/app", {"producer_byte_rate": "5"})
     node.controller.alter_config("users", "alice/clients/app", {}).result()
     assert "/config/users/alice/clients/app" not in cluster.tree.tree.nodes
     assert node.configs[-1] == ("users", "alice/clients/app", {})
-    node.controller.alter_config("users", "nobody", {}).result()
-    assert node.configs[-1] == ("users", "nobody", {})
+    node.controller.alter_config("users", "unknown", {}).result()
+    assert node.configs[-1] == ("users", "unknown", {})
 
 
-def test_configs_of_all_kinds_are_told_at_the_start() -> None:
+def test_start_reports_the_configs_of_all_entity_types() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     node = Cluster(files).add(1)
     node.controller.alter_config("users", "bob", {"a": "1"}).result()
