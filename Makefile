@@ -2,7 +2,7 @@
 #            PORT=9093     another port, with a data directory of its own
 #            CONFIG=FILE   another settings file
 #            ARGS='...'    more arguments of `odradek start`
-# make test  everything a change must pass: lint, coverage, then all tests
+# make test  everything a change must pass: lint, then all tests and the coverage of the parts
 # make docs  the documentation site, into build/site
 # make release  the source distribution and the wheel, into dist, checked; uploads nothing
 VENV   := .venv
@@ -25,17 +25,16 @@ PACKAGES := broker controller odradek protocol runtime storage
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
 
-# The two rows wait for Java and for sessions most of the time: they run at once, and each tells
-# what it found at its end.
+# The rows wait for Java and for sessions most of the time: two run at once, and each prints what it
+# found at its end.
 test: lint tools
-	@$(MAKE) --no-print-directory -k -j2 --output-sync=target test-pipelines test-others
+	@$(MAKE) --no-print-directory -k -j2 --output-sync=target test-pipelines test-others coverage
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
 
-# The tests of the parts run under coverage, all others without: no test runs twice.
-test-others: coverage
-	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline $(addprefix --ignore=,$(COVERED))
+test-others:
+	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline
 
 # The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills, the demo.
 chaos-pipeline: tools
@@ -52,11 +51,12 @@ soak: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not client and not judge and not slow" tests --ignore=tests/pipeline
 
-# Which lines of the product the tests of its parts run in their own process; broker processes,
-# clients and pipelines are not counted.
+# Which lines of the product the tests of its parts run in their own process, with few examples of
+# each property; broker processes, clients and pipelines are not counted.
 coverage: $(VENV)/.dev
 	@mkdir -p build/coverage
-	$(BIN)/python -m coverage run -m pytest -q -m "not slow" $(COVERED)
+	$(BIN)/python -m coverage run -m pytest -q -p no:cacheprovider --hypothesis-profile=coverage \
+		-m "not client and not judge and not slow" $(COVERED)
 	@$(BIN)/python -m coverage html --quiet
 	@echo "lines covered: $$($(BIN)/python -m coverage report --format=total) % (build/coverage/html)"
 

@@ -8,4 +8,6 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "repository", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# Under a tracer, where lines count and not cases (`make coverage`).
+settings.register_profile("coverage", settings.get_profile("repository"), max_examples=10)
 settings.load_profile("repository")

@@ -33,7 +33,7 @@ def samples(
 
 
 @pytest.mark.parametrize("noise_bytes", [0, MIB, 4 * MIB])
-def test_memory_that_only_scatters_is_level(noise_bytes: float) -> None:
+def test_memory_that_scatters_without_a_trend_is_no_growth(noise_bytes: float) -> None:
     assert verdict(samples(0, noise_bytes=noise_bytes)) == []
     assert verdict(samples(GROWTH_MAX_BYTES / 60, noise_bytes=noise_bytes)) == []
 
@@ -45,7 +45,7 @@ def test_half_a_megabyte_a_minute_is_growth() -> None:
     assert [text.split()[0] for text in verdict(leaking)] == ["descriptors"]
 
 
-def test_churn_is_served(tmp_path: Path) -> None:
+def test_churn_of_clients_is_served_without_an_error(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SHORT_LIVED) as broker:
         _, churn = run(broker, 2.0, rounds_per_s=1_000.0, trace=False)
         assert churn.rounds > 1

@@ -73,7 +73,7 @@ def test_every_record_of_an_apache_directory_is_served(tmp_path: Path, state: st
 
 
 @each_state
-def test_an_apache_log_is_carried_on_where_it_ended(tmp_path: Path, state: str) -> None:
+def test_appends_to_an_apache_log_continue_at_its_end_offset(tmp_path: Path, state: str) -> None:
     prepare(tmp_path, state)
     with odradek_broker(tmp_path) as broker:
         talk = Talk(broker.address)

@@ -68,14 +68,14 @@ def tell(left: list[Difference]) -> str:
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_the_answers_of_a_chapter_are_those_of_apache_kafka(played: Played, name: str) -> None:
+def test_responses_of_a_chapter_are_those_of_apache_kafka(played: Played, name: str) -> None:
     found = differences(name, played)
     left = [one for one in found if not any(row.covers(one) for row in ACCEPTED)]
     assert not left, tell(left)
 
 
 @pytest.mark.parametrize("name", CHAPTERS_4_3)
-def test_the_answers_of_a_chapter_are_those_of_apache_kafka_4_3(played: Played, name: str) -> None:
+def test_responses_of_a_chapter_are_those_of_apache_kafka_4_3(played: Played, name: str) -> None:
     if not IS_OURS:
         return
     found = differences_4_3(name, played)

@@ -75,7 +75,7 @@ def dump(written: Written, folder: Path, suffix: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("state", ["stopped", "killed"])
-def test_dump_log_segments_reads_every_file_without_complaint(
+def test_dump_log_segments_reads_every_file_without_a_warning(
     state: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     written: Written = request.getfixturevalue(state)

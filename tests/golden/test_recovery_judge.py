@@ -31,7 +31,7 @@ def refused_start(folder: Path, data: Path) -> str:
     return str(failure.value)
 
 
-def test_each_broker_keeps_the_other_one_out_of_its_directory(tmp_path: Path) -> None:
+def test_directory_in_use_by_one_broker_is_refused_by_the_other(tmp_path: Path) -> None:
     ours = BrokerProcess(tmp_path / "ours")
     with zookeeper(tmp_path / "zookeeper") as coordinator:
         try:

@@ -48,7 +48,7 @@ def bases_of(address: str, data: Path) -> dict[str, list[str]]:
     return {topic: sorted(path.stem for path in data.glob(f"{topic}-0/*.log")) for topic in TOPICS}
 
 
-def test_segments_are_closed_at_the_same_offsets(tmp_path: Path) -> None:
+def test_segments_roll_at_the_same_offsets_as_in_apache_kafka(tmp_path: Path) -> None:
     settings = {"log.cleaner.enable": "false"}
     with odradek_broker(tmp_path / "ours", overrides=settings) as broker:
         found = bases_of(broker.address, broker.data)
