@@ -26,7 +26,6 @@ NOT_OURS: Final = {
 NOT_YET: Final = frozenset(
     {
         "broker/README.md: delayed.py",
-        "broker/settings/README.md: definitions.py",
         "protocol/README.md: compile_decoder.py",
         "protocol/README.md: compile_encoder.py",
     }

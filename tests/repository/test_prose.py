@@ -27,11 +27,7 @@ SUFFIXES: Final = (
     *(".java", ".go", ".js", ".c", ".h"),
 )
 NOT_YET: Final = (
-    "bench/README.md",
-    "bench/clients.py",
     "bench/micro_turn.py",
-    "bench/rounds.py",
-    "bench/targets/",
     "broker/compaction/",
     "broker/group/",
     "broker/handlers/",
@@ -64,15 +60,11 @@ NOT_YET: Final = (
     "storage/indexes/",
     "storage/log/",
     "storage/producers/",
-    "tests/attack/",
     "tests/broker/",
     "tests/clients/",
-    "tests/conftest.py",
-    "tests/golden/",
     "tests/odradek/",
     "tests/pipeline/",
     "tests/protocol/",
-    "tests/scripts/",
     "tests/storage/",
     "tests/support/",
 )
