@@ -1,1 +1,1 @@
-"""The face of the project: the `odradek` command and its tools."""
+"""The `odradek` command, its tools, and the packages that they are made of."""

@@ -1,6 +1,6 @@
-"""The `odradek` command: one subcommand a file, imported when it is asked for.
+"""The `odradek` command.  A subcommand is one module, which is imported when it runs.
 
-Exit codes: 0 done; 1 failed; 2 a command line that cannot be read; 130 ended by Ctrl-C.  A
+Exit codes: 0 success; 1 failure; 2 a command line that cannot be parsed; 130 after Ctrl-C.  A
 subcommand may have others.
 """
 
@@ -12,11 +12,11 @@ from importlib import import_module
 from typing import Final
 
 from odradek.tools.options import WRONG_USAGE
-from odradek.tools.tool import VERSION as KAFKA_VERSION
+from odradek.tools.run import KAFKA_VERSION
 
 SUBCOMMANDS: Final = {
-    "console-consumer": ("odradek.tools.console.consumer", "print records of a topic"),
-    "console-producer": ("odradek.tools.console.producer", "send lines to a topic"),
+    "console-consumer": ("odradek.tools.console.consumer.command", "print records of a topic"),
+    "console-producer": ("odradek.tools.console.producer.command", "send lines to a topic"),
     "consumer-groups": (
         "odradek.tools.consumer_groups.command",
         "list, describe, reset and delete consumer groups",
@@ -27,26 +27,29 @@ SUBCOMMANDS: Final = {
     ),
     "start": ("odradek.tools.start", "start a broker in the foreground"),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
-    # Named, not imported: pipelines are a client of brokers, and their packages an extra.
+    # A name, not an import: PySpark is an optional dependency.
     "pipeline": (
         "odradek.pipeline.cli",
-        "run pipelines on Spark: a file says source, steps and sinks",
+        "run pipelines on Spark: a file declares source, steps and sinks",
     ),
 }
 INTERRUPTED: Final = 130
-"""As a shell tells it: 128 and the number of SIGINT."""
+"""As shells report it: 128 + the number of SIGINT."""
 
 
 def usage() -> str:
-    """What is printed when no subcommand is named."""
+    """The text that is printed when no subcommand is given."""
     lines = ["usage: odradek COMMAND [ARGUMENT...]", ""]
     lines += [f"  {name:18} {meaning}" for name, (_, meaning) in SUBCOMMANDS.items()]
-    lines += ["", "odradek COMMAND --help describes one command; odradek --version prints ours."]
+    lines += [
+        "",
+        "`odradek COMMAND --help` describes a command; `odradek --version` prints the version.",
+    ]
     return "\n".join(lines)
 
 
 def version_line() -> str:
-    """Version of this package, and of the Kafka whose protocol and tools it equals."""
+    """The version of this package, and the Kafka release whose protocol and tools it matches."""
     from importlib.metadata import version
 
     return f"odradek {version('odradek')} (Apache Kafka {KAFKA_VERSION})"

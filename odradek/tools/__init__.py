@@ -1,1 +1,1 @@
-"""Commands: one module or package each."""
+"""The subcommands of `odradek`: one module or package each."""

@@ -1,9 +1,8 @@
 """A small blocking client for the command-line tools: one request at a time, newest common version.
 
-It connects when something is asked for, takes the first bootstrap address that answers, and finds
-the controller for requests that only the controller serves, and the coordinators of groups, as
-Kafka's admin client does.
-Speaks PLAINTEXT only.
+It connects at the first request, to the first bootstrap address that accepts a connection.  As
+Kafka's admin client does, it looks up the controller for requests that only the controller serves,
+and the coordinators of groups.  PLAINTEXT only.
 """
 
 from __future__ import annotations
@@ -36,29 +35,29 @@ Response = TypeVar("Response")
 
 CLIENT_ID: Final = "odradek-tools"
 TIMEOUT_MS: Final = 35_000
-"""5 s more than the tools let a broker take for what it does."""
+"""5 s more than the timeout that requests give to a broker."""
 CONNECT_TIMEOUT_MS: Final = 10_000
 """Kafka: socket.connection.setup.timeout.ms."""
 RETRY_PAUSE_MS: Final = 100
 """Kafka: retry.backoff.ms."""
 COORDINATORS_AT_ONCE: Final = 4
-"""The version of FindCoordinator from which one request can ask for several."""
+"""The first version of FindCoordinator that takes several keys."""
 FRAME_BYTES_MAX: Final = 100 << 20
 ZERO_ID: Final = UUID(int=0)
 
 
 class ClientError(Exception):
-    """The cluster cannot be reached, or does not speak as expected; one line for a person."""
+    """The cluster cannot be reached, or its response cannot be read.  The message is one line."""
 
 
 class NotServedError(ClientError):
-    """The broker has no version of an API that is spoken here."""
+    """Broker and tool have no version of an API in common."""
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port` as pairs; an IPv6 address stands in brackets.
+    """Split `host:port,host:port` into pairs; an IPv6 address is in brackets.
 
-    raises  ClientError naming the part that is not an address
+    raises  ClientError that names the part that is not an address
     """
     addresses = []
     for part in text.split(","):
@@ -71,7 +70,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
 
 
 class Connection:
-    """One broker.  `request` blocks for at most `timeout_ms` between two pieces of an answer."""
+    """A connection to one broker.  Each receive blocks for at most `timeout_ms`."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> None:
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -93,7 +92,7 @@ class Connection:
         self._ranges = {row.api_key: (row.min_version, row.max_version) for row in first.api_keys}
 
     def version_of(self, key: ApiKey, request: type) -> int:
-        """The newest version of an API that both sides have.
+        """The newest version of an API that both sides support.
 
         raises  NotServedError when there is none
         """
@@ -107,9 +106,9 @@ class Connection:
     def request(
         self, key: ApiKey, request: Any, response: type[Response], version_max: int = 2**15
     ) -> Response:
-        """Send and wait for the answer.
+        """Send a request and wait for its response.
 
-        raises  ClientError, also when the broker has no version up to `version_max`
+        raises  ClientError, also when the broker supports no version <= `version_max`
         """
         version = min(self.version_of(key, type(request)), version_max)
         return self._exchange(key, version, request, response)
@@ -127,18 +126,16 @@ class Connection:
                 raise ClientError(
                     f"{self.address} does not speak Kafka's protocol: a frame of {size} bytes"
                 )
-            answer = memoryview(self._read(size))
+            body = memoryview(self._read(size))
         except OSError as error:
-            raise ClientError(f"{self.address} does not answer: {_reason(error)}") from error
+            raise ClientError(f"{self.address} does not respond: {_reason(error)}") from error
         try:
-            head, position = decoder(ResponseHeader, response_header_version(key, version))(
-                answer, 0
-            )
+            head, position = decoder(ResponseHeader, response_header_version(key, version))(body, 0)
             if head.correlation_id != self._correlation_id:
-                raise DecodeError(f"it belongs to request {head.correlation_id}")
-            return decoder(response, version)(answer, position)[0]
+                raise DecodeError(f"its correlation id is {head.correlation_id}")
+            return decoder(response, version)(body, position)[0]
         except DecodeError as error:
-            raise ClientError(f"{self.address} gives an unreadable answer: {error}") from error
+            raise ClientError(f"{self.address} sends an unreadable response: {error}") from error
 
     def _read(self, size: int) -> bytes:
         data = bytearray()
@@ -150,7 +147,7 @@ class Connection:
         return bytes(data)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the socket."""
         self._socket.close()
 
 
@@ -159,22 +156,22 @@ def _reason(error: OSError | UnicodeError) -> str:
 
 
 class Client:
-    """A cluster, reached through its bootstrap addresses."""
+    """Requests to a cluster that is reached through its bootstrap addresses."""
 
     def __init__(
         self, bootstrap: str, *, client_id: str = CLIENT_ID, timeout_ms: int = TIMEOUT_MS
     ) -> None:
-        """raises  ClientError for what is no address; nothing is connected to yet"""
+        """raises  ClientError for an invalid address; nothing is connected yet"""
         self._addresses = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._first: Connection | None = None
         self._brokers: dict[int, Connection] = {}
 
-    def any(
+    def any_broker(
         self, key: ApiKey, request: Any, response: type[Response], version_max: int = 2**15
     ) -> Response:
-        """Ask the broker that was reached first."""
+        """Send a request to the broker that the bootstrap addresses led to."""
         return self._bootstrap().request(key, request, response, version_max)
 
     def controller(
@@ -185,18 +182,18 @@ class Client:
         *,
         errors_of: Callable[[Response], Iterable[int]],
     ) -> Response:
-        """Ask the controller, and for as long as `timeout_ms` the one that comes after it.
+        """Send a request to the controller; retry on NOT_CONTROLLER for up to `timeout_ms`.
 
-        errors_of  the error codes of an answer
+        errors_of  the error codes of a response
         """
         deadline = time.monotonic() + self._timeout_ms / 1000
         while True:
             connection = self._controller()
             is_late = time.monotonic() >= deadline
             if connection is not None:
-                answer = connection.request(key, request, response)
-                if is_late or ErrorCode.NOT_CONTROLLER not in errors_of(answer):
-                    return answer
+                result = connection.request(key, request, response)
+                if is_late or ErrorCode.NOT_CONTROLLER not in errors_of(result):
+                    return result
             elif is_late:
                 raise ClientError("the cluster has no controller at the moment")
             time.sleep(RETRY_PAUSE_MS / 1000)
@@ -212,56 +209,58 @@ class Client:
         raise ClientError(f"the cluster has no broker {node_id}")
 
     def coordinators(self, groups: Sequence[str]) -> list[Coordinator]:
-        """Where each group is looked after, or an error code for it; one row for each group."""
+        """The coordinator of each group, or an error code; one row per group."""
         version = self._bootstrap().version_of(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest)
         if version >= COORDINATORS_AT_ONCE:
             together = FindCoordinatorRequest(coordinator_keys=list(groups))
-            return self.any(ApiKey.FIND_COORDINATOR, together, FindCoordinatorResponse).coordinators
+            return self.any_broker(
+                ApiKey.FIND_COORDINATOR, together, FindCoordinatorResponse
+            ).coordinators
         rows = []
         for group in groups:
-            answer = self.any(
+            found = self.any_broker(
                 ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key=group), FindCoordinatorResponse
             )
             rows.append(
                 Coordinator(
                     key=group,
-                    node_id=answer.node_id,
-                    host=answer.host,
-                    port=answer.port,
-                    error_code=answer.error_code,
-                    error_message=answer.error_message,
+                    node_id=found.node_id,
+                    host=found.host,
+                    port=found.port,
+                    error_code=found.error_code,
+                    error_message=found.error_message,
                 )
             )
         return rows
 
     def connection(self, node_id: int, host: str, port: int) -> Connection:
-        """The connection to a broker that an answer has named."""
+        """The connection to a broker that a response has named; opened when there is none."""
         return self._broker(node_id, host, port)
 
-    def until(self, attempt: Callable[[], Response | None]) -> Response | None:
-        """What `attempt` returns, which is tried again while it is None and `timeout_ms` last."""
+    def retry(self, attempt: Callable[[], Response | None]) -> Response | None:
+        """Call `attempt` until it returns a value; None when it has not after `timeout_ms`."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         while True:
             is_late = time.monotonic() >= deadline
-            answer = attempt()
-            if answer is not None or is_late:
-                return answer
+            value = attempt()
+            if value is not None or is_late:
+                return value
             time.sleep(RETRY_PAUSE_MS / 1000)
 
     def metadata(self, names: list[str] | None = None) -> MetadataResponse:
-        """Brokers, controller and topics (all, or the named ones); nothing is made by asking."""
+        """Brokers, controller and topics (all when `names` is None); creates no topic."""
         topics = None
         if names is not None:
             topics = [MetadataRequestTopic(name=name, topic_id=ZERO_ID) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return self.any(ApiKey.METADATA, request, MetadataResponse)
+        return self.any_broker(ApiKey.METADATA, request, MetadataResponse)
 
-    def limit(self, timeout_ms: int) -> None:
-        """How long answers and repeated attempts may take from now on; connections keep theirs."""
+    def set_timeout(self, timeout_ms: int) -> None:
+        """Bound retries and new connections by `timeout_ms`; open connections keep theirs."""
         self._timeout_ms = timeout_ms
 
     def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         if self._first is not None:
             self._first.close()
         for connection in self._brokers.values():

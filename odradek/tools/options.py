@@ -1,12 +1,12 @@
 """Command lines as Kafka's own tools read them (they use the Java library jopt-simple).
 
     --name value   --name=value   -name value      a value may begin with dashes
-    --name                                         given twice is no error, if it takes no value
-    --name word    of an option whose value may be missing: a word that looks like no option
-    --             what stands behind it, and every word that is no option, has no effect
+    --name                                         may be repeated when it takes no value
+    --name word    for an option with an optional value: a word that does not look like an option
+    --             what follows, and every word that is not an option, has no effect
 
-Names are not abbreviated.  A value is looked at when it is asked for: that an option was given
-twice, or is no number, is told by the action that needs it.
+Names cannot be abbreviated.  A value is checked by the action that reads it, which reports an
+option that was given twice or is not a number.
 Source: Kafka's CommandDefaultOptions; joptsimple.OptionParser.
 """
 
@@ -25,16 +25,16 @@ _NUMBER: Final = re.compile(r"[+-]?\d+")
 
 
 WRONG_USAGE: Final = 2
-"""Exit code for a command line that cannot be read.
+"""Exit code for a command line that cannot be parsed.
 
 Differs from Kafka: its tools exit with 1, as they do when an action fails.
 """
 
 
 class OptionsError(Exception):
-    """The command line does not make sense.
+    """The command line is invalid.
 
-    shows_help  the options are to be listed after the message
+    shows_help  the list of options follows the message
     """
 
     exit_code = WRONG_USAGE
@@ -59,18 +59,18 @@ class Flag(NamedTuple):
     name: str
     meaning: str
     value: str | None = None
-    """What its value is, in a word for the help; None: it takes none."""
+    """The kind of value, for the help; None: the option takes no value."""
     may_lack_value: bool = False
-    """Given without its value, it has an empty one."""
+    """The value is optional; without it the value is an empty string."""
 
 
 class Options:
-    """What a command line gives."""
+    """The parsed options of a command line."""
 
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[str, list[str]]) -> None:
-        """values  by name; an empty list for an option that takes no value"""
+        """values  by option name; an empty list for an option that takes no value"""
         self._values = values
 
     def has(self, name: str) -> bool:
@@ -78,7 +78,7 @@ class Options:
         return name in self._values
 
     def values(self, name: str) -> list[str]:
-        """All values of an option, in their order."""
+        """All values of an option, in the order of the command line."""
         return self._values.get(name, [])
 
     def value(self, name: str) -> str | None:
@@ -97,7 +97,7 @@ class Options:
         """The only value of an option as an int32, or None.
 
         largest  INT64_MAX for an int64
-        raises   OptionsError when it is none, or was given more than once
+        raises   OptionsError when it is not a number, or was given more than once
         """
         text = self.value(name)
         if text is None:
@@ -109,9 +109,9 @@ class Options:
 
 
 def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
-    """Tell options from their values.
+    """Parse a command line.
 
-    raises  OptionsError for a name that is none, and for a value that is missing
+    raises  OptionsError for an unknown option and for a missing value
     """
     known = {flag.name: flag for flag in flags}
     found: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ def scan(flags: Sequence[Flag], words: Sequence[str]) -> Options:
         name, equals, value = word[2 if is_long else 1 :].partition("=")
         flag = known.get(name)
         if flag is None:
-            # One dash begins a cluster of one-letter options, and there is no such option.
+            # One dash starts a group of one-letter options, and no option has one letter.
             raise OptionsError(f"{name if is_long else name[:1]} is not a recognized option")
         values = found.setdefault(name, [])
         if flag.value is not None:
@@ -144,7 +144,7 @@ def _next_value(rest: list[str], flag: Flag) -> str:
 
 
 def help_text(flags: Sequence[Flag]) -> str:
-    """All options, by name."""
+    """The help text: all options, sorted by name."""
     lines = []
     for flag in sorted(flags):
         left = f"--{flag.name}"

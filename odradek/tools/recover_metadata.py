@@ -1,12 +1,12 @@
 """`odradek recover-metadata [CONFIG] [--execute]`: metadata from the folders of the topics.
 
-For a broker that is stopped, whose coordination files are damaged, lost, or do not know topics that
-have folders in log.dirs.  Topic ids, partition counts, leader epochs and producer ids are read from
-the folders; what the coordination files still give is used for the rest.  Without `--execute`
-nothing is written.  No record is touched in either case.
+For a stopped broker whose coordination files are damaged or lost, or lack topics that have folders
+in log.dirs.  Topic ids, partition counts, leader epochs and producer ids are read from the folders;
+everything else from what is still readable in the coordination files.  Without `--execute` nothing
+is written.  Records are never changed.
 
-Exit codes: 0 done, or nothing to do; 1 the directories cannot be used (one line on stderr says
-why); 2 for a command line that cannot be read.
+Exit codes: 0 done, or nothing to do; 1 the directories cannot be used (one line on stderr gives the
+reason); 2 for a command line that cannot be parsed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from odradek.storage.directories.log_manager import LogManager
 
 LINES_SHOWN_MAX = 1_000
-"""Of what is restored, and of what is not: a broker may have many topics."""
+"""Bound on the lines for changes, and on those for losses."""
 
 
 class RecoveryRefused(Exception):
-    """The directories cannot be used; one line says why."""
+    """The directories cannot be used; the message is one line."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -43,19 +43,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="odradek recover-metadata",
         description="Rebuild the metadata of a stopped broker from the folders of its topics. "
-        "Without --execute it says what it would write.",
+        "Without --execute it prints what it would write.",
     )
     add_settings_arguments(parser, "the server.properties file of the broker")
     parser.add_argument(
         "--execute",
         action="store_true",
-        help="write; the coordination files that are there are set aside",
+        help="write the metadata; the existing coordination files are renamed",
     )
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Look, report, and write if that is asked for."""
+    """Print what is found and, with --execute, write the metadata; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     from odradek.broker.settings.load import load_settings
     from odradek.broker.settings.types import SettingsError
@@ -94,7 +94,7 @@ def _recover(settings: BrokerSettings, *, is_executed: bool) -> None:
     try:
         _recover_locked(settings, files, logs, now_ms, is_executed=is_executed)
     finally:
-        # No log was opened: this gives the locks back and writes nothing.
+        # No log was opened: this releases the locks and writes nothing.
         logs.shutdown(now_ms=now_ms)
 
 
@@ -161,9 +161,10 @@ def _recover_locked(
 
 
 def group_by_topic(surveyed: Survey, tree: Tree) -> list[TopicOnDisk]:
-    """The topics of the folders, by name; a folder of another topic id is left out and reported.
+    """The topics of the folders, sorted by name.
 
-    Where folders of one name have several ids, those of the id that the tree knows are taken.
+    When folders of one name have several topic ids, the id in `tree` is used.  Folders of other ids
+    are left out and added to `surveyed.problems`.
     """
     from odradek.controller.rebuild import TopicOnDisk
     from odradek.controller.znodes import zk_data
@@ -198,7 +199,7 @@ def group_by_topic(surveyed: Survey, tree: Tree) -> list[TopicOnDisk]:
             if one.topic_id not in (None, chosen):
                 continue
             if one.partition in epochs:
-                surveyed.problems.append(f"{one.path} is there twice; the broker will not start")
+                surveyed.problems.append(f"{one.path} exists twice; the broker will not start")
             epochs[one.partition] = max(one.leader_epoch, epochs.get(one.partition, -1))
         topics.append(TopicOnDisk(name, chosen, epochs))
     return topics

@@ -1,4 +1,4 @@
-"""The arguments of commands that read a broker's settings."""
+"""Command-line arguments of the commands that read a broker's settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import argparse
 
 
 def override(text: str) -> str:
-    """An argument of --override; argparse refuses one that has no key or no equals sign."""
+    """An argument of --override.
+
+    raises  argparse.ArgumentTypeError for a text without a key or without an equals sign
+    """
     key, equals, _ = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"Invalid override {text}: Expected key=value")
@@ -14,7 +17,7 @@ def override(text: str) -> str:
 
 
 def add_settings_arguments(parser: argparse.ArgumentParser, config_help: str) -> None:
-    """Add CONFIG and --override; wrong usage of either exits with 2."""
+    """Add the arguments CONFIG and --override to `parser`."""
     parser.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
     parser.add_argument(
         "--override",
@@ -22,5 +25,5 @@ def add_settings_arguments(parser: argparse.ArgumentParser, config_help: str) ->
         type=override,
         default=[],
         metavar="KEY=VALUE",
-        help="a setting that replaces the file's; may be given several times",
+        help="a setting that overrides the file; may be repeated",
     )

@@ -1,7 +1,7 @@
 """`odradek start [CONFIG] [--override KEY=VALUE]...`: a broker in the foreground.
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 when the settings or the data directories do not allow a
-start (one line on stderr says why), 2 for a command line that cannot be read.
+start (one line on stderr gives the reason), 2 for a command line that cannot be parsed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from odradek.tools.settings_arguments import add_settings_arguments
 
 LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
-"""Kafka's words with the standard library's."""
+"""Kafka's log levels -> those of the standard library."""
 ANY_ADDRESS: Final = ("0.0.0.0:", "[::]:")
 
 
@@ -28,22 +28,22 @@ def build_parser() -> argparse.ArgumentParser:
         description="Start a broker in the foreground.  Without CONFIG it listens on "
         "127.0.0.1:9092 and keeps its data in ./data.",
     )
-    add_settings_arguments(parser, "a server.properties file, as Kafka's")
+    add_settings_arguments(parser, "a server.properties file, as for Kafka")
     parser.add_argument(
-        "--log-format", choices=("plain", "json"), default="plain", help="form of the log lines"
+        "--log-format", choices=("plain", "json"), default="plain", help="format of the log lines"
     )
     parser.add_argument(
         "--log-level",
         type=str.upper,
         choices=tuple(LOG_LEVELS),
         default="INFO",
-        help="the least level that is logged (default: INFO)",
+        help="the lowest level that is logged (default: INFO)",
     )
     return parser
 
 
 def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | None) -> str:
-    """The one line that reports a start: addresses, data, settings, and a command to try."""
+    """The line that reports a successful start: addresses, data, settings, and a command to try."""
     listening = [
         f"{address} (every interface)" if address.startswith(ANY_ADDRESS) else address
         for address in addresses
@@ -61,7 +61,7 @@ def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start, run until a signal, stop."""
+    """Start a broker and run it until SIGTERM or SIGINT; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
     # Imports create little garbage; `process.run` enables the collector when the broker is ready.
     gc.disable()

@@ -76,7 +76,7 @@ def test_a_connection_closed_in_the_middle_of_an_answer_is_told(kept: int) -> No
 def test_an_answer_that_does_not_go_on_is_told_when_the_time_is_up() -> None:
     with scripted_broker({ApiKey.METADATA: [lambda request: request.metadata()[:7]]}) as broker:
         client = Client(broker.bootstrap, timeout_ms=200)
-        with pytest.raises(ClientError, match="does not answer: timed out"):
+        with pytest.raises(ClientError, match="does not respond: timed out"):
             client.metadata()
         client.close()
 
@@ -86,11 +86,11 @@ def test_an_answer_that_does_not_go_on_is_told_when_the_time_is_up() -> None:
     [
         (lambda request: b"HTTP/1.1 400 Bad Request\r\n", "does not speak Kafka's protocol"),
         (lambda request: b"\xff\xff\xff\xff", "does not speak Kafka's protocol"),
-        (lambda request: bytes(4), "gives an unreadable answer"),
-        (lambda request: b"\0\0\0\4" + bytes(4), "gives an unreadable answer"),
+        (lambda request: bytes(4), "sends an unreadable response"),
+        (lambda request: b"\0\0\0\4" + bytes(4), "sends an unreadable response"),
         (
             lambda request: request.metadata()[:4] + request.metadata()[4:][::-1],
-            "gives an unreadable answer",
+            "sends an unreadable response",
         ),
     ],
 )
@@ -106,8 +106,8 @@ def test_the_answer_to_another_request_is_told() -> None:
     with scripted_broker({ApiKey.CREATE_TOPICS: [other]}) as broker:
         client = Client(broker.bootstrap)
         request = CreateTopicsRequest(topics=[])
-        with pytest.raises(ClientError, match="it belongs to request 77"):
-            client.any(ApiKey.CREATE_TOPICS, request, CreateTopicsResponse)
+        with pytest.raises(ClientError, match="its correlation id is 77"):
+            client.any_broker(ApiKey.CREATE_TOPICS, request, CreateTopicsResponse)
         client.close()
 
 
@@ -115,7 +115,7 @@ def test_an_api_that_the_broker_lacks_is_told() -> None:
     with scripted_broker({}) as broker:
         client = Client(broker.bootstrap)
         with pytest.raises(NotServedError, match="does not serve delete_topics"):
-            client.any(
+            client.any_broker(
                 ApiKey.DELETE_TOPICS, DeleteTopicsRequest(timeout_ms=1), DeleteTopicsResponse
             )
         client.close()
@@ -180,7 +180,7 @@ def test_a_command_config_that_cannot_be_followed_is_refused(tmp_path: Path) -> 
     secure.write_text("security.protocol=SSL\n")
     for file, problem in (
         (missing, " cannot be read: No such file or directory"),
-        (secure, ": security.protocol=SSL is not spoken by this tool"),
+        (secure, ": security.protocol=SSL is not supported by this tool"),
     ):
         result = our_tool(
             ["--bootstrap-server", "127.0.0.1:1", "--list", "--command-config", str(file)]

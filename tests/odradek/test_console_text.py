@@ -9,12 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.tools.console.deserializers import PACKAGE, double_text, find_deserializer, float_text
+from odradek.tools.console.consumer.deserializers import (
+    PACKAGE,
+    double_text,
+    find_deserializer,
+    float_text,
+)
 from odradek.tools.console.errors import ConsoleError
-from odradek.tools.console.java_patterns import compile_java_pattern
-from odradek.tools.console.line_reader import LineReader, Record, lines_of
-from odradek.tools.console.producer_options import parse_options, producer_properties
+from odradek.tools.console.producer.line_reader import LineReader, Record, lines_of
+from odradek.tools.console.producer.options import parse_options, producer_properties
 from odradek.tools.console.properties import PRODUCER, check_properties, for_library, parse_pairs
+from odradek.tools.java_patterns import compile_java_pattern
 
 
 @pytest.mark.parametrize(

@@ -266,15 +266,15 @@ def test_properties_that_have_no_effect_are_told(broker: str, tmp_path: Path) ->
     assert sent.exit_code == 0
     told = [line.partition("] ")[2] for line in sent.errors.splitlines()]
     assert told == [
-        "WARN The configuration 'nope.nothing' is not known here and has no effect (Producer)",
-        "WARN The configuration 'fetch.max.wait.ms' is not known here and has no effect (Producer)",
+        "WARN The configuration 'nope.nothing' is unknown and has no effect (Producer)",
+        "WARN The configuration 'fetch.max.wait.ms' is unknown and has no effect (Producer)",
     ]
     words = ["--from-beginning", "--max-messages", "1", "--command-config", str(file)]
     got = our_tool(CONSUMER, [*at, *words, "--consumer-property", "client.id=me"])
     assert (got.exit_code, got.output) == (0, "one\n")
     assert [line.partition("] ")[2] for line in got.errors.splitlines()[:-1]] == [
-        "WARN The configuration 'nope.nothing' is not known here and has no effect (Consumer)",
-        "WARN The configuration 'linger.ms' is not known here and has no effect (Consumer)",
+        "WARN The configuration 'nope.nothing' is unknown and has no effect (Consumer)",
+        "WARN The configuration 'linger.ms' is unknown and has no effect (Consumer)",
     ]
 
 

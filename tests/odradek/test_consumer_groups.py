@@ -34,10 +34,14 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.errors import KafkaError, refused
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition
-from odradek.tools.consumer_groups.offsets import commit_offsets, committed_offsets, delete_offsets
+from odradek.tools.consumer_groups.group_offsets import (
+    commit_offsets,
+    committed_offsets,
+    delete_offsets,
+)
 from odradek.tools.consumer_groups.partition_offsets import LATEST, list_offsets
 from odradek.tools.consumer_groups.queries import list_groups, parse_assignment
 from odradek.tools.consumer_groups.reset import parse_scope
@@ -391,7 +395,7 @@ def test_an_encrypted_connection_is_refused_instead_of_spoken_in_the_clear(tmp_p
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SSL\n")
     words = ["--bootstrap-server", "127.0.0.1:1", "--list", "--command-config", str(config)]
-    assert "security.protocol=SSL is not spoken by this tool" in our_tool(words).output
+    assert "security.protocol=SSL is not supported by this tool" in our_tool(words).output
 
 
 @pytest.mark.parametrize(

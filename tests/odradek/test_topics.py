@@ -215,8 +215,7 @@ def test_a_broker_that_gives_the_same_page_for_ever_is_left() -> None:
         result = our_tool(["--bootstrap-server", broker.bootstrap, "--describe"])
     assert result.exit_code == 1
     assert result.output == (
-        "Error while executing topic command : "
-        "The broker does not get on with describing partitions.\n"
+        "Error while executing topic command : The broker repeats a page of partitions.\n"
     )
 
 

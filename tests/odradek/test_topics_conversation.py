@@ -124,7 +124,7 @@ def make_internal_topic(address: str) -> None:
     """Ask for a coordinator and wait until the topic behind it can be described."""
     client = Client(address)
     request = FindCoordinatorRequest(key="group", key_type=0, coordinator_keys=["group"])
-    client.any(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
+    client.any_broker(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
     for _ in range(POLLS_MAX):
         topics = client.metadata(["__consumer_offsets"]).topics
         if topics[0].partitions and all(one.leader_id == 0 for one in topics[0].partitions):
@@ -166,5 +166,5 @@ def test_a_zookeeper_without_brokers_is_told_in_one_line(coordinator: str) -> No
     result = our_tool(["--zookeeper", f"{coordinator}/nothing", "--list"])
     assert (result.exit_code, result.output) == (1, "")
     assert result.errors == (
-        f"ZooKeeper at {coordinator} knows no brokers: /nothing/brokers/ids is missing\n"
+        f"ZooKeeper at {coordinator} has no brokers: /nothing/brokers/ids is missing\n"
     )

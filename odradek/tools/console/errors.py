@@ -1,4 +1,4 @@
-"""What the console tools say when something goes wrong: the lines of Kafka's, without stacks.
+"""Errors of the console tools: the lines of Kafka's tools, without stack traces.
 
 Source: Kafka 3.9's ConsoleProducer, ConsoleConsumer and ErrorLoggingCallback; its
 tools-log4j.properties (`[time] LEVEL text (logger)` on stderr).
@@ -30,7 +30,7 @@ _EXCEPTIONS: Final = {
     "_MSG_TIMED_OUT": "TimeoutException",
     "_AUTHENTICATION": "SaslAuthenticationException",
 }
-"""Names of the client library -> classes of Kafka, for errors that end a record or the tool."""
+"""Error names of librdkafka -> exception classes of Kafka."""
 
 
 _TEXTS: Final = {
@@ -41,29 +41,29 @@ _TEXTS: Final = {
         "Messages are rejected since there are fewer in-sync replicas than required."
     ),
 }
-"""Kafka's sentences for what the client library puts in other words."""
+"""Kafka's messages where those of librdkafka differ."""
 _NO_OFFSET: Final = "org.apache.kafka.clients.consumer.NoOffsetForPartitionException"
 _OUT_OF_RANGE: Final = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
 
 
 class ConsoleError(Exception):
-    """The tool cannot go on; the text is the line that Kafka's tool would begin its stack with."""
+    """The tool ends; the text is the first line of the stack trace of Kafka's tool."""
 
     def __init__(self, kind: str, text: str, *, exit_code: int = 1) -> None:
-        """kind  the Java class, which scripts may look for"""
+        """kind  the Java exception class, for scripts that look for it"""
         super().__init__(f"{kind}: {text}" if text else kind)
         self.exit_code = exit_code
 
 
 def log(level: str, text: str, logger: str) -> None:
-    """One line on stderr, as Kafka's tools log it."""
+    """Print a line on stderr in the log format of Kafka's tools."""
     now = datetime.datetime.now(tz=datetime.UTC).astimezone()
     time = f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}"
     print(f"[{time}] {level} {text} ({logger})", file=sys.stderr, flush=True)
 
 
 def exception_line(error: Any) -> str:
-    """An error of the client library, named as Kafka names it.
+    """An error of librdkafka as Kafka's exception class and message.
 
     error  a confluent_kafka.KafkaError
     """

@@ -1,4 +1,4 @@
-"""The client library under the console tools: confluent-kafka, of the extra `tools`."""
+"""confluent-kafka, the client library of the console tools; an optional dependency."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MISSING: Final = (
     "(or: pip install confluent-kafka)"
 )
 LOGGER: Final = "librdkafka"
-TELL_AGAIN_S: Final = 60.0
-"""Before an error of one kind is told again."""
+REPEAT_S: Final = 60.0
+"""The shortest interval between two log lines for the same error."""
 
 
 class LibraryMissingError(Exception):
-    """confluent-kafka is not installed; the text says what to do."""
+    """confluent-kafka is not installed; the message says how to install it."""
 
 
 def library() -> Any:
-    """The module.
+    """The module confluent_kafka.
 
     raises  LibraryMissingError
     """
@@ -35,19 +35,19 @@ def library() -> Any:
 
 
 def build(kind: str, configs: dict[str, Any]) -> Any:
-    """A client of the library.
+    """Create a client.
 
     kind     Producer or Consumer
-    raises   LibraryMissingError; ConsoleError when the configs do not go together
+    raises   LibraryMissingError; ConsoleError for invalid configs
     """
     module = library()
     check_addresses(kind, configs["bootstrap.servers"])
-    whose = f"[{kind} clientId={configs['client.id']}]"
+    prefix = f"[{kind} clientId={configs['client.id']}]"
     configs = {
         **configs,
-        # Its own lines on stderr say again what the callback tells.
+        # No log lines on stderr: the callback reports the same errors.
         "log_level": 0,
-        "error_cb": _teller(whose),
+        "error_cb": _error_logger(prefix),
     }
     try:
         return getattr(module, kind)(configs)
@@ -55,22 +55,22 @@ def build(kind: str, configs: dict[str, Any]) -> Any:
         raise ConsoleError(CONFIG_EXCEPTION, error.args[0].str()) from error
 
 
-def _teller(whose: str) -> Callable[[Any], None]:
-    told_at: dict[str, float] = {}
+def _error_logger(prefix: str) -> Callable[[Any], None]:
+    logged_at: dict[str, float] = {}
 
-    def tell(error: Any) -> None:
-        # Every try to connect gives an error; a person needs to read it now and then.
+    def log_error(error: Any) -> None:
+        # Each failed attempt to connect is an error.
         now = time.monotonic()
         name = error.name()
-        if name not in told_at or now - told_at[name] > TELL_AGAIN_S:
-            told_at[name] = now
-            log("ERROR" if error.fatal() else "WARN", f"{whose} {error.str()}", LOGGER)
+        if name not in logged_at or now - logged_at[name] > REPEAT_S:
+            logged_at[name] = now
+            log("ERROR" if error.fatal() else "WARN", f"{prefix} {error.str()}", LOGGER)
 
-    return tell
+    return log_error
 
 
 def check_addresses(kind: str, servers: str) -> None:
-    """Whether there is anything to connect to, which the library would look for until the end.
+    """Check that an address can be resolved; librdkafka would retry for ever.
 
     raises  ConsoleError
     """

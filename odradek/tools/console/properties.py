@@ -1,7 +1,6 @@
-"""Kafka's client properties in the words of librdkafka.
+"""Converts Kafka's client properties to those of librdkafka: names, units and defaults.
 
-What Kafka calls differently is renamed, what has another unit is converted; a name that is not
-known here has no effect and is told once, where Kafka's clients only whisper it in their log.
+An unknown name has no effect and is logged once.
 Source: Kafka 3.9's ProducerConfig, ConsumerConfig; librdkafka's CONFIGURATION.md.
 """
 
@@ -11,15 +10,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from odradek.tools.client_config import InvalidPropertiesError, read_properties
 from odradek.tools.console.errors import CONFIG_EXCEPTION, ConsoleError
 from odradek.tools.options import INT32_MAX, INT64_MAX
 
 PRODUCER: Final = "Producer"
 CONSUMER: Final = "Consumer"
 MESSAGES_QUEUED_MAX: Final = 10_000_000
-"""What the library allows; bytes are the bound that counts here, as in Kafka's producer."""
+"""The largest value of librdkafka: as in Kafka's producer, bytes are the bound."""
 FRAME_BYTES: Final = 512
-"""What the library wants an answer to have beside its records."""
+"""Space that librdkafka requires in a response besides the records."""
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 _CREDENTIALS: Final = re.compile(r"\b(username|password)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 
@@ -32,7 +32,7 @@ class Number(NamedTuple):
 
 
 SECURITY_PROTOCOL: Final = "security.protocol"
-"""The only word whose case does not count."""
+"""The only property whose value is case-insensitive."""
 BOOLEAN: Final = ("true", "false")
 _INT, _LONG, _BUFFER = Number(), Number(INT64_MAX), Number(lowest=-1)
 _BOTH: Final = {
@@ -97,8 +97,8 @@ KNOWN: Final[Mapping[str, Mapping[str, Number | tuple[str, ...] | None]]] = {
         "client.rack": None,
     },
 }
-"""What a value may be: an integer, one of these words, anything."""
-OURS: Final = (
+"""Rule of each property's value: an integer, one of these words, or (None) any text."""
+TOOL_PROPERTIES: Final = (
     "max.block.ms",
     "max.request.size",
     "exclude.internal.topics",
@@ -107,7 +107,7 @@ OURS: Final = (
     "key.deserializer",
     "value.deserializer",
 )
-"""What the tools keep to themselves, and what they overwrite as Kafka's do."""
+"""Properties that the tools implement themselves, or override as Kafka's tools do."""
 
 DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     PRODUCER: {
@@ -122,7 +122,7 @@ DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "auto.commit.interval.ms": 5000,
     },
 }
-"""Kafka's where librdkafka has others."""
+"""Kafka's defaults where those of librdkafka differ."""
 
 _ASSIGNORS: Final = {
     "RangeAssignor": "range",
@@ -132,7 +132,7 @@ _ASSIGNORS: Final = {
 
 
 def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
-    """`name=value` words; a value may be missing, and of two with one name the last one counts.
+    """Parse `name=value` texts; the value is optional, and of two with one name the last counts.
 
     source  Kafka's CommandLineUtils.parseKeyValueArgs
     """
@@ -141,27 +141,24 @@ def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
 
 
 def load_properties(path: str) -> dict[str, str]:
-    """A properties file.
+    """Read a properties file.
 
-    raises  ConsoleError for a file that cannot be read
+    raises  ConsoleError with the Java exception for a file that cannot be read
     """
-    from odradek.broker.settings.properties import PropertiesError, parse_properties
-
     try:
-        with open(path, "rb") as file:
-            return parse_properties(file.read())
+        return read_properties(path)
     except FileNotFoundError as error:
         raise ConsoleError("java.nio.file.NoSuchFileException", path) from error
     except PermissionError as error:
         raise ConsoleError("java.nio.file.AccessDeniedException", path) from error
     except OSError as error:
         raise ConsoleError("java.io.IOException", str(error.strerror)) from error
-    except PropertiesError as error:
+    except InvalidPropertiesError as error:
         raise ConsoleError("java.lang.IllegalArgumentException", str(error)) from error
 
 
 def check_properties(kind: str, properties: Mapping[str, str]) -> None:
-    """Whether Kafka's client would start with them.
+    """Check values as Kafka's client does when it is created.
 
     raises  ConsoleError
     """
@@ -203,22 +200,24 @@ def _invalid(name: str, value: str, reason: str) -> ConsoleError:
 
 
 def unknown_properties(kind: str, properties: Mapping[str, str]) -> list[str]:
-    """The names that have no effect, in their order."""
+    """The names that have no effect, in the order of `properties`."""
     return [
         name
         for name in properties
-        if name not in KNOWN[kind] and name not in OURS and name not in ("ssl.truststore.type",)
+        if name not in KNOWN[kind]
+        and name not in TOOL_PROPERTIES
+        and name not in ("ssl.truststore.type",)
     ]
 
 
 def for_library(kind: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """What the client library is started with.
+    """The configs of librdkafka for Kafka's properties.
 
-    properties  that `check_properties` lets pass
+    properties  checked by `check_properties`
     """
     configs = dict(DEFAULTS[kind])
     for name, value in properties.items():
-        if name not in KNOWN[kind] or name in OURS:
+        if name not in KNOWN[kind] or name in TOOL_PROPERTIES:
             continue
         convert = _CONVERSIONS.get(name)
         configs.update({name: value.strip()} if convert is None else convert(kind, value.strip()))
@@ -228,7 +227,7 @@ def for_library(kind: str, properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _is_idempotent(properties: Mapping[str, str]) -> bool:
-    """What Kafka's producer is unless something speaks against it."""
+    """Whether Kafka's producer would be idempotent by default: no property conflicts with it."""
     return (
         properties.get("acks", "all").strip() in ("all", "-1")
         and properties.get("retries", "1").strip() != "0"
@@ -246,7 +245,7 @@ def _request_timeout(kind: str, value: str) -> dict[str, Any]:
 
 def _metadata_age(_: str, value: str) -> dict[str, Any]:
     age_ms = min(max(int(value), 10), 3_600_000)
-    # What is known lives longer than the time between two looks, or it would be gone in between.
+    # Metadata must not expire between two refreshes.
     return {"topic.metadata.refresh.interval.ms": age_ms, "metadata.max.age.ms": 3 * age_ms}
 
 

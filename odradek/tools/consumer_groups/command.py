@@ -1,8 +1,9 @@
 """`odradek consumer-groups`: the flags, lines and exit codes of `kafka-consumer-groups.sh` 3.9.
 
-Exit codes are Kafka's: 1 when the command line makes no sense, told on stderr; else 0, also for
-what could not be done, which a line on stdout tells that begins with `Error:`.
-Differs from Kafka: brokers that cannot be reached are told at once; no stack of Java is printed.
+Exit codes: 0, also when the action failed (Kafka does the same), which a line on stdout reports
+that starts with `Error:`; 2 when the command line is invalid, which stderr reports.
+Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
+an invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's ConsumerGroupCommand.
 """
 
@@ -14,21 +15,29 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import CLIENT_ID, Client, ClientError
+from odradek.tools.client_config import read_client_config
 from odradek.tools.consumer_groups.describe import describe_groups, print_error
 from odradek.tools.consumer_groups.errors import WRAPPER, KafkaError, ToolError, refused
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
-from odradek.tools.consumer_groups.offsets import delete_groups, delete_offsets
+from odradek.tools.consumer_groups.group_offsets import delete_groups, delete_offsets
 from odradek.tools.consumer_groups.options import TIMEOUT_MS, help_text, parse_options, usage
 from odradek.tools.consumer_groups.partition_offsets import partitions_of
-from odradek.tools.consumer_groups.queries import STATES, TYPES, UNKNOWN, known, list_groups
+from odradek.tools.consumer_groups.plan_csv import export_plans
+from odradek.tools.consumer_groups.queries import (
+    STATES,
+    TYPES,
+    UNKNOWN,
+    canonical_name,
+    list_groups,
+)
 from odradek.tools.consumer_groups.render import deletions_table, groups_table, plans_table
 from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
-from odradek.tools.consumer_groups.reset_plan import export_plans
+from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError
-from odradek.tools.tool import VERSION, run_tool
+from odradek.tools.run import KAFKA_VERSION, run_tool
 
-OF_PARTITIONS: Final = (
+PARTITION_ERRORS: Final = (
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -46,7 +55,7 @@ def _run(arguments: Sequence[str]) -> int:
     except OptionsError as error:
         return _refuse(error)
     if options.has("version"):
-        print(VERSION)
+        print(KAFKA_VERSION)
         return 0
     try:
         client = open_client(options)
@@ -70,18 +79,16 @@ def _refuse(error: OptionsError) -> int:
 
 
 def open_client(options: Options) -> Client:
-    """The client for the addresses that the options give.
+    """Create the client for the addresses in the options.
 
     raises  OptionsError, ToolError, ClientError
     """
     configs: Mapping[str, str] = {}
     path = options.value("command-config")
     if path is not None:
-        from odradek.tools.topics.command import read_command_config
-
         if not os.path.exists(path):
             raise ToolError(f"java.nio.file.NoSuchFileException: {path}")
-        configs = read_command_config(path)
+        configs = read_client_config(path)
     bootstrap = options.value("bootstrap-server")
     assert bootstrap is not None, "parse_options requires one"
     try:
@@ -92,7 +99,7 @@ def open_client(options: Options) -> Client:
 
 
 def act(client: Client, options: Options) -> None:
-    """The one action that the options name.
+    """Run the action that the options name.
 
     raises  ToolError, ClientError, OptionsError
     """
@@ -108,15 +115,15 @@ def act(client: Client, options: Options) -> None:
         _delete_offsets(client, options)
 
 
-def _limit(client: Client, options: Options) -> None:
-    """Give every step the time that `--timeout` says."""
+def _set_timeout(client: Client, options: Options) -> None:
+    """Bound every step of the action by `--timeout`."""
     timeout_ms = options.number("timeout", INT64_MAX)
-    client.limit(TIMEOUT_MS if timeout_ms is None else max(1, min(timeout_ms, INT32_MAX)))
+    client.set_timeout(TIMEOUT_MS if timeout_ms is None else max(1, min(timeout_ms, INT32_MAX)))
 
 
 def _groups(client: Client, options: Options) -> list[str]:
-    """The names that the options give, or all there are."""
-    _limit(client, options)
+    """The groups that the options name, or all groups of the cluster."""
+    _set_timeout(client, options)
     if options.has("all-groups"):
         return [group.group_id for group in list_groups(client)]
     return options.values("group")
@@ -125,13 +132,13 @@ def _groups(client: Client, options: Options) -> list[str]:
 def _list(client: Client, options: Options) -> None:
     has_type, has_state = options.has("type"), options.has("state")
     if not has_type and not has_state:
-        _limit(client, options)
+        _set_timeout(client, options)
         for group in list_groups(client):
             print(group.group_id)
         return
     types = parse_names(options.value("type") or "", TYPES, "types")
     states = parse_names(options.value("state") or "", STATES, "state")
-    _limit(client, options)
+    _set_timeout(client, options)
     try:
         groups = list_groups(client, states, types)
     except KafkaError as error:
@@ -140,12 +147,12 @@ def _list(client: Client, options: Options) -> None:
 
 
 def parse_names(text: str, names: Sequence[str], kind: str) -> list[str]:
-    """`stable,empty` as some of `names`; none for an empty text.
+    """Parse `stable,empty` into a list of elements of `names`; an empty text gives an empty list.
 
-    kind    the word for a list of them in the error
-    raises  OptionsError for a word that is none
+    kind    what the error message calls such a list
+    raises  OptionsError for a word that is not in `names`
     """
-    found = [known(word.strip(), names) for word in text.split(",")] if text else []
+    found = [canonical_name(word.strip(), names) for word in text.split(",")] if text else []
     if UNKNOWN in found:
         raise usage(
             f"Invalid {kind} list '{text}'. Valid {kind.removesuffix('s')}s are: {', '.join(names)}"
@@ -163,10 +170,10 @@ def _delete(client: Client, options: Options) -> None:
     print_error("Deletion of some consumer groups failed:")
     for group in failed:
         error = results[group]
-        assert error is not None, "the others are deleted"
+        assert error is not None, "the group is not in `deleted`"
         print(f"* Group '{group}' could not be deleted due to: {WRAPPER}{error.text}")
     if deleted:
-        # The apostrophes stand as they do in Kafka's line.
+        # The apostrophes are misplaced in Kafka's line, too.
         names = "'".join(deleted)
         print(f"\nThese consumer groups were deleted successfully: '{names}', '")
 
@@ -184,7 +191,7 @@ def _delete_offsets(client: Client, options: Options) -> None:
     group = options.value("group")
     assert group is not None, "parse_options requires a group"
     topics = options.values("topic")
-    _limit(client, options)
+    _set_timeout(client, options)
     partitions = [one for topic in topics if ":" in topic for one in parse_scope(topic)]
     results: dict[TopicPartition, KafkaError | None] = {}
     for topic in in_hash_order(topic for topic in topics if ":" not in topic):
@@ -201,20 +208,19 @@ def _delete_offsets(client: Client, options: Options) -> None:
     except KafkaError as error:
         first = error
         results |= dict.fromkeys(partitions, error)
-    _tell_deleted(group, topics, first)
+    _print_deletion(group, topics, first)
     rows = [
         (one, "Successful" if error is None else f"Error: :{error.text}")
         for one, error in sorted(
-            results.items(), key=lambda item: f"{item[0].topic}{item[0].partition_index}"
+            results.items(), key=lambda item: f"{item[0].topic}{item[0].partition}"
         )
     ]
     print(deletions_table(rows), end="")
 
 
-def _tell_deleted(group: str, topics: Sequence[str], error: KafkaError | None) -> None:
+def _print_deletion(group: str, topics: Sequence[str], error: KafkaError | None) -> None:
     if error is None:
-        told = ", ".join(topics)
-        print(f"Request succeed for deleting offsets with topic {told} group {group}")
+        print(f"Request succeed for deleting offsets with topic {', '.join(topics)} group {group}")
     elif error.code == ErrorCode.INVALID_GROUP_ID:
         print_error(f"'{group}' is not valid.")
     elif error.code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -226,7 +232,7 @@ def _tell_deleted(group: str, topics: Sequence[str], error: KafkaError | None) -
             f"Deleting offsets of a consumer group '{group}' is forbidden if the group is not "
             "empty."
         )
-    elif error.code in OF_PARTITIONS:
+    elif error.code in PARTITION_ERRORS:
         print_error("Encounter some partition level error, see the follow-up details:")
     else:
         name = ErrorCode(error.code).name if error.code in list(ErrorCode) else error.code

@@ -1,4 +1,4 @@
-"""Asks the brokers that coordinate groups, and asks again while that changes or loads.
+"""Requests to group coordinators, retried while a coordinator moves or loads.
 
 Source: Kafka 3.9's admin client (AdminApiDriver, CoordinatorStrategy).
 """
@@ -12,7 +12,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import Coordinator
 from odradek.tools.client import Client, Connection
 from odradek.tools.consumer_groups.errors import KafkaError, refused, timed_out
-from odradek.tools.consumer_groups.java_hash_order import in_hash_order
+from odradek.tools.java_hash_order import in_hash_order
 
 RETRIED: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -21,20 +21,23 @@ RETRIED: Final = (
 )
 
 Ask = Callable[[Connection, list[str], Coordinator], Mapping[str, Any]]
-"""What a coordinator says of groups: a value or a KafkaError for each that it can speak for now."""
+"""Sends one request to a coordinator: (connection, groups, coordinator) -> result by group.
+
+A result is a value or a KafkaError.  A group without a result is asked for again.
+"""
 
 
 def ask_coordinators(client: Client, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
-    """What the coordinator of each group says, in the order of Kafka's tool; errors are values.
+    """Query the coordinator of each group; results by group, in the order of Kafka's tool.
 
-    ask     leaves out the groups that have to be asked for again
+    A failure of one group is a KafkaError in the result.
     raises  ClientError
     """
     wanted = in_hash_order(groups)
     found: dict[str, Any] = {}
 
     def attempt() -> bool | None:
-        places: dict[int, tuple[Coordinator, list[str]]] = {}
+        by_broker: dict[int, tuple[Coordinator, list[str]]] = {}
         left = [group for group in wanted if group not in found]
         for row in client.coordinators(left) if left else []:
             if row.error_code in RETRIED:
@@ -42,12 +45,12 @@ def ask_coordinators(client: Client, groups: Iterable[str], ask: Ask) -> dict[st
             if row.error_code:
                 found[row.key] = _lookup_refused(row)
             else:
-                places.setdefault(row.node_id, (row, []))[1].append(row.key)
-        for row, keys in places.values():
+                by_broker.setdefault(row.node_id, (row, []))[1].append(row.key)
+        for row, keys in by_broker.values():
             found.update(ask(client.connection(row.node_id, row.host, row.port), keys, row))
         return True if all(group in found for group in wanted) else None
 
-    client.until(attempt)
+    client.retry(attempt)
     late = timed_out("The coordinator of the group is not ready")
     return {group: found.get(group, late) for group in wanted}
 
@@ -67,7 +70,7 @@ def _lookup_refused(row: Coordinator) -> KafkaError:
 
 
 def ask_coordinator(client: Client, group: str, ask: Ask) -> Any:
-    """The same of one group.
+    """`ask_coordinators` for one group.
 
     raises  KafkaError, ClientError
     """

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.errors import KafkaError, ToolError
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
-from odradek.tools.consumer_groups.offsets import committed_offsets
+from odradek.tools.consumer_groups.group_offsets import committed_offsets
 from odradek.tools.consumer_groups.partition_offsets import LATEST, list_offsets
 from odradek.tools.consumer_groups.queries import (
     UNKNOWN,
@@ -27,6 +27,7 @@ from odradek.tools.consumer_groups.render import (
     offsets_table,
     state_table,
 )
+from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import Options
 
 REBALANCING: Final = (
@@ -38,9 +39,9 @@ REBALANCING: Final = (
 
 
 def describe_groups(client: Client, options: Options, groups: Sequence[str]) -> None:
-    """Print what is asked for of each group, by their names.
+    """Print offsets, members or state of each group, sorted by name.
 
-    raises  ToolError, ClientError; before anything is printed if a group cannot be described
+    raises  ToolError, ClientError; before anything is printed when a group cannot be described
     """
     found: dict[str, Description] = {}
     for group, description in describe(client, groups).items():
@@ -53,25 +54,25 @@ def describe_groups(client: Client, options: Options, groups: Sequence[str]) -> 
             _print_members(group, found[group], verbose=options.has("verbose"))
     elif options.has("state"):
         for group in names:
-            if _has_more_to_tell(group, found[group].state, 1):
+            if _print_state_notice(group, found[group].state, 1):
                 print(state_table(group, found[group]))
     else:
-        # All offsets are asked for before the first ones are printed, as Kafka's tool does.
+        # Kafka's tool, too, fetches all offsets before it prints the first.
         rows = {group: offset_rows(client, group, found[group]) for group in found}
         for group in names:
-            if _has_more_to_tell(group, found[group].state, len(rows[group])):
+            if _print_state_notice(group, found[group].state, len(rows[group])):
                 print(offsets_table(rows[group]), end="")
 
 
 def _java_order(text: str) -> bytes:
-    """Strings of Java are sorted by their UTF-16 units."""
+    """Sort key of a string in Java: its UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def _has_more_to_tell(group: str, state: str, row_count: int) -> bool:
-    """Print what has to be known of a group first; whether rows shall follow.
+def _print_state_notice(group: str, state: str, row_count: int) -> bool:
+    """Print the line that a group's state requires; returns whether rows follow it.
 
-    raises  ToolError for a state that this tool does not know
+    raises  ToolError for an unknown state
     """
     if state == "Dead":
         print_error(f"Consumer group '{group}' does not exist.")
@@ -85,18 +86,18 @@ def _has_more_to_tell(group: str, state: str, row_count: int) -> bool:
 
 
 def print_error(message: str) -> None:
-    """As Kafka's tool tells errors: on stdout, behind an empty line."""
+    """Print an error as Kafka's tool does: on stdout, after an empty line."""
     print(f"\nError: {message}")
 
 
 def _print_members(group: str, description: Description, *, verbose: bool) -> None:
-    has_more = _has_more_to_tell(group, description.state, len(description.members))
+    has_more = _print_state_notice(group, description.state, len(description.members))
     members = description.members if has_more else None
     print(members_table(group, members, verbose=verbose), end="")
 
 
 def offset_rows(client: Client, group: str, description: Description) -> list[OffsetRow]:
-    """One for each partition that a member has, and behind them one for each other offset.
+    """One row per assigned partition, then one row per other partition with an offset.
 
     raises  KafkaError, ClientError
     """
@@ -109,7 +110,7 @@ def offset_rows(client: Client, group: str, description: Description) -> list[Of
     rows: list[OffsetRow] = []
     parts: list[tuple[Member | None, list[TopicPartition]]] = [*assigned, (None, left)]
     for member, partitions in parts:
-        partitions.sort(key=lambda partition: partition.partition_index)
+        partitions.sort(key=lambda partition: partition.partition)
         ends = list_offsets(client, partitions, LATEST)
         rows += [
             OffsetRow(group, partition, offsets.get(partition), ends[partition], member)

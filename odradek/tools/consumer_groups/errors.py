@@ -1,7 +1,7 @@
-"""What goes wrong with `odradek consumer-groups`, in the words that scripts look for.
+"""Errors of `odradek consumer-groups`, with the texts of Kafka's tool.
 
-Kafka's tool prints exceptions of Java with their class; so does this one, since it ends with exit
-code 0 in any case and the text is all that a script has.
+Kafka's tool prints the class of the Java exception.  So does this one: it exits with 0 on most
+errors, so scripts can only look at the text.
 Source: Kafka's Errors (texts and exceptions of the codes); ConsumerGroupCommand.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
 PACKAGE: Final = "org.apache.kafka.common.errors."
 WRAPPER: Final = "java.util.concurrent.ExecutionException: "
@@ -97,16 +98,21 @@ EXCEPTIONS: Final = {
 }
 
 
+def partition_text(partition: TopicPartition) -> str:
+    """`topic-0`, as Kafka's TopicPartition.toString."""
+    return f"{partition.topic}-{partition.partition}"
+
+
 class ToolError(Exception):
-    """The action cannot be done; what the tool says is `str` of it."""
+    """The action failed; `str` of the error is the line that the tool prints."""
 
 
 class KafkaError(ToolError):
-    """A broker refuses.
+    """A broker returned an error code.
 
-    text  the exception as Kafka's client names it; `str` of the error wraps it, as most of what
-          the tool calls does
-    code  of the answer
+    text  class and message of the Java exception; `str` of the error adds the ExecutionException
+          that wraps it in most calls of Kafka's tool
+    code  the error code of the response
     """
 
     def __init__(self, text: str, code: int = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
@@ -116,15 +122,15 @@ class KafkaError(ToolError):
 
 
 def refused(code: int, message: str | None = None) -> KafkaError:
-    """The error for a code of an answer, which is not 0.
+    """The error for an error code, which is not 0.
 
-    message  takes the place of the code's own text unless it is None
+    message  replaces the standard text of the code unless it is None
     """
     error = ErrorCode(code) if code in list(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-    name, text = EXCEPTIONS.get(error, (error.name, f"The broker answers with error {code}."))
+    name, text = EXCEPTIONS.get(error, (error.name, f"The broker responds with error {code}."))
     return KafkaError(f"{PACKAGE}{name}: {text if message is None else message}", code)
 
 
 def timed_out(what: str) -> KafkaError:
-    """Nothing came of asking again and again."""
+    """The error when retries have used up the timeout."""
     return refused(ErrorCode.REQUEST_TIMED_OUT, what)

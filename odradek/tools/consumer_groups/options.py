@@ -24,30 +24,32 @@ NOTHING_IS_DONE: Final = (
     "reset rather than doing a dry run. You should add the --dry-run option explicitly if you are "
     "scripting this command and want to keep the current default behavior without prompting."
 )
-"""A blank is missing in Kafka's too."""
+"""The text is Kafka's, with its missing blank."""
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Brokers to reach the cluster by.", "host:port,host:port"),
+    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
     Flag("command-config", "A properties file for the connection to the brokers.", "file"),
-    Flag("timeout", "Milliseconds that a step may take (5000).", "number"),
+    Flag("timeout", "Timeout of one step in milliseconds (default: 5000).", "number"),
     Flag(
         "list",
         "Print the names of the groups; with --state and --type also these, and only the groups "
         "that have one of those named.",
     ),
-    Flag("describe", "Print what groups have consumed, or what --members or --state ask for."),
+    Flag(
+        "describe", "Print the offsets of groups, or their members (--members) or state (--state)."
+    ),
     Flag("delete", "Delete groups that have no members, and their offsets."),
-    Flag("reset-offsets", "Give groups that have no members other offsets."),
-    Flag("delete-offsets", "Delete the offsets of a group for topics."),
-    Flag("group", "The group; may be given again for another one.", "name"),
+    Flag("reset-offsets", "Change the offsets of groups that have no members."),
+    Flag("delete-offsets", "Delete the offsets of a group for some topics."),
+    Flag("group", "The group; may be repeated.", "name"),
     Flag("all-groups", "Every group."),
     Flag(
         "topic",
-        "With --reset-offsets and --delete-offsets: a topic, or some partitions of it; may be "
-        "given again for another one.",
+        "With --reset-offsets and --delete-offsets: a topic, or some of its partitions; may "
+        "be repeated.",
         "name or name:0,1,2",
     ),
-    Flag("all-topics", "With --reset-offsets: every partition that has an offset."),
+    Flag("all-topics", "With --reset-offsets: every partition with a committed offset."),
     Flag("offsets", "With --describe: offsets and lag of each partition; this is the default."),
     Flag("members", "With --describe: the members of the group."),
     Flag(
@@ -64,35 +66,35 @@ FLAGS: Final = (
         may_lack_value=True,
     ),
     Flag("verbose", "With --describe --members: the partitions of each member."),
-    Flag("to-earliest", "Reset to the first record that is there."),
-    Flag("to-latest", "Reset to behind the last record."),
-    Flag("to-current", "Reset to the offset that the group has; to the latest without one."),
-    Flag("to-offset", "Reset to an offset, or to the next one that is there.", "offset"),
-    Flag("shift-by", "Reset by so many records, back if negative.", "number"),
+    Flag("to-earliest", "Reset to the log start offset."),
+    Flag("to-latest", "Reset to the log end offset."),
+    Flag("to-current", "Reset to the committed offset, or to the latest where there is none."),
+    Flag("to-offset", "Reset to an offset, or to the nearest one in the log.", "offset"),
+    Flag("shift-by", "Move the offset by a number of records, back if negative.", "number"),
     Flag(
         "to-datetime",
-        "Reset to the first record from a point in time on, UTC unless a zone follows.",
+        "Reset to the first record at or after a time, which is UTC unless it has a zone.",
         "YYYY-MM-DDTHH:mm:SS.sss",
     ),
     Flag(
         "by-duration",
-        "Reset to the first record that is no older than a duration.",
+        "Reset to the first record that is at most this old.",
         "PnDTnHnMnS",
     ),
     Flag(
         "from-file",
-        "Reset to what a file of comma-separated values says: topic, partition, offset in each "
-        "line, or group, topic, partition, offset for several groups.",
+        "Reset to the offsets in a file of comma-separated values: topic, partition, offset in "
+        "each line, or group, topic, partition, offset for several groups.",
         "path",
     ),
     Flag("dry-run", "With --reset-offsets: only print the new offsets; this is the default."),
-    Flag("execute", "With --reset-offsets: do it."),
+    Flag("execute", "With --reset-offsets: commit the new offsets."),
     Flag("export", "With --reset-offsets: print the new offsets as comma-separated values."),
-    Flag("version", "Print the version of Kafka whose tool this one equals."),
+    Flag("version", "Print the version of Kafka that this tool matches."),
     Flag("help", "Print this text."),
 )
 
-# Kafka's tool tells options in the order of a hash map; these are in that order.
+# In the order of the hash map in which Kafka's tool checks them.
 ONLY_WITH: Final = (
     ("members", ("describe",)),
     ("offsets", ("describe",)),
@@ -123,18 +125,18 @@ CHECKED_SCENARIOS: Final = (
     "shift-by",
     "from-file",
 )
-"""In the order in which each is held against the others."""
+"""In the order in which Kafka checks each against the others."""
 
 
 def help_text() -> str:
-    """All flags."""
+    """The help text of the tool."""
     return command_line.help_text(FLAGS)
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Options that make sense together; a reset that resets nothing is warned of on stderr.
+    """Parse and check the command line; warn on stderr of a reset without --execute.
 
-    raises  OptionsError; asking for help is one
+    raises  OptionsError; HelpRequested for --help
     """
     options = command_line.scan(FLAGS, arguments)
     if not options.has("help") and not options.has("version"):
@@ -170,7 +172,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def usage(message: str) -> OptionsError:
-    """The error that shows the help behind its line."""
+    """An error whose message is followed by the help text."""
     return OptionsError(message, shows_help=True)
 
 
@@ -205,9 +207,9 @@ def _check_reset(options: Options) -> None:
         _check_alone(options, scenario, [other for other in SCENARIOS if other != scenario])
 
 
-def _check_scope(options: Options, action: str, told: Iterable[str]) -> None:
+def _check_scope(options: Options, action: str, choices: Iterable[str]) -> None:
     if not options.has("group") and not options.has("all-groups"):
-        raise usage(f"Option [{action}] takes one of these options: {_named(told)}")
+        raise usage(f"Option [{action}] takes one of these options: {_named(choices)}")
 
 
 def _check_alone(options: Options, name: str, others: Iterable[str]) -> None:

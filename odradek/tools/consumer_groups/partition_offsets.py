@@ -1,7 +1,7 @@
-"""What `odradek consumer-groups` asks of the logs that groups read: where they begin and end.
+"""Partitions of topics, and offsets in their logs: start, end, or by timestamp.
 
-Source: Kafka 3.9's admin client (describeTopics, ListOffsetsHandler, PartitionLeaderStrategy), with
-the versions that it has.
+Source: Kafka 3.9's admin client (describeTopics, ListOffsetsHandler, PartitionLeaderStrategy), in
+the request versions that it uses.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, Connection
-from odradek.tools.consumer_groups.errors import KafkaError, refused, timed_out
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
+from odradek.tools.consumer_groups.errors import KafkaError, partition_text, refused, timed_out
+from odradek.tools.java_hash_order import in_hash_order
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -38,7 +39,7 @@ RETRIED: Final = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.OFFSET_NOT_AVAILABLE,
 )
-_WHY: Final = {
+_REASONS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "because metadata for topic `{}` could not be found",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "due to topic authorization failure",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "due to invalid topic `{}`",
@@ -46,7 +47,7 @@ _WHY: Final = {
 
 
 def partitions_of(client: Client, topic: str) -> list[TopicPartition]:
-    """All partitions of a topic.
+    """All partitions of a topic, sorted.
 
     raises  KafkaError, also when there is no such topic; ClientError
     """
@@ -55,19 +56,19 @@ def partitions_of(client: Client, topic: str) -> list[TopicPartition]:
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"The given topic name '{topic}' cannot be represented in a request.",
         )
-    answer = client.metadata([topic]).topics[0]
-    if answer.error_code:
-        raise refused(answer.error_code)
-    return sorted(TopicPartition(topic, one.partition_index) for one in answer.partitions)
+    response = client.metadata([topic]).topics[0]
+    if response.error_code:
+        raise refused(response.error_code)
+    return sorted(TopicPartition(topic, one.partition_index) for one in response.partitions)
 
 
 def list_offsets(
     client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
-    """The offset that belongs to a timestamp, in the order of Kafka's tool.
+    """The offset of the first record at or after a timestamp, in the order of Kafka's tool.
 
-    timestamp_ms  or LATEST, EARLIEST
-    returns       NO_OFFSET where no record is as young as that
+    timestamp_ms  a time, LATEST or EARLIEST
+    returns       NO_OFFSET for a partition without such a record
     raises        KafkaError, ClientError
     """
     wanted = in_hash_order(partitions)
@@ -79,21 +80,21 @@ def list_offsets(
             found.update(_ask_leader(connection, led, timestamp_ms))
         return True if len(found) == len(wanted) else None
 
-    if client.until(attempt) is None:
+    if client.retry(attempt) is None:
         missing = next(partition for partition in wanted if partition not in found)
-        raise timed_out(f"Timed out waiting for the leader of partition {missing}.")
+        raise timed_out(f"Timed out waiting for the leader of partition {partition_text(missing)}.")
     return {partition: found[partition] for partition in wanted}
 
 
 def _leaders(
     client: Client, partitions: Sequence[TopicPartition]
 ) -> list[tuple[Connection, list[TopicPartition]]]:
-    """Who leads what; without the partitions that have no leader at the moment."""
+    """The partitions of each leader; a partition without a leader is left out."""
     metadata = client.metadata(sorted({partition.topic for partition in partitions}))
     brokers = {broker.node_id: broker for broker in metadata.brokers}
     leaders: dict[TopicPartition, int] = {}
     for topic in metadata.topics:
-        assert topic.name is not None, "it was asked for by its name"
+        assert topic.name is not None, "the request names the topic"
         if topic.error_code and topic.error_code not in AWAITED_TOPICS:
             first = next(partition for partition in partitions if partition.topic == topic.name)
             raise _no_metadata(first, topic.error_code)
@@ -113,33 +114,32 @@ def _leaders(
 def _no_metadata(partition: TopicPartition, code: int) -> KafkaError:
     why = "due to unexpected error for topic `{}`"
     if code in list(ErrorCode):
-        why = _WHY.get(ErrorCode(code), why)
+        why = _REASONS.get(ErrorCode(code), why)
     return refused(
         code,
-        f"Failed to fetch metadata for partition {partition} " + why.format(partition.topic),
+        f"Failed to fetch metadata for partition {partition_text(partition)} "
+        + why.format(partition.topic),
     )
 
 
 def _ask_leader(
     connection: Connection, partitions: Sequence[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
-    """Without the partitions that have to be asked for again."""
+    """Offsets by partition; partitions with a retriable error are left out."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(
-            ListOffsetsPartition(
-                partition_index=partition.partition_index, timestamp_ms=timestamp_ms
-            )
+            ListOffsetsPartition(partition_index=partition.partition, timestamp_ms=timestamp_ms)
         )
     request = ListOffsetsRequest(
         replica_id=-1,
         topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
     )
-    answer = connection.request(
+    response = connection.request(
         ApiKey.LIST_OFFSETS, request, ListOffsetsResponse, LIST_OFFSETS_VERSION
     )
     found: dict[TopicPartition, int] = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         for one in topic.partitions:
             if not one.error_code:
                 found[TopicPartition(topic.name, one.partition_index)] = one.offset

@@ -1,7 +1,7 @@
-"""Which groups a cluster has, and who is in them.
+"""List groups, and describe them with their members.
 
-Source: Kafka 3.9's admin client (listConsumerGroups, DescribeConsumerGroupsHandler), with the
-versions that it has.
+Source: Kafka 3.9's admin client (listConsumerGroups, DescribeConsumerGroupsHandler), in the
+request versions that it uses.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from odradek.protocol.messages import consumer_group_describe, describe_groups
 from odradek.protocol.messages.find_coordinator import Coordinator
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, Connection, NotServedError
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinators
 from odradek.tools.consumer_groups.errors import KafkaError, refused, timed_out
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
+from odradek.tools.java_hash_order import in_hash_order
 
 CONSUMER: Final = "consumer"
-"""The protocol type of consumers; groups that only have offsets have an empty one."""
+"""The protocol type of consumer groups; it is empty for a group that only has offsets."""
 UNKNOWN: Final = "Unknown"
 STATES: Final = (
     "PreparingRebalance",
@@ -36,16 +37,14 @@ STATES: Final = (
 )
 TYPES: Final = ("Consumer", "Classic")
 NOT_OF_THE_NEW_PROTOCOL: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
-STATES_FROM: Final = 4
-TYPES_FROM: Final = 5
-"""The versions of ListGroups that know them."""
+STATES_FILTER_VERSION: Final = 4
+TYPES_FILTER_VERSION: Final = 5
+"""First versions of ListGroups with the two filters."""
 DESCRIBE_GROUPS_VERSION: Final = 5
-"""Newer ones do not tell of groups that do not exist that they are dead."""
+"""The last version that describes a missing group as dead; later ones return an error."""
 
 
 class Member(NamedTuple):
-    """A member of a group."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -54,7 +53,7 @@ class Member(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A group and who looks after it."""
+    """State, members and coordinator of a group."""
 
     state: str
     assignor: str
@@ -62,17 +61,18 @@ class Description(NamedTuple):
     coordinator: Coordinator
 
 
-def known(text: str, names: Sequence[str]) -> str:
-    """One of STATES or TYPES, in whatever case it is written; or UNKNOWN."""
+def canonical_name(text: str, names: Sequence[str]) -> str:
+    """The element of `names` that equals `text` but for case, or UNKNOWN."""
     return next((name for name in names if name.upper() == text.upper()), UNKNOWN)
 
 
 def list_groups(
     client: Client, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[ListedGroup]:
-    """The consumer groups of all brokers, in the order of Kafka's tool; states and types are known.
+    """The consumer groups of all brokers, in the order of Kafka's tool.
 
-    states, types  only those that have one of them; all when empty
+    States and types in the result are elements of STATES and TYPES, or UNKNOWN.
+    states, types  return only groups with one of these; empty: all groups
     raises         KafkaError, ClientError
     """
     found: dict[str, ListedGroup] = {}
@@ -82,8 +82,8 @@ def list_groups(
         connection = client.connection(broker.node_id, broker.host, broker.port)
         for group in _groups_of(client, connection, request, f"Error listing groups on {where}"):
             if group.protocol_type in ("", CONSUMER):
-                group.group_state = known(group.group_state, STATES)
-                group.group_type = known(group.group_type, TYPES)
+                group.group_state = canonical_name(group.group_state, STATES)
+                group.group_type = canonical_name(group.group_type, TYPES)
                 found[group.group_id] = group
     return [found[group_id] for group_id in in_hash_order(found)]
 
@@ -91,11 +91,11 @@ def list_groups(
 def _groups_of(
     client: Client, connection: Connection, request: ListGroupsRequest, failed: str
 ) -> list[ListedGroup]:
-    """The groups of one broker, of whatever protocol."""
+    """The groups of one broker, of any protocol type."""
     version = connection.version_of(ApiKey.LIST_GROUPS, ListGroupsRequest)
     for wanted, since, what in (
-        (request.states_filter, STATES_FROM, "states"),
-        (request.types_filter, TYPES_FROM, "type"),
+        (request.states_filter, STATES_FILTER_VERSION, "states"),
+        (request.types_filter, TYPES_FILTER_VERSION, "type"),
     ):
         if wanted and version < since:
             raise refused(
@@ -105,19 +105,19 @@ def _groups_of(
             )
 
     def attempt() -> ListGroupsResponse | None:
-        answer = connection.request(ApiKey.LIST_GROUPS, request, ListGroupsResponse)
-        return None if answer.error_code in RETRIED else answer
+        response = connection.request(ApiKey.LIST_GROUPS, request, ListGroupsResponse)
+        return None if response.error_code in RETRIED else response
 
-    answer = client.until(attempt)
-    if answer is None:
+    response = client.retry(attempt)
+    if response is None:
         raise timed_out(f"{failed}: its groups are not loaded")
-    if answer.error_code:
-        raise refused(answer.error_code, failed)
-    return answer.groups
+    if response.error_code:
+        raise refused(response.error_code, failed)
+    return response.groups
 
 
 def describe(client: Client, groups: Iterable[str]) -> dict[str, Description | KafkaError]:
-    """Groups of both protocols, in the order of Kafka's tool; one that does not exist is dead.
+    """Describe groups of both protocols, in the order of Kafka's tool; a missing group is dead.
 
     raises  ClientError
     """
@@ -139,20 +139,20 @@ def describe(client: Client, groups: Iterable[str]) -> dict[str, Description | K
 def _describe_new(
     connection: Connection, keys: list[str], where: Coordinator, classic: set[str]
 ) -> dict[str, Any]:
-    """Those of the new protocol (KIP-848); the others are added to `classic`."""
+    """Describe the groups of the new protocol (KIP-848); add the other ones to `classic`."""
     module = consumer_group_describe
     request = module.ConsumerGroupDescribeRequest(
         group_ids=keys, include_authorized_operations=False
     )
     try:
-        answer = connection.request(
+        response = connection.request(
             ApiKey.CONSUMER_GROUP_DESCRIBE, request, module.ConsumerGroupDescribeResponse
         )
     except NotServedError:
         classic.update(keys)
         return {}
     found: dict[str, Any] = {}
-    for group in answer.groups:
+    for group in response.groups:
         if group.error_code in NOT_OF_THE_NEW_PROTOCOL:
             classic.add(group.group_id)
         elif group.error_code:
@@ -174,7 +174,7 @@ def _describe_new(
                 for one in group.members
             ]
             found[group.group_id] = Description(
-                known(group.group_state, STATES), group.assignor_name, members, where
+                canonical_name(group.group_state, STATES), group.assignor_name, members, where
             )
     return found
 
@@ -182,14 +182,14 @@ def _describe_new(
 def _describe_classic(
     connection: Connection, keys: list[str], where: Coordinator
 ) -> dict[str, Any]:
-    answer = connection.request(
+    response = connection.request(
         ApiKey.DESCRIBE_GROUPS,
         describe_groups.DescribeGroupsRequest(groups=keys),
         describe_groups.DescribeGroupsResponse,
         DESCRIBE_GROUPS_VERSION,
     )
     found: dict[str, Any] = {}
-    for group in answer.groups:
+    for group in response.groups:
         if group.error_code:
             if group.error_code not in RETRIED:
                 found[group.group_id] = refused(group.error_code)
@@ -210,13 +210,13 @@ def _describe_classic(
                 for one in group.members
             ]
             found[group.group_id] = Description(
-                known(group.group_state, STATES), group.protocol_data, members, where
+                canonical_name(group.group_state, STATES), group.protocol_data, members, where
             )
     return found
 
 
 def parse_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions that a member of a classic group was given; none for what is unreadable."""
+    """The partitions in the assignment of a classic member; none when it is unreadable."""
     if len(data) < 2:
         return []
     try:

@@ -1,7 +1,6 @@
-"""The tables of `odradek consumer-groups`: columns as wide as Kafka's tool makes them.
+"""The tables of `odradek consumer-groups`, with the column widths of Kafka's tool.
 
-Lines of offsets and of resets begin with the line feed that others end with, and those of a reset
-and of deleted offsets follow each other without any, as in Kafka 3.9.
+As in Kafka's tool, some tables begin each line with a line feed, others end it with one.
 Source: Kafka 3.9's ConsumerGroupCommand (printOffsets, printMembers, printStates, printGroupInfo,
 printOffsetsToReset, deleteOffsets).
 """
@@ -12,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.protocol.messages.list_groups import ListedGroup
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.consumer_groups.plan_csv import Plan
 from odradek.tools.consumer_groups.queries import Description, Member
-from odradek.tools.consumer_groups.reset_plan import Plan
 
 MISSING: Final = "-"
 WIDTH: Final = 15
@@ -34,7 +33,7 @@ OFFSET_COLUMNS: Final = (
 
 
 class OffsetRow(NamedTuple):
-    """How far a group is with a partition."""
+    """Offset and lag of a group in one partition."""
 
     group: str
     partition: TopicPartition
@@ -43,29 +42,29 @@ class OffsetRow(NamedTuple):
     member: Member | None
 
     def columns(self) -> list[str]:
-        """What is printed; a dash for nothing."""
+        """The columns; a missing value is a dash."""
         lag = None if self.offset is None else self.end_offset - self.offset
-        who = [MISSING] * 3
+        owner = [MISSING] * 3
         if self.member is not None:
-            who = [self.member.member_id, self.member.host, self.member.client_id]
+            owner = [self.member.member_id, self.member.host, self.member.client_id]
         numbers = (self.offset, self.end_offset, lag)
         return [
             self.group,
             self.partition.topic,
-            str(self.partition.partition_index),
+            str(self.partition.partition),
             *(MISSING if number is None else str(number) for number in numbers),
-            *who,
+            *owner,
         ]
 
 
 def _line(columns: Sequence[str], widths: Sequence[int]) -> str:
-    """The last columns may go without a width."""
+    """Columns, padded to `widths`; columns beyond the last width are not padded."""
     padded = [column.ljust(width) for column, width in zip(columns, widths, strict=False)]
     return " ".join([*padded, *columns[len(widths) :]])
 
 
 def offsets_table(rows: Sequence[OffsetRow]) -> str:
-    """How far a group is; a line feed before each line."""
+    """The offsets of a group; each line begins with a line feed."""
     columns = [row.columns() for row in rows]
     group, topic, member_id, host = (
         max([WIDTH, *(len(row[index]) for row in columns)]) for index in (0, 1, 6, 7)
@@ -75,9 +74,9 @@ def offsets_table(rows: Sequence[OffsetRow]) -> str:
 
 
 def members_table(group: str, members: Sequence[Member] | None, *, verbose: bool) -> str:
-    """The members of a group; an empty line first, a line feed behind each line.
+    """The members of a group: an empty line, then lines that end with a line feed.
 
-    members  None: the group has nothing to tell, and no column is widened for it
+    members  None: print the header only
     """
     rows = [
         [
@@ -105,20 +104,20 @@ def members_table(group: str, members: Sequence[Member] | None, *, verbose: bool
 
 
 def assignment_text(partitions: Sequence[TopicPartition]) -> str:
-    """The partitions of each topic in brackets, without its name; numbers are sorted as texts."""
+    """The partition numbers of each topic in parentheses; numbers are sorted as strings."""
     if not partitions:
         return MISSING
     by_topic: dict[str, list[str]] = {}
     for partition in partitions:
-        by_topic.setdefault(partition.topic, []).append(str(partition.partition_index))
+        by_topic.setdefault(partition.topic, []).append(str(partition.partition))
     return ", ".join(sorted(f"({','.join(sorted(indexes))})" for indexes in by_topic.values()))
 
 
 def state_table(group: str, description: Description) -> str:
-    """A group in one row; an empty line first."""
+    """The state of a group in one row, after an empty line."""
     where = description.coordinator
     coordinator = f"{where.host}:{where.port}  ({where.node_id})"
-    # It is the column of the group that grows with the coordinator.
+    # Kafka's tool widens the GROUP column, not the COORDINATOR column, by the coordinator.
     widths = (max(COORDINATOR_WIDTH, len(coordinator)), 25, 20, 15)
     names = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     row = (
@@ -132,7 +131,7 @@ def state_table(group: str, description: Description) -> str:
 
 
 def groups_table(groups: Sequence[ListedGroup], *, has_type: bool, has_state: bool) -> str:
-    """Names with types and states."""
+    """Groups, with types and states when asked for."""
     width = max([WIDTH, *(len(group.group_id) for group in groups)]) + 10
     rows = [("GROUP", "TYPE", "STATE")]
     rows += [(group.group_id, group.group_type, group.group_state) for group in groups]
@@ -141,15 +140,15 @@ def groups_table(groups: Sequence[ListedGroup], *, has_type: bool, has_state: bo
 
 
 def plans_table(plans: Mapping[str, Plan]) -> str:
-    """What is or would be reset; an empty line first.
+    """The new offsets of a reset, after an empty line.
 
-    Differs from Kafka: its 3.9 prints the header and all rows as one line without an end.
+    Differs from Kafka: its 3.9 prints the header and all rows in one line, without a line feed.
     """
     if not plans:
         return ""
     rows: list[tuple[str, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")]
     rows += [
-        (group, partition.topic, str(partition.partition_index), str(offset))
+        (group, partition.topic, str(partition.partition), str(offset))
         for group, plan in plans.items()
         for partition, offset in plan.items()
     ]
@@ -157,17 +156,17 @@ def plans_table(plans: Mapping[str, Plan]) -> str:
 
 
 def deletions_table(rows: Iterable[tuple[TopicPartition, str]]) -> str:
-    """What became of the offsets of each partition; an empty line first.
+    """The result of deleting offsets, one row per partition, after an empty line.
 
-    Differs from Kafka: its 3.9 prints the header and all rows as one line without an end.
+    Differs from Kafka: its 3.9 prints the header and all rows in one line, without a line feed.
 
-    rows  index -1 for a topic whose partitions are not known
+    rows  partition -1: a topic whose partitions are unknown
     """
     lines: list[tuple[str, ...]] = [("TOPIC", "PARTITION", "STATUS")]
     lines += [
         (
             partition.topic,
-            str(partition.partition_index) if partition.partition_index >= 0 else "Not Provided",
+            str(partition.partition) if partition.partition >= 0 else "Not Provided",
             status,
         )
         for partition, status in rows

@@ -1,4 +1,4 @@
-"""`odradek consumer-groups --reset-offsets`: which offsets a group shall have, and the change.
+"""`odradek consumer-groups --reset-offsets`: compute new offsets of groups and commit them.
 
 Source: Kafka 3.9's ConsumerGroupCommand (resetOffsets, getPartitionsToReset, prepareOffsetsToReset,
 checkOffsetsRange).
@@ -12,11 +12,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.describe import print_error
-from odradek.tools.consumer_groups.errors import KafkaError, ToolError
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
-from odradek.tools.consumer_groups.offsets import commit_offsets, committed_offsets
+from odradek.tools.consumer_groups.errors import KafkaError, ToolError, partition_text
+from odradek.tools.consumer_groups.group_offsets import commit_offsets, committed_offsets
 from odradek.tools.consumer_groups.options import SCENARIOS, usage
 from odradek.tools.consumer_groups.partition_offsets import (
     EARLIEST,
@@ -25,9 +25,10 @@ from odradek.tools.consumer_groups.partition_offsets import (
     list_offsets,
     partitions_of,
 )
+from odradek.tools.consumer_groups.plan_csv import Plan, parse_plans
 from odradek.tools.consumer_groups.queries import describe
-from odradek.tools.consumer_groups.reset_plan import Plan, parse_plans
 from odradek.tools.consumer_groups.times import before, parse_datetime
+from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options
 
 INACTIVE: Final = ("Empty", "Dead")
@@ -35,9 +36,9 @@ LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 def reset_offsets(client: Client, options: Options, groups: Sequence[str]) -> dict[str, Plan]:
-    """The new offsets of each group; with --execute it has them.
+    """The new offsets of each group, which are committed with --execute.
 
-    raises  ToolError, OptionsError, ClientError; groups that came before have their offsets by then
+    raises  ToolError, OptionsError, ClientError; earlier groups keep the offsets committed so far
     """
     plans: dict[str, Plan] = {}
     for group, description in describe(client, groups).items():
@@ -59,7 +60,7 @@ def reset_offsets(client: Client, options: Options, groups: Sequence[str]) -> di
 
 
 def parse_scope(text: str) -> list[TopicPartition]:
-    """`topic:0,1` as partitions.
+    """Parse `topic:0,1` into partitions.
 
     raises  OptionsError
     """
@@ -97,12 +98,12 @@ def _partitions(client: Client, options: Options, group: str) -> list[TopicParti
 def _plan(
     client: Client, options: Options, group: str, partitions: Sequence[TopicPartition]
 ) -> Plan:
-    """What the one scenario of the options makes of partitions."""
+    """The new offset of each partition, by the scenario in the options."""
     if options.has("from-file"):
         return _from_file(client, options, group)
     if len(set(partitions)) < len(partitions):
         twice = next(one for index, one in enumerate(partitions) if one in partitions[:index])
-        raise ToolError(f"Duplicate key {twice}")
+        raise ToolError(f"Duplicate key {partition_text(twice)}")
     if options.has("to-offset"):
         offset = options.number("to-offset", INT64_MAX)
         assert offset is not None, "a value is required"
@@ -120,8 +121,8 @@ def _plan(
     if options.has("by-duration"):
         then_ms = before(time.time_ns(), options.value("by-duration") or "")
         return _at(client, partitions, then_ms)
-    told = ", ".join(f"[{scenario}]" for scenario in SCENARIOS)
-    raise usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{told}]")
+    names = ", ".join(f"[{scenario}]" for scenario in SCENARIOS)
+    raise usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
 
 
 def _current(client: Client, group: str, partitions: Sequence[TopicPartition]) -> Plan:
@@ -141,8 +142,8 @@ def _shifted(
         assert count is not None, "a value is required"
         if partition not in offsets:
             raise usage(
-                f"Cannot shift offset for partition {partition} since there is no current "
-                "committed offset"
+                f"Cannot shift offset for partition {partition_text(partition)} since there is "
+                "no current committed offset"
             )
         plan[partition] = offsets[partition] + count
     return _in_range(client, plan)
@@ -163,26 +164,26 @@ def _from_file(client: Client, options: Options, group: str) -> Plan:
 
 
 def _at(client: Client, partitions: Sequence[TopicPartition], then_ms: int) -> Plan:
-    """The first record from a time on, or the end of the log."""
+    """The first offset at or after a time; the log end offset when there is none."""
     found = list_offsets(client, partitions, then_ms)
-    # Kafka's client makes this map for as many as it will hold.
+    # Kafka's client creates this map with the capacity for its entries.
     order = in_hash_order(found, 1 << max(len(found) - 1, 0).bit_length())
     late = [partition for partition in order if found[partition] == NO_OFFSET]
     for partition in in_hash_order(late):
         print(
-            f"\nWarn: Partition {partition.partition_index} from topic {partition.topic} is empty. "
+            f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
             "Falling back to latest known offset."
         )
     return found | list_offsets(client, late, LATEST)
 
 
-def _in_range(client: Client, wishes: Mapping[TopicPartition, int]) -> Plan:
-    """Offsets that logs have, each as near as possible to the one that is wished for."""
-    starts = list_offsets(client, wishes, EARLIEST)
-    ends = list_offsets(client, wishes, LATEST)
+def _in_range(client: Client, requested: Mapping[TopicPartition, int]) -> Plan:
+    """The requested offsets, each moved into the range of its log."""
+    starts = list_offsets(client, requested, EARLIEST)
+    ends = list_offsets(client, requested, LATEST)
     plan: Plan = {}
-    for partition in in_hash_order(wishes):
-        offset = wishes[partition]
+    for partition in in_hash_order(requested):
+        offset = requested[partition]
         if offset > ends[partition]:
             plan[partition] = ends[partition]
             _warn(f"New offset ({offset}) is higher than latest", partition, ends[partition])
@@ -195,10 +196,10 @@ def _in_range(client: Client, wishes: Mapping[TopicPartition, int]) -> Plan:
 
 
 def _warn(what: str, partition: TopicPartition, offset: int) -> None:
-    """A line as the log of Kafka's tools has it."""
+    """Print a warning in the log format of Kafka's tools."""
     now = datetime.datetime.now(tz=datetime.UTC).astimezone()
     print(
         f"[{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}] WARN {what} offset for topic "
-        f"partition {partition}. Value will be set to {offset} ({LOGGER})",
+        f"partition {partition_text(partition)}. Value will be set to {offset} ({LOGGER})",
         file=sys.stderr,
     )

@@ -1,10 +1,10 @@
-"""Points in time as `--to-datetime` and `--by-duration` give them, read as Java reads them.
+"""The times of `--to-datetime` and `--by-duration`, parsed as Java does.
 
-    2024-01-01T03:00:00.000          UTC; milliseconds cannot be left out, and `.1` is one
-    2024-01-01T03:00:00.000+02:00    or `+02`, `Z`; what stands behind the zone has no effect
-    P1DT2H3M4.5S                     each part may be missing or have a sign, and so may the whole
+    2024-01-01T03:00:00.000          UTC; milliseconds are required, and `.1` is 1 ms
+    2024-01-01T03:00:00.000+02:00    or `+02`, `Z`; text after the zone is ignored
+    P1DT2H3M4.5S                     each part is optional; each part and the whole may have a sign
 
-Numbers need no leading zeros and may have blanks before them.  Years are 1583 to 9999.
+Leading zeros are optional, and blanks before a number are ignored.  Years are 1583 to 9999.
 Source: java.text.SimpleDateFormat (not lenient) as Kafka's Utils.getDateTime uses it;
 java.time.Duration.parse.
 """
@@ -20,10 +20,10 @@ from odradek.tools.consumer_groups.errors import ToolError
 DAY_S: Final = 86_400
 ZONE_FIRST: Final = -13 * 60
 ZONE_LAST: Final = 14 * 60
-"""Minutes from UTC that Java's calendar takes."""
+"""Bounds of an offset from UTC in minutes, as in Java's calendar."""
 INSTANT_FIRST_S: Final = -31_557_014_167_219_200
 INSTANT_LAST_S: Final = 31_556_889_864_403_199
-"""Seconds since 1970 that a java.time.Instant holds."""
+"""Bounds of a java.time.Instant in seconds since 1970."""
 INT64_MAX: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = r"[ \t]*(\d+)"
@@ -41,7 +41,7 @@ _NO_T: Final = "Error parsing timestamp. It does not contain a 'T' according to 
 
 
 def parse_datetime(text: str) -> int:
-    """Milliseconds since 1970.
+    """The time in milliseconds since 1970.
 
     raises  ToolError
     """
@@ -59,7 +59,7 @@ def parse_datetime(text: str) -> int:
     minutes = int(found[10] or 0)
     if minutes < 60 and zone + minutes <= (ZONE_LAST if found[8] == "+" else -ZONE_FIRST):
         zone += minutes
-    # Java reads once more for minutes that it does not like, and then no further than the hours.
+    # When the minutes are invalid, Java parses again and takes the hours only.
     zone = -zone if found[8] == "-" else zone
     if not ZONE_FIRST <= zone <= ZONE_LAST:
         raise wrong
@@ -71,7 +71,7 @@ def parse_datetime(text: str) -> int:
 
 
 def before(now_ns: int, text: str) -> int:
-    """Milliseconds since 1970 of the time that lies an ISO 8601 duration before `now_ns`.
+    """The time one ISO 8601 duration before `now_ns`, in milliseconds since 1970.
 
     raises  ToolError
     """
@@ -85,7 +85,7 @@ def before(now_ns: int, text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds.
+    """The duration in nanoseconds.
 
     raises  ToolError
     """

@@ -1,8 +1,9 @@
 """`odradek topics`: the flags, lines and exit codes of `kafka-topics.sh` 3.9.
 
-Exit codes: 0 done; 1 not done, and one line says why: on stderr while nothing was tried (a command
-line that makes no sense, an address that is none), on stdout afterwards, as Kafka's tool does.
-Differs from Kafka: brokers that cannot be reached are told at once, not after a minute.
+Exit codes: 0 success; 1 failure; 2 an invalid command line.  One line gives the reason: on stderr
+before the tool connects, on stdout afterwards, as Kafka's tool does.
+Differs from Kafka: brokers that cannot be reached are reported at once, not after a minute; an
+invalid command line exits with 2 instead of 1.
 Source: Kafka 3.9's TopicCommand.
 """
 
@@ -33,17 +34,17 @@ from odradek.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from odradek.tools.client import CLIENT_ID, ZERO_ID, Client, ClientError
+from odradek.tools.client_config import read_client_config
 from odradek.tools.options import Options, OptionsError
-from odradek.tools.tool import VERSION, run_tool
+from odradek.tools.run import KAFKA_VERSION, run_tool
 from odradek.tools.topics.describe import describe
 from odradek.tools.topics.errors import TopicsError, check
 from odradek.tools.topics.options import help_text, parse_options
 from odradek.tools.topics.queries import find_topics
-from odradek.tools.topics.requests import COLLISIONS, Wish, check_new, read_wish
+from odradek.tools.topics.topic_spec import COLLISIONS, TopicSpec, check_new, read_spec
 
 TIMEOUT_MS: Final = 30_000
-"""How long a broker may take for an action; Kafka: request.timeout.ms."""
-SECURITY_PROTOCOL: Final = "security.protocol"
+"""The timeout in requests to the controller; Kafka: request.timeout.ms."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,7 +56,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         options = parse_options(arguments)
         if options.has("version"):
-            print(VERSION)
+            print(KAFKA_VERSION)
             return 0
         client = open_client(options)
     except OptionsError as error:
@@ -75,14 +76,14 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def open_client(options: Options) -> Client:
-    """The client for the addresses that the options give.
+    """Create the client for the addresses in the options.
 
     raises  OptionsError, ClientError
     """
     configs: Mapping[str, str] = {}
     path = options.value("command-config")
     if path is not None:
-        configs = read_command_config(path)
+        configs = read_client_config(path)
     bootstrap = options.value("bootstrap-server")
     zookeeper = options.value("zookeeper")
     if zookeeper is not None:
@@ -93,28 +94,8 @@ def open_client(options: Options) -> Client:
     return Client(bootstrap, client_id=configs.get("client.id", CLIENT_ID))
 
 
-def read_command_config(path: str) -> dict[str, str]:
-    """The keys of a `--command-config`; only `client.id` has an effect.
-
-    raises  ClientError for a file that cannot be read, and for a security protocol that is not
-            spoken here: a tool that goes on without encryption would be worse than none
-    """
-    from odradek.broker.settings.properties import PropertiesError, parse_properties
-
-    try:
-        with open(path, "rb") as file:
-            configs = parse_properties(file.read())
-    except (OSError, PropertiesError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ClientError(f"{path} cannot be read: {reason}") from error
-    security = configs.get(SECURITY_PROTOCOL, "PLAINTEXT").strip()
-    if security != "PLAINTEXT":
-        raise ClientError(f"{path}: {SECURITY_PROTOCOL}={security} is not spoken by this tool")
-    return configs
-
-
 def act(client: Client, options: Options) -> None:
-    """The one action that the options name.
+    """Run the action that the options name.
 
     raises  TopicsError, ClientError, OptionsError
     """
@@ -131,44 +112,44 @@ def act(client: Client, options: Options) -> None:
 
 
 def create(client: Client, options: Options) -> None:
-    """One topic."""
-    wish = read_wish(options)
-    if "." in wish.name or "_" in wish.name:
+    """Create one topic."""
+    spec = read_spec(options)
+    if "." in spec.name or "_" in spec.name:
         print(COLLISIONS)
-    check_new(wish)
+    check_new(spec)
     request = CreateTopicsRequest(
-        topics=[_new_topic(wish)], timeout_ms=TIMEOUT_MS, validate_only=False
+        topics=[_new_topic(spec)], timeout_ms=TIMEOUT_MS, validate_only=False
     )
-    answer = client.controller(
+    response = client.controller(
         ApiKey.CREATE_TOPICS,
         request,
         CreateTopicsResponse,
-        errors_of=lambda answer: [topic.error_code for topic in answer.topics],
+        errors_of=lambda response: [topic.error_code for topic in response.topics],
     )
-    for topic in answer.topics:
+    for topic in response.topics:
         if topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.has("if-not-exists"):
             return
         check(topic.error_code, topic.error_message)
-    print(f"Created topic {wish.name}.")
+    print(f"Created topic {spec.name}.")
 
 
-def _new_topic(wish: Wish) -> CreatableTopic:
+def _new_topic(spec: TopicSpec) -> CreatableTopic:
     return CreatableTopic(
-        name=wish.name,
-        num_partitions=-1 if wish.partitions is None else wish.partitions,
-        replication_factor=-1 if wish.replication_factor is None else wish.replication_factor,
+        name=spec.name,
+        num_partitions=-1 if spec.partitions is None else spec.partitions,
+        replication_factor=-1 if spec.replication_factor is None else spec.replication_factor,
         assignments=[
             CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
-            for index, brokers in enumerate(wish.assignment)
+            for index, brokers in enumerate(spec.assignment)
         ],
         configs=[
-            CreatableTopicConfig(name=name, value=value) for name, value in wish.configs.items()
+            CreatableTopicConfig(name=name, value=value) for name, value in spec.configs.items()
         ],
     )
 
 
 def list_topics(client: Client, options: Options) -> None:
-    """Names, one a line, sorted; one empty line when there is none."""
+    """Print the names of topics, sorted, one per line; an empty line when there are none."""
     names = find_topics(
         client,
         options.value("topic"),
@@ -179,42 +160,42 @@ def list_topics(client: Client, options: Options) -> None:
 
 
 def alter(client: Client, options: Options) -> None:
-    """More partitions for every topic that matches."""
-    wish = read_wish(options)
-    assert wish.partitions is not None, "parse_options requires a number of partitions"
+    """Add partitions to every topic that matches."""
+    spec = read_spec(options)
+    assert spec.partitions is not None, "parse_options requires a number of partitions"
     names = _existing_topics(client, options)
     if not names:
         return
     counts: dict[str | None, int] = {}
-    if wish.assignment:
+    if spec.assignment:
         for topic in client.metadata(names).topics:
             check(topic.error_code)
             counts[topic.name] = len(topic.partitions)
     topics = [
         CreatePartitionsTopic(
             name=name,
-            count=wish.partitions,
+            count=spec.partitions,
             assignments=[
                 CreatePartitionsAssignment(broker_ids=brokers)
-                for brokers in wish.assignment[counts[name] :]
+                for brokers in spec.assignment[counts[name] :]
             ]
-            if wish.assignment
+            if spec.assignment
             else None,
         )
         for name in names
     ]
-    answer = client.controller(
+    response = client.controller(
         ApiKey.CREATE_PARTITIONS,
         CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=False),
         CreatePartitionsResponse,
-        errors_of=lambda answer: [result.error_code for result in answer.results],
+        errors_of=lambda response: [result.error_code for result in response.results],
     )
-    for result in answer.results:
+    for result in response.results:
         check(result.error_code, result.error_message)
 
 
 def delete(client: Client, options: Options) -> None:
-    """Every topic that matches."""
+    """Delete every topic that matches."""
     names = _existing_topics(client, options)
     if not names:
         return
@@ -223,13 +204,13 @@ def delete(client: Client, options: Options) -> None:
         topic_names=names,
         timeout_ms=TIMEOUT_MS,
     )
-    answer = client.controller(
+    response = client.controller(
         ApiKey.DELETE_TOPICS,
         request,
         DeleteTopicsResponse,
-        errors_of=lambda answer: [result.error_code for result in answer.responses],
+        errors_of=lambda response: [result.error_code for result in response.responses],
     )
-    for result in answer.responses:
+    for result in response.responses:
         check(result.error_code, result.error_message)
 
 

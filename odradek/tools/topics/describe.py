@@ -13,13 +13,13 @@ from odradek.tools.options import Options
 from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.options import REPORTS
 from odradek.tools.topics.queries import (
-    PARTITIONS_PER_ANSWER,
+    PARTITIONS_PER_RESPONSE,
     describe_configs,
     describe_topic_id,
     describe_topics,
     find_topics,
     live_brokers,
-    moves_of,
+    reassignments_of,
 )
 from odradek.tools.topics.render import Topic, is_shown, partition_line, topic_id_text, topic_line
 
@@ -28,9 +28,9 @@ _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9_=-]")
 
 
 def describe(client: Client, options: Options) -> None:
-    """Topics and their partitions, or the partitions in trouble that were asked for.
+    """Print topics with their partitions, or only the partitions that a report selects.
 
-    Differs from Kafka: topics come in the order of their names; there it is that of a hash map.
+    Differs from Kafka: topics are sorted by name; Kafka prints them in the order of a hash map.
     """
     if options.has("if-exists") and options.has("topic") and options.has("topic-id"):
         print(
@@ -44,24 +44,26 @@ def describe(client: Client, options: Options) -> None:
     if not topics:
         return
     configs = describe_configs(client, [topic.name for topic in topics])
-    moves = moves_of(client, topics)
+    reassignments = reassignments_of(client, topics)
     is_report = any(options.has(report) for report in REPORTS)
     only_overrides = options.has("topics-with-overrides")
     for topic in topics:
         of_topic = configs.get(topic.name, {})
         has_overrides = not all(config.is_default for config in of_topic.values())
         if not is_report and (has_overrides or not only_overrides):
-            print(topic_line(topic, of_topic, moves.get((topic.name, 0))))
+            print(topic_line(topic, of_topic, reassignments.get((topic.name, 0))))
         if only_overrides:
             continue
         for partition in topic.partitions:
-            move = moves.get((topic.name, partition.partition_index))
-            if not is_report or is_shown(options, partition, of_topic, move=move, live=live):
-                print(partition_line(topic.name, partition, move))
+            reassignment = reassignments.get((topic.name, partition.partition_index))
+            if not is_report or is_shown(
+                options, partition, of_topic, reassignment=reassignment, live=live
+            ):
+                print(partition_line(topic.name, partition, reassignment))
 
 
 def _topics(client: Client, options: Options, topic_id: UUID, live: list[int]) -> list[Topic]:
-    """Those that `topic_id` or else the options name."""
+    """The topic with `topic_id`, or else the topics that the options name."""
     exclude_internal = options.has("exclude-internal")
     must_exist = not options.has("if-exists")
     if topic_id != ZERO_ID:
@@ -79,14 +81,14 @@ def _topics(client: Client, options: Options, topic_id: UUID, live: list[int]) -
         return []
     partitions_max = options.number("partition-size-limit-per-response")
     if partitions_max is None:
-        partitions_max = PARTITIONS_PER_ANSWER
+        partitions_max = PARTITIONS_PER_RESPONSE
     return describe_topics(client, names, live, partitions_max)
 
 
 def parse_topic_id(text: str) -> UUID:
-    """An id as `--describe` prints it.
+    """Parse a topic id as `--describe` prints it.
 
-    raises  TopicsError, in the words of Kafka's Uuid.fromString
+    raises  TopicsError with the message of Kafka's Uuid.fromString
     """
     if len(text) > ID_LENGTH_MAX:
         raise TopicsError(
@@ -99,7 +101,7 @@ def parse_topic_id(text: str) -> UUID:
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error as error:
-        raise TopicsError(f"Input string `{text}` is no base64: {error}") from None
+        raise TopicsError(f"Input string `{text}` is not base64: {error}") from None
     if len(data) != 16:
         raise TopicsError(
             f"Input string `{text}` decoded as {len(data)} bytes, which is not equal to the "

@@ -1,6 +1,6 @@
-"""What goes wrong with an action of `odradek topics`, in the words that scripts look for.
+"""Errors of `odradek topics`, with the texts of Kafka's tool.
 
-Source: Kafka's Errors, whose texts its clients print where an answer carries only a code.
+Source: Kafka's Errors, whose texts are printed for a response without an error message.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ TEXTS: Final = {
 
 
 class TopicsError(Exception):
-    """The action cannot be done; one line for a person."""
+    """The action failed; the message is one line."""
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raise TopicsError for the code of an answer, unless it is 0."""
+    """Raise TopicsError for an error code, unless it is 0."""
     if not code:
         return
     if message:
         raise TopicsError(message)
     if code not in list(ErrorCode):
-        raise TopicsError(f"The broker answers with the unknown error {code}.")
+        raise TopicsError(f"The broker responds with the unknown error {code}.")
     error = ErrorCode(code)
     raise TopicsError(TEXTS.get(error, error.name))

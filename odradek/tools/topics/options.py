@@ -22,18 +22,18 @@ REPORTS: Final = (
 WHAT_IT_DOES: Final = "This tool helps to create, delete, describe, or change a topic."
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Brokers to reach the cluster by.", "host:port,host:port"),
+    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
     Flag(
         "zookeeper",
-        "Find the brokers in the ZooKeeper that they are registered in (for scripts written for "
-        "Kafka before 3.0; the brokers themselves do the work).",
+        "Find the brokers in their ZooKeeper (for scripts written for Kafka before 3.0); the "
+        "requests go to the brokers.",
         "host:port,host:port/chroot",
     ),
     Flag("command-config", "A properties file for the connection to the brokers.", "file"),
     Flag("list", "Print the names of the topics."),
-    Flag("describe", "Print topics with their partitions and what is configured for them."),
-    Flag("create", "Make a topic."),
-    Flag("alter", "Give topics more partitions."),
+    Flag("describe", "Print topics with their partitions and settings."),
+    Flag("create", "Create a topic."),
+    Flag("alter", "Add partitions to topics."),
     Flag("delete", "Delete topics."),
     Flag(
         "topic",
@@ -44,37 +44,42 @@ FLAGS: Final = (
     Flag("topic-id", "The topic to describe, by its id.", "id"),
     Flag(
         "config",
-        "A setting of the topic to create; may be given again for another one.",
+        "A setting of the topic to create; may be repeated.",
         "name=value",
     ),
     Flag("delete-config", "Kept for old scripts; refused together with a connection.", "name"),
     Flag(
         "partitions",
-        "How many partitions the topic shall have (--create, where the cluster has a default, and "
-        "--alter). Keys that lie in one partition may go to another one afterwards.",
+        "The number of partitions, with --create (the cluster has a default) and --alter. Adding "
+        "partitions changes the partition of some keys.",
         "number",
     ),
     Flag("replication-factor", "Copies of each partition; the cluster has a default.", "number"),
     Flag(
         "replica-assignment",
-        "The brokers of each partition by hand, the first one preferred as its leader: 0:1,1:2 "
-        "puts partition 0 on brokers 0 and 1, and partition 1 on brokers 1 and 2.",
+        "The brokers of each partition, the preferred leader first: 0:1,1:2 puts partition 0 on "
+        "brokers 0 and 1, and partition 1 on brokers 1 and 2.",
         "brokers",
     ),
-    Flag("if-exists", "With --alter, --delete and --describe: no such topic is no error."),
-    Flag("if-not-exists", "With --create: that the topic is there already is no error."),
-    Flag("exclude-internal", "With --list and --describe: without the cluster's own topics."),
-    Flag("topics-with-overrides", "With --describe: only topics with settings of their own."),
-    Flag("under-replicated-partitions", "With --describe: only where a replica is not in sync."),
-    Flag("under-min-isr-partitions", "With --describe: only where too few replicas are in sync."),
-    Flag("at-min-isr-partitions", "With --describe: only where just enough are in sync."),
-    Flag("unavailable-partitions", "With --describe: only where there is no living leader."),
+    Flag("if-exists", "With --alter, --delete and --describe: a missing topic is not an error."),
+    Flag("if-not-exists", "With --create: an existing topic is not an error."),
+    Flag("exclude-internal", "With --list and --describe: leave internal topics out."),
+    Flag("topics-with-overrides", "With --describe: only topics that override settings."),
+    Flag(
+        "under-replicated-partitions",
+        "With --describe: only partitions with a replica not in sync.",
+    ),
+    Flag("under-min-isr-partitions", "With --describe: only partitions below min.insync.replicas."),
+    Flag(
+        "at-min-isr-partitions", "With --describe: only partitions exactly at min.insync.replicas."
+    ),
+    Flag("unavailable-partitions", "With --describe: only partitions without a live leader."),
     Flag(
         "partition-size-limit-per-response",
-        "With --describe: partitions in one answer of a broker.",
+        "With --describe: the bound on partitions in one response.",
         "number",
     ),
-    Flag("version", "Print the version of Kafka whose tool this one equals."),
+    Flag("version", "Print the version of Kafka that this tool matches."),
     Flag("help", "Print this text."),
 )
 
@@ -96,18 +101,18 @@ EXCLUDES: Final = {
     **dict.fromkeys(REPORTS, ("topics-with-overrides",)),
     "delete-config": ("bootstrap-server", "zookeeper"),
 }
-"""Besides actions; of `replica-assignment` only with --create."""
+"""Options that an option excludes, besides actions; `replica-assignment` only with --create."""
 
 
 def help_text() -> str:
-    """All flags."""
+    """The help text of the tool."""
     return command_line.help_text(FLAGS)
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Options that make sense together.
+    """Parse and check the command line.
 
-    raises  OptionsError; asking for help is one
+    raises  OptionsError; HelpRequested for --help
     """
     options = command_line.scan(FLAGS, arguments)
     if not arguments:

@@ -1,4 +1,4 @@
-"""What `odradek topics` asks a cluster: which topics there are, and what is known of them."""
+"""List topics, and describe them with partitions, settings and reassignments."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from odradek.protocol.messages.list_partition_reassignments import (
 from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from odradek.tools.client import Client, NotServedError
 from odradek.tools.topics.errors import TopicsError, check
-from odradek.tools.topics.render import Config, Move, Partition, Topic
+from odradek.tools.topics.render import Config, Partition, Reassignment, Topic
 
 TOPIC_RESOURCE: Final = 2
 DEFAULT_SOURCE: Final = 5
-PARTITIONS_PER_ANSWER: Final = 2000
+PARTITIONS_PER_RESPONSE: Final = 2000
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """The regular expression that a `--topic` is, for whole names.
+    """Compile a `--topic` into a pattern that matches whole names.
 
-    text    quotes around it, which shells and files leave there, and blanks do not count; a comma
-            is `|`; what stands between `\\Q` and `\\E` means itself (Java has this, Python not)
+    text    surrounding quotes and all blanks are removed; a comma means `|`; text between `\\Q` and
+            `\\E` is literal, as in Java
     raises  TopicsError
     source  Kafka's TopicFilter.IncludeList
     """
@@ -55,7 +55,7 @@ def compile_pattern(text: str) -> re.Pattern[str]:
 def find_topics(
     client: Client, pattern: str | None, *, exclude_internal: bool, must_exist: bool
 ) -> list[str]:
-    """Names that match, sorted; all without a pattern.
+    """The sorted names of the topics that match `pattern`; all topics when it is None.
 
     raises  TopicsError when nothing matches a pattern and `must_exist`
     """
@@ -73,17 +73,17 @@ def find_topics(
 
 
 def live_brokers(client: Client) -> list[int]:
-    """Ids of the brokers that are in the cluster now."""
+    """Ids of the brokers that are alive."""
     return [broker.node_id for broker in client.metadata([]).brokers]
 
 
 def describe_topics(
     client: Client, names: Sequence[str], live: Sequence[int], partitions_max: int
 ) -> list[Topic]:
-    """Topics in the order of `names`, which is sorted.
+    """Describe topics, in the order of `names`, which is sorted.
 
-    partitions_max  partitions that one answer shall hold
-    raises          TopicsError for one that the cluster does not have any more
+    partitions_max  bound on the partitions in one response
+    raises          TopicsError for a topic that has been deleted meanwhile
     """
     try:
         found = _describe_in_pages(client, names, live, partitions_max)
@@ -96,7 +96,7 @@ def describe_topics(
 def describe_topic_id(
     client: Client, topic_id: UUID, live: Sequence[int], *, exclude_internal: bool
 ) -> Topic | None:
-    """The topic that has an id, or None."""
+    """The topic with this id, or None."""
     for topic in client.metadata().topics:
         if topic.topic_id == topic_id and not (exclude_internal and topic.is_internal):
             return _topic(topic, live)
@@ -129,7 +129,7 @@ def _partition(
 def _describe_in_pages(
     client: Client, names: Sequence[str], live: Sequence[int], partitions_max: int
 ) -> dict[str, Topic]:
-    """Through DescribeTopicPartitions (KIP-966), which brokers of KRaft clusters have."""
+    """Use DescribeTopicPartitions (KIP-966), which only brokers of KRaft clusters support."""
     found: dict[str, Topic] = {}
     cursor: Cursor | None = None
     while True:
@@ -139,10 +139,10 @@ def _describe_in_pages(
             response_partition_limit=partitions_max,
             cursor=cursor,
         )
-        answer = client.any(
+        response = client.any_broker(
             ApiKey.DESCRIBE_TOPIC_PARTITIONS, request, DescribeTopicPartitionsResponse
         )
-        for topic in answer.topics:
+        for topic in response.topics:
             check(topic.error_code)
             assert topic.name is not None, "a topic without an error has its name"
             earlier = found[topic.name].partitions if topic.name in found else ()
@@ -153,11 +153,11 @@ def _describe_in_pages(
             found[topic.name] = Topic(
                 topic.name, topic.topic_id, sorted([*earlier, *partitions], key=_order)
             )
-        if answer.next_cursor is None:
+        if response.next_cursor is None:
             return found
-        if answer.next_cursor == cursor:
-            raise TopicsError("The broker does not get on with describing partitions.")
-        cursor = answer.next_cursor
+        if response.next_cursor == cursor:
+            raise TopicsError("The broker repeats a page of partitions.")
+        cursor = response.next_cursor
 
 
 def _order(partition: Partition) -> int:
@@ -165,7 +165,7 @@ def _order(partition: Partition) -> int:
 
 
 def describe_configs(client: Client, names: Iterable[str]) -> dict[str, dict[str, Config]]:
-    """The settings of topics, by topic and name, in the order of the answer."""
+    """The settings of topics by topic and name, in the order of the response."""
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(
@@ -174,9 +174,9 @@ def describe_configs(client: Client, names: Iterable[str]) -> dict[str, dict[str
             for name in names
         ]
     )
-    answer = client.any(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
+    response = client.any_broker(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
     found: dict[str, dict[str, Config]] = {}
-    for result in answer.results:
+    for result in response.results:
         check(result.error_code, result.error_message)
         found[result.resource_name] = {
             row.name: Config(row.value, row.config_source == DEFAULT_SOURCE)
@@ -185,10 +185,12 @@ def describe_configs(client: Client, names: Iterable[str]) -> dict[str, dict[str
     return found
 
 
-def moves_of(client: Client, topics: Sequence[Topic]) -> dict[tuple[str, int], Move]:
-    """The reassignments that are under way, by topic and partition.
+def reassignments_of(
+    client: Client, topics: Sequence[Topic]
+) -> dict[tuple[str, int], Reassignment]:
+    """The running reassignments, by topic and partition.
 
-    Empty where the cluster does not serve the API, or not to us (TopicCommand does the same).
+    Empty when the broker does not support the API or denies access, as in Kafka's TopicCommand.
     """
     request = ListPartitionReassignmentsRequest(
         timeout_ms=30_000,
@@ -200,21 +202,21 @@ def moves_of(client: Client, topics: Sequence[Topic]) -> dict[tuple[str, int], M
         ],
     )
     try:
-        answer = client.controller(
+        response = client.controller(
             ApiKey.LIST_PARTITION_REASSIGNMENTS,
             request,
             ListPartitionReassignmentsResponse,
-            errors_of=lambda answer: [answer.error_code],
+            errors_of=lambda response: [response.error_code],
         )
     except NotServedError:
         return {}
-    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+    if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         return {}
-    check(answer.error_code, answer.error_message)
+    check(response.error_code, response.error_message)
     return {
-        (topic.name, one.partition_index): Move(
+        (topic.name, one.partition_index): Reassignment(
             one.replicas, one.adding_replicas, one.removing_replicas
         )
-        for topic in answer.topics
+        for topic in response.topics
         for one in topic.partitions
     }

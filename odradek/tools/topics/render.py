@@ -16,11 +16,9 @@ IN_SYNC_MIN: Final = "min.insync.replicas"
 
 
 class Partition(NamedTuple):
-    """A partition as the cluster describes it."""
-
     partition_index: int
     leader: int | None
-    """None when there is none, or it is no broker of the cluster now."""
+    """None when there is none, or it is not alive."""
     replicas: Sequence[int]
     in_sync: Sequence[int]
     eligible: Sequence[int] | None
@@ -29,25 +27,21 @@ class Partition(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic as the cluster describes it."""
-
     name: str
     topic_id: UUID
     partitions: Sequence[Partition]
-    """In their order, without gaps."""
+    """Sorted, without gaps."""
 
 
 class Config(NamedTuple):
-    """One setting of a topic."""
-
     value: str | None
-    """None when it is secret."""
+    """None for a sensitive setting."""
     is_default: bool
-    """Neither the topic nor a broker sets it."""
+    """Neither the topic nor a broker overrides it."""
 
 
-class Move(NamedTuple):
-    """A reassignment of a partition that is under way."""
+class Reassignment(NamedTuple):
+    """A running reassignment of one partition."""
 
     replicas: Sequence[int]
     adding: Sequence[int]
@@ -55,22 +49,27 @@ class Move(NamedTuple):
 
 
 def topic_id_text(topic_id: UUID) -> str:
-    """An id as Kafka prints it."""
+    """A topic id in Kafka's form: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def replication_factor(partition: Partition, move: Move | None) -> int:
-    """Copies of a partition, those left out that a move adds."""
-    if move is not None and set(partition.replicas) & {*move.adding, *move.removing}:
-        return len(move.replicas) - len(move.adding)
+def replication_factor(partition: Partition, reassignment: Reassignment | None) -> int:
+    """The number of replicas without those that a reassignment adds."""
+    if reassignment is not None and set(partition.replicas) & {
+        *reassignment.adding,
+        *reassignment.removing,
+    }:
+        return len(reassignment.replicas) - len(reassignment.adding)
     return len(partition.replicas)
 
 
-def topic_line(topic: Topic, configs: Mapping[str, Config], move: Move | None) -> str:
+def topic_line(
+    topic: Topic, configs: Mapping[str, Config], reassignment: Reassignment | None
+) -> str:
     """The line above the partitions of a topic.
 
-    configs  in the order of the broker's answer
-    move     of the first partition
+    configs       in the order of the broker's response
+    reassignment  of the first partition
     """
     shown = ",".join(
         f"{name}={'null' if config.value is None else config.value}"
@@ -80,22 +79,23 @@ def topic_line(topic: Topic, configs: Mapping[str, Config], move: Move | None) -
     topic_id = f"\tTopicId: {topic_id_text(topic.topic_id)}" if topic.topic_id.int else ""
     return (
         f"Topic: {topic.name}{topic_id}\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {replication_factor(topic.partitions[0], move)}\tConfigs: {shown}"
+        f"\tReplicationFactor: {replication_factor(topic.partitions[0], reassignment)}"
+        f"\tConfigs: {shown}"
     )
 
 
-def partition_line(name: str, partition: Partition, move: Move | None) -> str:
-    """One partition of the topic `name`."""
-    moving = ""
-    if move is not None:
-        moving = (
-            f"\tAdding Replicas: {_brokers(move.adding)}"
-            f"\tRemoving Replicas: {_brokers(move.removing)}"
+def partition_line(name: str, partition: Partition, reassignment: Reassignment | None) -> str:
+    """The line of one partition of the topic `name`."""
+    changes = ""
+    if reassignment is not None:
+        changes = (
+            f"\tAdding Replicas: {_brokers(reassignment.adding)}"
+            f"\tRemoving Replicas: {_brokers(reassignment.removing)}"
         )
     return (
         f"\tTopic: {name}\tPartition: {partition.partition_index}"
         f"\tLeader: {'none' if partition.leader is None else partition.leader}"
-        f"\tReplicas: {_brokers(partition.replicas)}\tIsr: {_brokers(partition.in_sync)}{moving}"
+        f"\tReplicas: {_brokers(partition.replicas)}\tIsr: {_brokers(partition.in_sync)}{changes}"
         f"\tElr: {_brokers(partition.eligible)}\tLastKnownElr: {_brokers(partition.last_known)}"
     )
 
@@ -109,12 +109,12 @@ def is_shown(
     partition: Partition,
     configs: Mapping[str, Config],
     *,
-    move: Move | None,
+    reassignment: Reassignment | None,
     live: Collection[int],
 ) -> bool:
-    """Whether one of the reports that are asked for holds the partition.
+    """Whether one of the requested reports includes the partition.
 
-    live  ids of the brokers that are in the cluster now
+    live  ids of the brokers that are alive
     """
     in_sync = len(partition.in_sync)
     in_sync_min = configs.get(IN_SYNC_MIN)
@@ -123,7 +123,7 @@ def is_shown(
     return (
         (
             options.has("under-replicated-partitions")
-            and in_sync < replication_factor(partition, move)
+            and in_sync < replication_factor(partition, reassignment)
         )
         or (options.has("under-min-isr-partitions") and (not has_leader or in_sync < wanted))
         or (options.has("at-min-isr-partitions") and in_sync == wanted)

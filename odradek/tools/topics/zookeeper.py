@@ -1,4 +1,4 @@
-"""Where the brokers of a cluster are, asked of the ZooKeeper that they are registered in.
+"""Look up the addresses of brokers in their ZooKeeper.
 
 Source: Kafka's BrokerIdZNode; the `--zookeeper` of its tools before 3.0.
 """
@@ -18,16 +18,16 @@ PLAINTEXT: Final = "PLAINTEXT"
 
 
 def bootstrap_of(connect: str) -> str:
-    """The PLAINTEXT addresses of all registered brokers, as for `--bootstrap-server`.
+    """The PLAINTEXT addresses of all registered brokers, in the form of `--bootstrap-server`.
 
     connect  `host:port,host:port/chroot`
-    raises   ClientError when ZooKeeper cannot be reached or names no such address
+    raises   ClientError when ZooKeeper cannot be reached or has no such address
     """
     from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException, NoNodeError
     from kazoo.handlers.threading import KazooTimeoutError
 
-    # Not kazoo's own chroot: it warns on stderr when the folder is missing.
+    # kazoo's own chroot would warn on stderr when the znode is missing.
     hosts, _, chroot = connect.rstrip("/").partition("/")
     path = f"/{chroot}{BROKERS_PATH}" if chroot else BROKERS_PATH
     quiet = logging.Logger("odradek.tools.topics.command.zookeeper", logging.CRITICAL + 1)
@@ -46,10 +46,10 @@ def bootstrap_of(connect: str) -> str:
             f"ZooKeeper at {connect} cannot be reached in {CONNECT_TIMEOUT_S:.0f} s"
         ) from error
     except NoNodeError as error:
-        raise ClientError(f"ZooKeeper at {hosts} knows no brokers: {path} is missing") from error
+        raise ClientError(f"ZooKeeper at {hosts} has no brokers: {path} is missing") from error
     except (KazooException, CoordinationError, ValueError) as error:
         raise ClientError(
-            f"ZooKeeper at {connect} does not say where the brokers are: {error!r}"
+            f"ZooKeeper at {connect} has no readable broker addresses: {error!r}"
         ) from error
     finally:
         session.stop()
@@ -63,5 +63,5 @@ def bootstrap_of(connect: str) -> str:
         if endpoint.security_protocol == PLAINTEXT
     ]
     if not addresses:
-        raise ClientError(f"ZooKeeper at {connect} knows no broker that listens on {PLAINTEXT}")
+        raise ClientError(f"ZooKeeper at {connect} has no broker that listens on {PLAINTEXT}")
     return ",".join(addresses)

@@ -10,8 +10,8 @@ from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.options import REPORTS
 from odradek.tools.topics.render import (
     Config,
-    Move,
     Partition,
+    Reassignment,
     Topic,
     is_shown,
     partition_line,
@@ -43,19 +43,19 @@ def test_a_report_holds_the_partitions_that_it_is_about(
     partition: Partition, reports: list[str]
 ) -> None:
     for report in REPORTS:
-        shown = is_shown(Options({report: []}), partition, MIN_2, move=None, live=LIVE)
+        shown = is_shown(Options({report: []}), partition, MIN_2, reassignment=None, live=LIVE)
         assert shown == (report in reports), report
 
 
 def test_a_replica_that_is_being_added_is_not_missing_yet() -> None:
-    moving = Partition(0, 1, [1, 2, 3], [1, 2], None, None)
+    reassigned = Partition(0, 1, [1, 2, 3], [1, 2], None, None)
     report = Options({"under-replicated-partitions": []})
-    move = Move([1, 2, 3], [3], [])
-    assert is_shown(report, moving, MIN_2, move=None, live=LIVE)
-    assert not is_shown(report, moving, MIN_2, move=move, live=LIVE)
-    # A move that was over before the partition was described does not count.
-    done = Move([4, 5], [4, 5], [])
-    assert is_shown(report, moving, MIN_2, move=done, live=LIVE)
+    reassignment = Reassignment([1, 2, 3], [3], [])
+    assert is_shown(report, reassigned, MIN_2, reassignment=None, live=LIVE)
+    assert not is_shown(report, reassigned, MIN_2, reassignment=reassignment, live=LIVE)
+    # A reassignment that was over before the partition was described does not count.
+    done = Reassignment([4, 5], [4, 5], [])
+    assert is_shown(report, reassigned, MIN_2, reassignment=done, live=LIVE)
 
 
 def test_a_topic_line_has_the_configs_that_somebody_set() -> None:
@@ -68,7 +68,7 @@ def test_a_topic_line_has_the_configs_that_somebody_set() -> None:
         "Topic: a\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\tPartitionCount: 1\tReplicationFactor: 3"
         "\tConfigs: retention.ms=5,secret=null"
     )
-    assert topic_line(Topic("a", UUID(int=0), [WHOLE]), {}, Move([1, 2, 3], [3], [])) == (
+    assert topic_line(Topic("a", UUID(int=0), [WHOLE]), {}, Reassignment([1, 2, 3], [3], [])) == (
         "Topic: a\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
     )
 
@@ -78,7 +78,7 @@ def test_a_partition_line_tells_of_leader_moves_and_eligible_replicas() -> None:
         "\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2"
         "\tElr: N/A\tLastKnownElr: N/A"
     )
-    assert partition_line("a", LEADERLESS, Move([1, 2, 3], [3], [1, 2])) == (
+    assert partition_line("a", LEADERLESS, Reassignment([1, 2, 3], [3], [1, 2])) == (
         "\tTopic: a\tPartition: 0\tLeader: none\tReplicas: 1,2,3\tIsr: 1,2,3"
         "\tAdding Replicas: 3\tRemoving Replicas: 1,2\tElr: 2\tLastKnownElr: "
     )
@@ -96,7 +96,7 @@ def test_an_id_is_read_as_it_is_printed() -> None:
         ("a c", "Illegal base64 character 20"),
         ("a+c", "Illegal base64 character 2b"),
         ("abc", "Input string `abc` decoded as 2 bytes, which is not equal to the expected 16"),
-        ("a", "Input string `a` is no base64"),
+        ("a", "Input string `a` is not base64"),
         ("x" * 25, "Input string with prefix `xxxxxxxxxxxxxxxxxxxxxxxx` is too long"),
     ],
 )

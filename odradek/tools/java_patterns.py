@@ -1,4 +1,4 @@
-"""Java's regular expressions where they differ from Python's in what command lines use."""
+"""Java's regular expressions, as far as command lines use what Python writes differently."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _POSIX: Final = re.compile(rf"\\p\{{({'|'.join(_CLASSES)})\}}")
 
 
 def compile_java_pattern(text: str) -> re.Pattern[str]:
-    """The pattern; `\\Q...\\E` means itself, `\\p{Alpha}` and its like stand outside of brackets.
+    """Compile a Java pattern with `\\Q...\\E` and, outside of brackets, `\\p{Alpha}` and the like.
 
-    raises  re.error for what neither of the two languages reads
+    raises  re.error for an invalid pattern
     """
     text = _QUOTED.sub(lambda quoted: re.escape(quoted[1]), text)
     text = _POSIX.sub(lambda found: f"[{_CLASSES[found[1]]}]", text)

@@ -1,8 +1,8 @@
 """`odradek console-consumer`: the flags, lines and exit codes of `kafka-console-consumer.sh` 3.9.
 
-Exit codes: 0 the number of records or the time is reached, or nobody reads standard output any
-more; 1 the command line or a property makes no sense, or a record cannot be printed; 130 and 143
-after SIGINT and SIGTERM.  However it ends, the number of records is told on stderr.
+Exit codes: 0 when --max-messages or --timeout-ms is reached, or the reader of stdout has closed it;
+1 for an invalid property, or a record that cannot be printed; 2 for an invalid command line; 130
+and 143 after SIGINT and SIGTERM.  The number of records is printed on stderr at every end.
 Source: Kafka 3.9's ConsoleConsumer.
 """
 
@@ -18,7 +18,13 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Final
 
-from odradek.tools.console.consumer_options import (
+from odradek.tools.console.consumer.formatters import (
+    DEFAULT_FORMATTER,
+    Formatter,
+    UnknownFormatterError,
+    find_formatter,
+)
+from odradek.tools.console.consumer.options import (
     check_values,
     consumer_properties,
     first_offset,
@@ -29,14 +35,8 @@ from odradek.tools.console.consumer_options import (
     option_error,
     parse_options,
 )
+from odradek.tools.console.consumer.subscription import Subscription
 from odradek.tools.console.errors import TIMEOUT_EXCEPTION, ConsoleError, exception_line, log
-from odradek.tools.console.formatters import (
-    DEFAULT_FORMATTER,
-    Formatter,
-    UnknownFormatterError,
-    find_formatter,
-)
-from odradek.tools.console.java_patterns import compile_java_pattern
 from odradek.tools.console.library import LibraryMissingError, build
 from odradek.tools.console.properties import (
     CONSUMER,
@@ -44,28 +44,28 @@ from odradek.tools.console.properties import (
     for_library,
     unknown_properties,
 )
-from odradek.tools.console.subscription import Subscription
+from odradek.tools.java_patterns import compile_java_pattern
 from odradek.tools.options import WRONG_USAGE, Options, OptionsError
-from odradek.tools.tool import VERSION
+from odradek.tools.run import KAFKA_VERSION
 
 POLL_S: Final = 0.1
-"""How soon a signal is seen, at the latest."""
+"""Bound on the delay between a signal and the end."""
 RECORDS_AT_ONCE: Final = 2000
-"""Formatted before they are written, if there are so many."""
+"""Bound on the records that are formatted before they are written."""
 LOGGER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 SIGNAL_CODE: Final = 128
-"""Above it lies the exit code of a process that a signal ended."""
+"""Added to the number of the signal that ended the process, as in a shell."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print records; returns the exit code."""
+    """Print records until an end condition; returns the exit code."""
     try:
         options = parse_options(arguments)
         if options.has("version"):
-            print(VERSION)
+            print(KAFKA_VERSION)
             return 0
         check_values(options)
-        # The number only has to differ from those of other consoles.
+        # As in Kafka's tool; group ids of consumers that run at once should differ.
         properties = consumer_properties(options, f"console-consumer-{random.randrange(100_000)}")
         first_offset(options)
         name = options.value("formatter") or DEFAULT_FORMATTER
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
         return error.exit_code
     except ConsoleError as error:
-        # Nobody catches it in Kafka's tool.
+        # Kafka's tool does not catch this exception.
         print(f'Exception in thread "main" {error}', file=sys.stderr)
         return error.exit_code
     try:
@@ -85,18 +85,18 @@ def main(arguments: Sequence[str]) -> int:
     except LibraryMissingError as error:
         print(error, file=sys.stderr)
     except ConsoleError as error:
-        _tell(f"Unknown error when running consumer: \n{error}")
+        _print_error(f"Unknown error when running consumer: \n{error}")
     return 1
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     headline, _, rest = text.partition("\n")
     log("ERROR", headline, LOGGER)
     print(rest, file=sys.stderr, flush=True)
 
 
 def _limit(options: Options) -> int:
-    """How many records; -1 without end."""
+    """The value of --max-messages; -1: no limit."""
     try:
         maximum = options.number("max-messages")
     except OptionsError as error:
@@ -123,21 +123,21 @@ def _run(options: Options, properties: dict[str, str], formatter: Formatter) -> 
     except re.error as error:
         raise ConsoleError("java.util.regex.PatternSyntaxException", str(error)) from error
     if not properties["group.id"]:
-        # The library would end the process; a broker would refuse it.
+        # librdkafka would end the process.
         errors = "org.apache.kafka.common.errors"
         text = f"{errors}.InvalidGroupIdException: The configured groupId is invalid."
-        _tell(f"Error processing message, terminating consumer process: \n{text}")
+        _print_error(f"Error processing message, terminating consumer process: \n{text}")
         print("Processed a total of 0 messages", file=sys.stderr)
         return 0
     configs = for_library(CONSUMER, properties)
     commits = properties.get("enable.auto.commit", "true").strip().lower() == "true"
-    # Only what has been written is committed.
+    # Offsets are stored after the records have been written to stdout.
     configs["enable.auto.offset.store"] = False
     for name in unknown_properties(CONSUMER, properties):
-        log("WARN", f"The configuration '{name}' is not known here and has no effect", CONSUMER)
+        log("WARN", f"The configuration '{name}' is unknown and has no effect", CONSUMER)
     consumer = build(CONSUMER, configs)
-    printing = Printing(consumer, formatter, options, commits=commits)
-    handlers = [(number, signal.signal(number, printing.stop)) for number in STOPPING]
+    printer = RecordPrinter(consumer, formatter, options, commits=commits)
+    handlers = [(number, signal.signal(number, printer.stop)) for number in STOPPING]
     try:
         subscription = Subscription(
             consumer,
@@ -148,27 +148,27 @@ def _run(options: Options, properties: dict[str, str], formatter: Formatter) -> 
             refresh_s=int(properties.get("metadata.max.age.ms", "300000")) / 1000,
             excludes_internal=properties.get("exclude.internal.topics", "true") != "false",
         )
-        printing.run(subscription, idle_ms(options))
+        printer.run(subscription, idle_ms(options))
     finally:
         consumer.close()
-        print(f"Processed a total of {printing.count} messages", file=sys.stderr, flush=True)
+        print(f"Processed a total of {printer.count} messages", file=sys.stderr, flush=True)
         for number, handler in handlers:
             signal.signal(number, handler)
         if options.has("enable-systest-events"):
-            printing.write([b"shutdown_complete\n"])
-    return printing.exit_code
+            printer.write([b"shutdown_complete\n"])
+    return printer.exit_code
 
 
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class Printing:
-    """Records on their way to standard output."""
+class RecordPrinter:
+    """Polls records and writes them to stdout until an end condition."""
 
     def __init__(
         self, consumer: Any, formatter: Formatter, options: Options, *, commits: bool
     ) -> None:
-        """commits  offsets of what is written are kept for the group"""
+        """commits  store the offsets of written records for the next commit"""
         self.count = 0
         self.exit_code = 0
         self._consumer = consumer
@@ -178,13 +178,13 @@ class Printing:
         self._is_ending = False
 
     def stop(self, number: int, _: FrameType | None) -> None:
-        """End after what is being written; a second signal ends at once."""
+        """Signal handler: end after the current records.  A second signal ends the process."""
         self._is_ending = True
         self.exit_code = SIGNAL_CODE + number
         signal.signal(number, signal.SIG_DFL)
 
     def run(self, subscription: Subscription, timeout_ms: int | None) -> None:
-        """Print until the end.
+        """Print records until a limit, a signal or an error.
 
         raises  ConsoleError for a record that cannot be printed
         """
@@ -193,10 +193,10 @@ class Printing:
         while not self._is_ending and (limit == -1 or self.count < limit):
             try:
                 subscription.refresh()
-                wanted = RECORDS_AT_ONCE if limit == -1 else limit - self.count
-                records = self._receive(min(wanted, RECORDS_AT_ONCE), timeout_ms)
+                count_max = RECORDS_AT_ONCE if limit == -1 else limit - self.count
+                records = self._receive(min(count_max, RECORDS_AT_ONCE), timeout_ms)
             except ConsoleError as error:
-                _tell(f"Error processing message, terminating consumer process: \n{error}")
+                _print_error(f"Error processing message, terminating consumer process: \n{error}")
                 return
             if records:
                 if not self._print(records):
@@ -204,18 +204,18 @@ class Printing:
                 idle_since = time.monotonic()
             elif timeout_ms is not None and (time.monotonic() - idle_since) * 1000 > timeout_ms:
                 headline = "Error processing message, terminating consumer process: "
-                _tell(f"{headline}\n{TIMEOUT_EXCEPTION}")
+                _print_error(f"{headline}\n{TIMEOUT_EXCEPTION}")
                 return
 
-    def _receive(self, wanted: int, timeout_ms: int | None) -> list[Any]:
-        """What is there; waits a moment for the first record."""
+    def _receive(self, count_max: int, timeout_ms: int | None) -> list[Any]:
+        """The records that have been fetched; waits up to POLL_S for the first."""
         wait_s = POLL_S if timeout_ms is None else min(POLL_S, timeout_ms / 1000)
         first = self._consumer.poll(wait_s)
         if first is None:
             return []
         messages = [first]
-        if wanted > 1:
-            messages += self._consumer.consume(wanted - 1, 0)
+        if count_max > 1:
+            messages += self._consumer.consume(count_max - 1, 0)
         records = []
         for message in messages:
             error = message.error()
@@ -226,7 +226,7 @@ class Printing:
         return records
 
     def _check(self, message: Any, error: Any) -> None:
-        """What is no record: trouble that passes is told, other trouble ends the tool."""
+        """Log a transient error of the library; raise ConsoleError for any other."""
         name = error.name()
         if name == "TOPIC_EXCEPTION":
             kind = "org.apache.kafka.common.errors.InvalidTopicException"
@@ -237,7 +237,7 @@ class Printing:
         log("WARN", error.str(), "librdkafka")
 
     def _print(self, records: list[Any]) -> bool:
-        """Whether somebody still reads."""
+        """Format and write records; returns whether stdout is still read."""
         output: list[bytes] = []
         form = self._format
         try:
@@ -248,7 +248,7 @@ class Printing:
                 except ConsoleError as error:
                     if not self._options.has("skip-message-on-error"):
                         raise
-                    _tell(f"Error processing message, skipping this message: \n{error}")
+                    _print_error(f"Error processing message, skipping this message: \n{error}")
         finally:
             is_read = self.write(output)
         if not is_read:
@@ -258,7 +258,7 @@ class Printing:
         return is_read
 
     def write(self, output: list[bytes]) -> bool:
-        """Everything at once; False when nobody reads."""
+        """Write bytes to stdout; returns whether stdout is still read."""
         data = memoryview(b"".join(output))
         try:
             while data:
@@ -268,7 +268,7 @@ class Printing:
         return True
 
     def _store(self, records: list[Any]) -> None:
-        """The offsets that the next commit, at the latest that of the end, will tell."""
+        """Store the offsets after `records` for the next commit."""
         from confluent_kafka import KafkaException, TopicPartition
 
         last = {(record.topic(), record.partition()): record.offset() for record in records}
@@ -280,5 +280,5 @@ class Printing:
                 ]
             )
         except KafkaException:
-            # Another member of the group has the partition now and reads these records again.
+            # The partition has been assigned to another member, which reads these records again.
             return

@@ -1,7 +1,7 @@
-"""What `odradek consumer-groups` reads and changes in groups: their offsets, and themselves.
+"""Read, commit and delete the offsets of groups, and delete groups.
 
 Source: Kafka 3.9's admin client (ListConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
-DeleteConsumerGroupsHandler, DeleteConsumerGroupOffsetsHandler), with the versions that it has.
+DeleteConsumerGroupsHandler, DeleteConsumerGroupOffsetsHandler), in its request versions.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, Connection
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinator, ask_coordinators
-from odradek.tools.consumer_groups.errors import KafkaError, refused
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition, in_hash_order
+from odradek.tools.consumer_groups.errors import KafkaError, partition_text, refused
+from odradek.tools.java_hash_order import in_hash_order
 
 GROUPS_AT_ONCE: Final = 8
-"""The version of OffsetFetch from which groups are an array."""
+"""The first version of OffsetFetch that takes several groups."""
 NAMED_TOPICS_VERSION: Final = 9
-"""Of OffsetFetch and OffsetCommit; newer ones name topics by their ids."""
+"""The last version of OffsetFetch and OffsetCommit that names topics; later ones use topic ids."""
 
 
 def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int]:
-    """What a group has consumed, in the order of Kafka's tool.
+    """The committed offsets of a group, in the order of Kafka's tool.
 
     raises  KafkaError, ClientError
     """
@@ -56,10 +57,10 @@ def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int]:
         version = min(
             connection.version_of(ApiKey.OFFSET_FETCH, OffsetFetchRequest), NAMED_TOPICS_VERSION
         )
-        answer = connection.request(
+        response = connection.request(
             ApiKey.OFFSET_FETCH, request, OffsetFetchResponse, NAMED_TOPICS_VERSION
         )
-        part = answer.groups[0] if version >= GROUPS_AT_ONCE else answer
+        part = response.groups[0] if version >= GROUPS_AT_ONCE else response
         if part.error_code in RETRIED:
             return {}
         if part.error_code:
@@ -77,7 +78,7 @@ def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int]:
 
 
 def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Give a group other offsets.
+    """Commit offsets for a group that has no members.
 
     raises  KafkaError, ClientError
     """
@@ -86,7 +87,7 @@ def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, 
     for partition, offset in offsets.items():
         topics.setdefault(partition.topic, []).append(
             OffsetCommitRequestPartition(
-                partition_index=partition.partition_index,
+                partition_index=partition.partition,
                 committed_offset=offset,
                 committed_metadata="",
             )
@@ -99,12 +100,12 @@ def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, 
     )
 
     def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
-        answer = connection.request(
+        response = connection.request(
             ApiKey.OFFSET_COMMIT, request, OffsetCommitResponse, NAMED_TOPICS_VERSION
         )
         codes = {
             TopicPartition(topic.name, one.partition_index): one.error_code
-            for topic in answer.topics
+            for topic in response.topics
             for one in topic.partitions
         }
         return {} if any(code in retried for code in codes.values()) else {group: codes}
@@ -112,25 +113,25 @@ def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, 
     codes = ask_coordinator(client, group, ask)
     failed = [partition for partition in in_hash_order(codes) if codes[partition]]
     if failed:
-        told = ", ".join(map(str, failed))
+        partitions = ", ".join(map(partition_text, failed))
         raise refused(
             codes[failed[0]],
-            f"Failed altering consumer group offsets for the following partitions: [{told}]",
+            f"Failed altering consumer group offsets for the following partitions: [{partitions}]",
         )
 
 
 def delete_groups(client: Client, groups: Iterable[str]) -> dict[str, KafkaError | None]:
-    """What became of each group, in the order of Kafka's tool; None: it is gone.
+    """Delete groups; the error of each, None for a deleted group, in the order of Kafka's tool.
 
     raises  ClientError
     """
 
     def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
         request = DeleteGroupsRequest(groups_names=keys)
-        answer = connection.request(ApiKey.DELETE_GROUPS, request, DeleteGroupsResponse)
+        response = connection.request(ApiKey.DELETE_GROUPS, request, DeleteGroupsResponse)
         return {
             row.group_id: refused(row.error_code) if row.error_code else None
-            for row in answer.results
+            for row in response.results
             if row.error_code not in RETRIED
         }
 
@@ -140,14 +141,14 @@ def delete_groups(client: Client, groups: Iterable[str]) -> dict[str, KafkaError
 def delete_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The error code of each partition, 0 for one whose offset is gone or never was.
+    """Delete committed offsets; the error code of each partition, 0 also when it had no offset.
 
     raises  KafkaError for an error of the whole group; ClientError
     """
     topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(
-            OffsetDeleteRequestPartition(partition_index=partition.partition_index)
+            OffsetDeleteRequestPartition(partition_index=partition.partition)
         )
     request = OffsetDeleteRequest(
         group_id=group,
@@ -157,14 +158,14 @@ def delete_offsets(
     )
 
     def ask(connection: Connection, keys: list[str], _: Coordinator) -> dict[str, Any]:
-        answer = connection.request(ApiKey.OFFSET_DELETE, request, OffsetDeleteResponse)
-        if answer.error_code in RETRIED:
+        response = connection.request(ApiKey.OFFSET_DELETE, request, OffsetDeleteResponse)
+        if response.error_code in RETRIED:
             return {}
-        if answer.error_code:
-            return {group: refused(answer.error_code)}
+        if response.error_code:
+            return {group: refused(response.error_code)}
         codes = {
             TopicPartition(topic.name, one.partition_index): one.error_code
-            for topic in answer.topics
+            for topic in response.topics
             for one in topic.partitions
         }
         return {group: codes}

@@ -1,35 +1,27 @@
-"""Partitions, and the order in which Kafka's own tool comes to speak of things.
+"""The iteration order of java.util.HashMap, in which Kafka's tools print groups and partitions.
 
-It keeps groups and partitions in Java's hash maps and prints them as those give them back.  Rows of
-`--reset-offsets` share one line (as in Kafka 3.9), so the same lines need the same order.
+Kafka's tools keep groups and partitions in hash maps and print them in iteration order.  Scripts
+that compare output line by line need the same order here.
 Source: java.util.HashMap, String.hashCode; Kafka's TopicPartition.hashCode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
+
+from odradek.protocol.topic_partition import TopicPartition
 
 CAPACITY: Final = 16
-"""Buckets of a map that was given none."""
+"""Buckets of a HashMap that is created without a capacity."""
 _MASK: Final = 0xFFFF_FFFF
-
-
-class TopicPartition(NamedTuple):
-    """One partition."""
-
-    topic: str
-    partition_index: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition_index}"
 
 
 Key = TypeVar("Key", str, TopicPartition)
 
 
 def string_hash(text: str) -> int:
-    """Java's hash of a string, 0 to 2**32 - 1; it is made of UTF-16 units."""
+    """String.hashCode as an unsigned 32-bit number; computed over UTF-16 code units."""
     result = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(data), 2):
@@ -38,14 +30,15 @@ def string_hash(text: str) -> int:
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """Kafka's hash of a partition, 0 to 2**32 - 1."""
-    return (31 * (31 + partition.partition_index) + string_hash(partition.topic)) & _MASK
+    """TopicPartition.hashCode as an unsigned 32-bit number."""
+    return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _MASK
 
 
 def in_hash_order(keys: Iterable[Key], capacity: int = CAPACITY) -> list[Key]:
-    """Different keys as a hash map gives them back that they were put into one after the other.
+    """The distinct keys in the iteration order of a HashMap into which they were put one by one.
 
-    capacity  of the map when it was made, a power of two; it doubles when it is three quarters full
+    capacity  initial capacity of the map, a power of two; doubled while it is over three quarters
+              full
     """
     different = list(dict.fromkeys(keys))
     while len(different) * 4 > capacity * 3:

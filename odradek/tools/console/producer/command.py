@@ -1,9 +1,9 @@
 """`odradek console-producer`: the flags, lines and exit codes of `kafka-console-producer.sh` 3.9.
 
-Exit codes: 0 all lines were read (a record that could not be delivered is told on stderr, as
-Kafka's tool does); 1 the command line, a property or a line makes no sense, or with --sync a record
-was not delivered; 130 Ctrl-C, after what was read has been delivered (Kafka's tool drops it).
-Differs from Kafka: --sync does not wait for --timeout, as nothing else could come into the batch.
+Exit codes: 0 when all lines were read (a failed delivery is reported on stderr only, as in Kafka's
+tool); 1 for an invalid property or line, or with --sync for a failed delivery; 2 for an invalid
+command line; 130 after Ctrl-C, when the lines that were read are delivered (Kafka drops them).
+Differs from Kafka: with --sync a batch does not wait for --timeout, since it has one record only.
 Source: Kafka 3.9's ConsoleProducer.
 """
 
@@ -22,41 +22,40 @@ from odradek.tools.console.errors import (
     log,
 )
 from odradek.tools.console.library import LibraryMissingError, build
-from odradek.tools.console.line_reader import LineReader, Record, lines_of
-from odradek.tools.console.producer_options import (
+from odradek.tools.console.producer.line_reader import LineReader, Record, lines_of
+from odradek.tools.console.producer.options import (
     LINE_READER,
     help_text,
     parse_options,
     producer_properties,
     reader_properties,
 )
+from odradek.tools.console.producer.standard_input import interruptible
 from odradek.tools.console.properties import (
     PRODUCER,
     check_properties,
     for_library,
     unknown_properties,
 )
-from odradek.tools.console.standard_input import interruptible
 from odradek.tools.options import Options, OptionsError
-from odradek.tools.tool import VERSION
+from odradek.tools.run import KAFKA_VERSION
 
 POLL_S: Final = 0.2
-"""How soon a failed delivery is told, and Ctrl-C seen, at the latest."""
+"""Bound on the delay of the report of a failed delivery, and of the end after Ctrl-C."""
 CALLBACK: Final = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
-TOPIC_LOOKS_S: Final = 0.1
-"""Between two looks whether a topic is there."""
+TOPIC_RETRY_S: Final = 0.1
+"""Interval between two requests for the metadata of a missing topic."""
 REQUEST_SIZE_MAX: Final = "1048576"
-FRAME_BYTES: Final = 61 + 21
-"""What a batch of one record, and the record, cost beside keys, values and headers."""
-VARINT_BYTES_MAX: Final = 5
+OVERHEAD_BYTES: Final = 61 + 21
+"""Size of a batch of one record without key, value and headers."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send what is read from standard input; returns the exit code."""
+    """Send the lines of standard input; returns the exit code."""
     try:
         options = parse_options(arguments)
         if options.has("version"):
-            print(VERSION)
+            print(KAFKA_VERSION)
             return 0
         return _run(options)
     except OptionsError as error:
@@ -74,21 +73,21 @@ def _run(options: Options) -> int:
     check_properties(PRODUCER, properties)
     configs = for_library(PRODUCER, properties)
     for name in unknown_properties(PRODUCER, properties):
-        log("WARN", f"The configuration '{name}' is not known here and has no effect", PRODUCER)
-    sending = Sending(topic, properties, configs, is_sync=options.has("sync"))
+        log("WARN", f"The configuration '{name}' is unknown and has no effect", PRODUCER)
+    sender = RecordSender(topic, properties, configs, is_sync=options.has("sync"))
     try:
         reader = open_reader(options)
-        # There is none where a process is started without one.
+        # A process may be started without standard input.
         if sys.stdin is not None:
             with interruptible(sys.stdin.buffer) as file:
-                _send_lines(sending, reader, lines_of(file))
+                _send_lines(sender, reader, lines_of(file))
     finally:
-        sending.close()
+        sender.close()
     return 0
 
 
 def open_reader(options: Options) -> LineReader:
-    """What tells keys and values apart.
+    """The line reader that the options select.
 
     raises  ConsoleError
     """
@@ -96,16 +95,17 @@ def open_reader(options: Options) -> LineReader:
     if name not in (None, LINE_READER):
         raise ConsoleError(
             "java.lang.ClassNotFoundException",
-            f"{name}\nCaused by: there is no Java here; --line-reader can only be {LINE_READER}",
+            f"{name}\nCaused by: Java classes cannot be loaded; --line-reader can only be "
+            f"{LINE_READER}",
         )
     return LineReader(reader_properties(options))
 
 
-def _send_lines(sending: Sending, reader: LineReader, lines: Iterator[str]) -> None:
+def _send_lines(sender: RecordSender, reader: LineReader, lines: Iterator[str]) -> None:
     shows_prompt = sys.stdin.isatty() and sys.stdout.isatty()
     if reader.is_plain and not shows_prompt:
         for line in lines:
-            sending.send(Record(None, line, []))
+            sender.send(Record(None, line, []))
         return
     number = 0
     while True:
@@ -116,19 +116,19 @@ def _send_lines(sending: Sending, reader: LineReader, lines: Iterator[str]) -> N
         except StopIteration:
             return
         number += 1
-        sending.send(reader.read(line, number))
+        sender.send(reader.read(line, number))
 
 
-class Sending:
-    """Records on their way to one topic."""
+class RecordSender:
+    """Sends records to one topic and reports failed deliveries."""
 
     def __init__(
         self, topic: str, properties: dict[str, str], configs: dict[str, Any], *, is_sync: bool
     ) -> None:
         """
-        properties  as Kafka names them
-        configs     the same for the client library
-        is_sync     each record is waited for
+        properties  of Kafka's producer
+        configs     the same for librdkafka
+        is_sync     wait for the delivery of each record
         raises      ConsoleError, LibraryMissingError
         """
         self.is_sync = is_sync
@@ -146,14 +146,14 @@ class Sending:
             self._polling.start()
 
     def _poll(self) -> None:
-        """Tell failures while the next line is waited for."""
+        """Report failed deliveries while the main thread waits for a line."""
         while not self._is_closed.is_set():
             self._producer.poll(POLL_S)
 
     def send(self, record: Record) -> None:
-        """Put a record on its way; one that cannot be sent is told on stderr.
+        """Enqueue a record, and with `is_sync` deliver it; without, report a failure on stderr.
 
-        raises  ConsoleError with `is_sync` when it was not delivered
+        raises  ConsoleError for a failure with `is_sync`
         """
         reason = None if self._has_topic else self._find_topic()
         reason = reason or self._too_large(record) or self._enqueue(record)
@@ -186,7 +186,7 @@ class Sending:
                 return None
 
     def _find_topic(self) -> str | None:
-        """Wait until the topic is there; returns why it is not."""
+        """Wait until the topic exists; returns None, or the reason why it does not."""
         from confluent_kafka import KafkaError, KafkaException
 
         deadline = time.monotonic() + self._max_block_ms / 1000
@@ -215,14 +215,14 @@ class Sending:
                     f"{TIMEOUT_EXCEPTION}: Topic {self._topic} not present in metadata after "
                     f"{self._max_block_ms} ms."
                 )
-            self._producer.poll(min(TOPIC_LOOKS_S, remaining_s))
+            self._producer.poll(min(TOPIC_RETRY_S, remaining_s))
 
     def _too_large(self, record: Record) -> str | None:
         characters = len(record.key or "") + len(record.value or "")
         largest_bytes = min(self._request_size_max, self._buffer_memory)
         if not record.headers and characters * 4 + 100 <= largest_bytes:
             return None
-        size_bytes = FRAME_BYTES + _field_bytes(record.key) + _field_bytes(record.value)
+        size_bytes = OVERHEAD_BYTES + _field_bytes(record.key) + _field_bytes(record.value)
         size_bytes += _varint_bytes(len(record.headers))
         for key, value in record.headers:
             size_bytes += _field_bytes(key)
@@ -260,7 +260,7 @@ class Sending:
         print(reason, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Deliver what is on its way; each record has its time, `delivery.timeout.ms`."""
+        """Deliver all queued records; `delivery.timeout.ms` bounds the time of each."""
         self._is_closed.set()
         if self._polling.is_alive():
             self._polling.join()
@@ -282,5 +282,5 @@ def _field_bytes(value: str | None) -> int:
 
 
 def _varint_bytes(length: int) -> int:
-    """Of a length: zigzag doubles it, and a byte holds seven bits."""
+    """The size of a length as a varint: zigzag doubles it, and a byte holds seven bits."""
     return max((2 * length).bit_length() + 6, 7) // 7

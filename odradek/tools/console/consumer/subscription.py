@@ -1,8 +1,7 @@
-"""What a console consumer reads: a topic, a partition of it, or all topics that match a pattern.
+"""What a console consumer subscribes to: a topic, one partition, or the topics of a pattern.
 
-The library subscribes to what exists: topics are looked for here until they are there (asking for
-one makes it, where the cluster does that), and a pattern is matched here, since Java's patterns are
-not those of the C library.
+A missing topic is looked up until it exists (the look-up creates it where the cluster allows that).
+Patterns are matched here, because librdkafka has no Java patterns.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from typing import Any, Final
 from odradek.tools.console.errors import ConsoleError, log
 
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-LOOKS_S: Final = 0.2
-"""Between two looks for a topic that is not there."""
-LOOK_TIMEOUT_S: Final = 0.5
+RETRY_S: Final = 0.2
+"""Interval between two look-ups of a missing topic."""
+LOOKUP_TIMEOUT_S: Final = 0.5
 
 
 class Subscription:
-    """Keeps a consumer subscribed."""
+    """Keeps a consumer subscribed to the topics that exist."""
 
     def __init__(
         self,
@@ -34,9 +33,10 @@ class Subscription:
         excludes_internal: bool,
     ) -> None:
         """
-        topic, pattern     one of the two
-        partition, offset  of the topic, without a group; LATEST and EARLIEST as Kafka writes them
-        refresh_s          between two looks for new topics that match
+        topic, pattern     exactly one is given
+        partition, offset  assign this partition of the topic instead of joining the group; the
+                           offset may be LATEST or EARLIEST
+        refresh_s          interval between two look-ups of topics that match the pattern
         """
         self._consumer = consumer
         self._topic = topic
@@ -45,37 +45,37 @@ class Subscription:
         self._offset = offset
         self._refresh_s = refresh_s
         self._excludes_internal = excludes_internal
-        self._next_look: float | None = 0.0
+        self._next_lookup: float | None = 0.0
         self._names: list[str] = []
-        self._told = ""
+        self._logged_error = ""
 
     def refresh(self) -> None:
-        """Look again, if it is time to.
+        """Look topics up and subscribe, if the next look-up is due.
 
-        raises  ConsoleError for a topic that can never be read
+        raises  ConsoleError for a topic that cannot be read
         """
         now = time.monotonic()
-        if self._next_look is None or now < self._next_look:
+        if self._next_lookup is None or now < self._next_lookup:
             return
         if self._pattern is not None:
             self._match(self._pattern)
         else:
             self._find()
 
-    def _look(self, topic: str | None) -> Any:
-        """Topics by name, or None when no broker answers."""
+    def _topics(self, topic: str | None) -> Any:
+        """Topics by name, or None when no broker responds."""
         from confluent_kafka import KafkaException
 
         try:
-            found = self._consumer.list_topics(topic, timeout=LOOK_TIMEOUT_S)
+            found = self._consumer.list_topics(topic, timeout=LOOKUP_TIMEOUT_S)
         except KafkaException:
             return None
         return found.topics
 
     def _match(self, pattern: re.Pattern[str]) -> None:
-        topics = self._look(None)
+        topics = self._topics(None)
         if topics is None:
-            self._next_look = time.monotonic() + LOOKS_S
+            self._next_lookup = time.monotonic() + RETRY_S
             return
         names = sorted(
             name
@@ -85,14 +85,14 @@ class Subscription:
         if names and names != self._names:
             self._consumer.subscribe(names)
         self._names = names
-        self._next_look = time.monotonic() + self._refresh_s
+        self._next_lookup = time.monotonic() + self._refresh_s
 
     def _find(self) -> None:
         from confluent_kafka import TopicPartition
 
-        assert self._topic is not None, "there is a topic where there is no pattern"
-        topics = self._look(self._topic)
-        self._next_look = time.monotonic() + LOOKS_S
+        assert self._topic is not None, "a topic or a pattern is given"
+        topics = self._topics(self._topic)
+        self._next_lookup = time.monotonic() + RETRY_S
         if topics is None:
             return
         found = topics[self._topic]
@@ -102,11 +102,11 @@ class Subscription:
         if self._partition is None:
             self._consumer.subscribe([self._topic])
         elif self._partition in found.partitions:
-            place = TopicPartition(self._topic, self._partition, self._offset)
-            self._consumer.assign([place])
+            position = TopicPartition(self._topic, self._partition, self._offset)
+            self._consumer.assign([position])
         else:
             return
-        self._next_look = None
+        self._next_lookup = None
 
     def _check(self, error: Any) -> None:
         name = error.name()
@@ -120,6 +120,6 @@ class Subscription:
                 f"{errors}.TopicAuthorizationException",
                 f"Not authorized to access topics: [{self._topic}]",
             )
-        if name != self._told:
-            self._told = name
-            log("WARN", f"The topic {self._topic} is not there: {error.str()}", "Consumer")
+        if name != self._logged_error:
+            self._logged_error = name
+            log("WARN", f"The topic {self._topic} does not exist: {error.str()}", "Consumer")

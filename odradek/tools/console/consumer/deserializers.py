@@ -1,7 +1,7 @@
-"""Bytes as text, by the names of Kafka's deserializers.
+"""Kafka's deserializers, by class name; they return text as bytes.
 
-Source: org.apache.kafka.common.serialization of Kafka 3.9; what is printed is Java's `toString`.
-Differs from Kafka: ByteArrayDeserializer gives the bytes as they are; Java prints an address.
+Source: org.apache.kafka.common.serialization of Kafka 3.9, and `toString` of the Java types.
+Differs from Kafka: ByteArrayDeserializer returns the bytes unchanged; Java prints an address.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ENCODINGS: Final = ("key.deserializer.encoding", "value.deserializer.encoding")
 
 
 def find_deserializer(name: str, configs: Mapping[str, str], *, is_key: bool) -> Deserializer:
-    """The deserializer of a class.
+    """The deserializer for a class name.
 
-    configs  what stands behind its prefix: `deserializer.encoding` of the StringDeserializer
-    raises   ConsoleError for a class that is not here
+    configs  properties without their prefix: `deserializer.encoding` of the StringDeserializer
+    raises   ConsoleError for an unknown class
     """
     kind = name.removeprefix(PACKAGE) if name.startswith(PACKAGE) else ""
     if kind == "StringDeserializer":
@@ -59,12 +59,12 @@ def _number(kind: str, code: str, text: Callable[[float], str] = str) -> Deseria
 
 
 def double_text(value: float) -> str:
-    """As Java's `Double.toString`: a point with digits around it, an E beyond 10^-3 and 10^7."""
+    """As Java's `Double.toString`: decimal between 10^-3 and 10^7, otherwise with an exponent."""
     return _decimal(value, repr(value))
 
 
 def float_text(value: float) -> str:
-    """As Java's `Float.toString`: the fewest digits that give the same 32 bits."""
+    """As Java's `Float.toString`: the fewest digits that identify the 32-bit number."""
     if value != value or value in (float("inf"), float("-inf")):
         return _decimal(value, "")
     wanted = struct.pack(">f", value)
@@ -111,7 +111,7 @@ def _boolean(data: bytes) -> bytes:
 
 
 def _uuid(data: bytes) -> bytes:
-    """As lenient as Java: five hexadecimal numbers between dashes, of which the low bits count."""
+    """Parse as Java's UUID.fromString: five hexadecimal numbers, of which the low bits count."""
     parts = data.decode("utf-8", "replace").split("-")
     try:
         if len(parts) != 5:
@@ -125,7 +125,7 @@ def _uuid(data: bytes) -> bytes:
 
 
 def _bytes(data: bytes) -> bytes:
-    """Printable ASCII as it is, the rest as \\xXX."""
+    """Printable ASCII unchanged, other bytes as \\xXX."""
     return b"".join(
         bytes([byte]) if 0x20 <= byte <= 0x7E and byte != 0x5C else b"\\x%02X" % byte
         for byte in data

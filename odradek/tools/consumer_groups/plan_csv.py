@@ -1,10 +1,10 @@
-"""Offsets that a group shall have, as lines of comma-separated values.
+"""Reset plans (new offsets of groups) as comma-separated values.
 
-    topic,partition,offset           the plan of the only group
-    group,topic,partition,offset     a plan for each of several
+    topic,partition,offset           the plan of a single group
+    group,topic,partition,offset     the plans of several groups
 
-Read and written as Kafka's tool does with Jackson's CSV: quotes around a value, doubled inside it;
-numbers may have blanks around them, one that is missing or empty is 0.
+The format of Jackson's CSV, which Kafka's tool uses: a value may be in quotes, in which quotes are
+doubled; blanks around a number are ignored; a number that is missing or empty is 0.
 Source: Kafka 3.9's ConsumerGroupCommand (parseResetPlan, exportOffsetsToCsv), CsvUtils.
 """
 
@@ -14,15 +14,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.consumer_groups.errors import ToolError
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition
 from odradek.tools.options import INT32_MAX, INT64_MAX
 
 Plan = dict[TopicPartition, int]
 """Offsets by partition."""
 
 QUOTED_FROM: Final = 25
-"""Values of that many characters are written in quotes whatever they hold."""
+"""A value of this many characters or more is always written in quotes."""
 _VALUE: Final = re.compile(r'"((?:[^"]|"")*)"|([^,]*)')
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 _BLANKS: Final = "".join(map(chr, range(33)))
@@ -33,19 +33,17 @@ _NOTHING: Final = (
 
 
 class Row(NamedTuple):
-    """One line of a plan."""
-
     group: str
     partition: TopicPartition
     offset: int
 
 
 def parse_plans(text: str, groups: Sequence[str]) -> dict[str, Plan]:
-    """The plan of each group, from the text of a file.
+    """Parse the text of a file into the plan of each group.
 
-    groups  those that the command line names; of a file without groups it has to be one
-    raises  ToolError for a line that is no row; what came first of two rows for one partition is
-            forgotten
+    Of several rows for one partition the last one counts.
+    groups  the groups of the command line; a file without groups requires exactly one
+    raises  ToolError for an invalid line
     """
     lines = text.split("\n")
     while len(lines) > 1 and not lines[-1]:
@@ -59,7 +57,7 @@ def parse_plans(text: str, groups: Sequence[str]) -> dict[str, Plan]:
 
 
 def _is_row(line: str) -> bool:
-    """Whether it is one without a group."""
+    """Whether the line is a row without a group."""
     try:
         parse_row(line, "")
     except ToolError:
@@ -68,9 +66,9 @@ def _is_row(line: str) -> bool:
 
 
 def parse_row(line: str, group: str | None) -> Row:
-    """A line as a row.
+    """Parse one line.
 
-    group   whose row it is; None: its first value tells
+    group   the group of the row; None: it is the first value of the line
     raises  ToolError
     """
     values = _values(line)
@@ -131,16 +129,16 @@ def _number(text: str, kind: str, largest: int) -> int:
 
 
 def export_plans(plans: Mapping[str, Plan], groups: Sequence[str]) -> str:
-    """The rows of all plans, each with a line feed behind it.
+    """Write all plans; each row ends with a line feed.
 
-    groups  those that the command line names; the rows of only one go without it
+    groups  the groups of the command line; with a single one rows have no group
     """
     return "".join(
         ",".join(
             [
                 *([] if len(groups) == 1 else [_written(group)]),
                 _written(partition.topic),
-                str(partition.partition_index),
+                str(partition.partition),
                 f"{offset}\n",
             ]
         )
@@ -150,7 +148,7 @@ def export_plans(plans: Mapping[str, Plan], groups: Sequence[str]) -> str:
 
 
 def _written(value: str) -> str:
-    # Everything before the minus sign might be one of the characters that need quotes.
+    # Jackson quotes a value with any character below the minus sign.
     if len(value) >= QUOTED_FROM or any(character < "-" for character in value):
         return '"' + value.replace('"', '""') + '"'
     return value

@@ -1,4 +1,4 @@
-"""The flags of `odradek console-producer`, and the properties that they stand for.
+"""The flags of `odradek console-producer`, and the client properties that they set.
 
 Source: Kafka 3.9's ConsoleProducer.ProducerConfig, whose checks come in this order.
 """
@@ -16,41 +16,49 @@ WHAT_IT_DOES: Final = "This tool helps to read data from standard input and publ
 LINE_READER: Final = "kafka.tools.ConsoleProducer$LineMessageReader"
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Brokers to reach the cluster by.", "host:port,host:port"),
-    Flag("broker-list", "The old name of --bootstrap-server, which wins.", "host:port,host:port"),
+    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    Flag(
+        "broker-list",
+        "The old name of --bootstrap-server, which takes precedence.",
+        "host:port,host:port",
+    ),
     Flag("topic", "The topic to write to.", "name"),
-    Flag("sync", "Wait for each record's acknowledgement before the next line is read."),
+    Flag("sync", "Wait for the acknowledgement of a record before reading the next line."),
     Flag(
         "compression-codec",
-        "none, gzip, snappy, lz4 or zstd; gzip when it stands alone.",
+        "none, gzip, snappy, lz4 or zstd; gzip without a value.",
         "codec",
         may_lack_value=True,
     ),
-    Flag("batch-size", "Bytes of a batch; --max-partition-memory-bytes wins.", "bytes"),
-    Flag("message-send-max-retries", "How often a failed request is tried again.", "number"),
-    Flag("retry-backoff-ms", "Time before it is.", "ms"),
+    Flag("batch-size", "Bytes of a batch; --max-partition-memory-bytes takes precedence.", "bytes"),
+    Flag("message-send-max-retries", "How often a failed request is retried.", "number"),
+    Flag("retry-backoff-ms", "Time before a retry.", "ms"),
     Flag("timeout", "How long a record waits for others to share its batch.", "ms"),
-    Flag("request-required-acks", "Who has to have a record: all or -1, 1, 0.", "acks"),
-    Flag("request-timeout-ms", "How long a request may take.", "ms"),
-    Flag("metadata-expiry-ms", "How old the knowledge of leaders may become.", "ms"),
+    Flag("request-required-acks", "Required acknowledgements: all or -1, 1, 0.", "acks"),
+    Flag("request-timeout-ms", "Timeout of a request.", "ms"),
+    Flag("metadata-expiry-ms", "Time after which metadata is refreshed.", "ms"),
     Flag("max-block-ms", "How long a line may wait for its topic or for memory.", "ms"),
     Flag("max-memory-bytes", "Memory for records that are not sent yet.", "bytes"),
     Flag("max-partition-memory-bytes", "Bytes of a batch.", "bytes"),
-    Flag("line-reader", f"What reads lines; only {LINE_READER} is there.", "class"),
+    Flag("line-reader", f"The class that reads lines; only {LINE_READER} is supported.", "class"),
     Flag("socket-buffer-size", "Bytes of the socket's send buffer.", "bytes"),
     Flag(
         "property",
-        "How a line is read, may be given again: parse.key, parse.headers, ignore.error (true or "
+        "How a line is parsed; may be repeated: parse.key, parse.headers, ignore.error (true or "
         "false), key.separator (a tab), headers.delimiter (a tab), headers.separator (a comma), "
-        "headers.key.separator (a colon), null.marker (what stands for null). With both keys and "
+        "headers.key.separator (a colon), null.marker (the text for null). With both keys and "
         "headers a line is `header:value,header:value<tab>key<tab>value`.",
         "name=value",
     ),
-    Flag("reader-config", "A properties file of the same; --property wins.", "file"),
-    Flag("producer-property", "A property of the producer; may be given again.", "name=value"),
-    Flag("producer.config", "A properties file of the same; --producer-property wins.", "file"),
-    Flag("command-config", "What newer releases of Kafka call --producer.config.", "file"),
-    Flag("version", "Print the version of Kafka whose tool this one equals."),
+    Flag("reader-config", "A file of such properties; --property takes precedence.", "file"),
+    Flag("producer-property", "A property of the producer; may be repeated.", "name=value"),
+    Flag(
+        "producer.config",
+        "A file of such properties; --producer-property takes precedence.",
+        "file",
+    ),
+    Flag("command-config", "The name of --producer.config in newer releases of Kafka.", "file"),
+    Flag("version", "Print the version of Kafka that this tool matches."),
     Flag("help", "Print this text."),
 )
 
@@ -67,18 +75,18 @@ PROPERTIES: Final = (
     ("metadata.max.age.ms", "metadata-expiry-ms", INT64_MAX, "300000"),
     ("max.block.ms", "max-block-ms", INT64_MAX, "60000"),
 )
-"""Property, flag, the largest number (None: a word) and what holds without either."""
+"""Property, flag, largest number (None: not a number), default."""
 
 
 def help_text() -> str:
-    """All flags."""
+    """The help text of the tool."""
     return command_line.help_text(FLAGS)
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Options that make sense together.
+    """Parse and check the command line.
 
-    raises  OptionsError; asking for help is one
+    raises  OptionsError; HelpRequested for --help
     """
     try:
         options = command_line.scan(FLAGS, arguments)
@@ -101,9 +109,9 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def servers_of(options: Options) -> str:
-    """The brokers that are given; the new name wins.
+    """The value of --bootstrap-server, or else of --broker-list.
 
-    raises  OptionsError when it is given twice
+    raises  OptionsError when the option is given twice
     """
     servers, old = options.value("bootstrap-server"), options.value("broker-list")
     return (servers if servers is not None else old) or ""
@@ -117,9 +125,9 @@ def _are_addresses(servers: str) -> bool:
 
 
 def producer_properties(options: Options) -> dict[str, str]:
-    """Kafka's properties: a flag before --producer-property before --producer.config.
+    """Kafka's producer properties, by precedence: flags, --producer-property, --producer.config.
 
-    raises  OptionsError for what is no number, ConsoleError for a file that cannot be read
+    raises  OptionsError for an invalid number, ConsoleError for an unreadable file
     """
     path = options.value("producer.config") or options.value("command-config")
     properties = load_properties(path) if path is not None else {}
@@ -139,7 +147,7 @@ def producer_properties(options: Options) -> dict[str, str]:
 
 
 def reader_properties(options: Options) -> dict[str, str]:
-    """How lines are read.
+    """The properties of the line reader: --property before --reader-config.
 
     raises  OptionsError, ConsoleError
     """

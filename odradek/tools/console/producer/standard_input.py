@@ -15,32 +15,32 @@ SIGNALS_AT_ONCE: Final = 64
 
 @contextmanager
 def interruptible(file: BinaryIO) -> Iterator[BinaryIO]:
-    """The same input; a signal that comes while it waits is handled at once.
+    """The same file; a signal handler runs at once while a read waits.
 
-    A plain read waits on when the signal came just before it, or to another thread.  Only in the
-    main thread.
+    A plain read keeps waiting when the signal arrives just before it, or in another thread.
+    To be used in the main thread.
     """
     try:
         descriptor = file.fileno()
     except OSError:
-        # It is no file of the system's, and never waits.
+        # An in-memory file: its reads never wait.
         yield file
         return
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     before = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     try:
-        yield io.BufferedReader(_Waiting(descriptor, woken))
+        yield io.BufferedReader(_InterruptibleFile(descriptor, woken))
     finally:
         signal.set_wakeup_fd(before)
         os.close(waker)
         os.close(woken)
 
 
-class _Waiting(io.RawIOBase):
-    """Reads a descriptor when there is something to read.
+class _InterruptibleFile(io.RawIOBase):
+    """Reads a descriptor; waits for data or a signal.
 
-    woken  readable after a signal
+    woken  a descriptor that is readable after a signal
     """
 
     def __init__(self, descriptor: int, woken: int) -> None:
@@ -49,16 +49,16 @@ class _Waiting(io.RawIOBase):
         self._woken = woken
 
     def readable(self) -> bool:
-        """It is what it is for."""
+        """Always true."""
         return True
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
-        """What is there, up to the size of the buffer; 0 at the end."""
+        """Read the available bytes, at most the size of the buffer; 0 at the end of the file."""
         while True:
             ready, _, _ = select.select([self._descriptor, self._woken], [], [])
             if self._woken not in ready:
                 content = os.read(self._descriptor, len(buffer))
                 buffer[: len(content)] = content
                 return len(content)
-            # Its handler has run by the time this returns, and may have raised.
+            # The signal handler runs before this call returns, and may raise.
             os.read(self._woken, SIGNALS_AT_ONCE)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.tools.consumer_groups.java_hash_order import (
-    TopicPartition,
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.java_hash_order import (
     in_hash_order,
     partition_hash,
     string_hash,
@@ -35,7 +35,7 @@ def test_a_partition_has_the_hash_that_kafka_gives_it() -> None:
 def test_partitions_come_as_apaches_tool_shows_them() -> None:
     twelve = [TopicPartition("twelve", index) for index in range(12)]
     shown = [11, 0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9]
-    assert [partition.partition_index for partition in in_hash_order(twelve)] == shown
+    assert [partition.partition for partition in in_hash_order(twelve)] == shown
     assert in_hash_order(reversed(twelve)) == in_hash_order(twelve)
 
 

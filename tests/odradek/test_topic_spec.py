@@ -5,7 +5,7 @@ import pytest
 from odradek.protocol.errors import ErrorCode
 from odradek.tools.options import Options
 from odradek.tools.topics.errors import TopicsError, check
-from odradek.tools.topics.requests import check_new, parse_assignment, parse_configs, read_wish
+from odradek.tools.topics.topic_spec import check_new, parse_assignment, parse_configs, read_spec
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_lags_that_exclude_each_other_are_refused() -> None:
     ],
 )
 def test_numbers_of_a_new_topic_have_bounds(values: dict[str, list[str]], is_refused: bool) -> None:
-    wish = read_wish(Options({"topic": ["a"], **values}))
+    wish = read_spec(Options({"topic": ["a"], **values}))
     if is_refused:
         with pytest.raises(TopicsError):
             check_new(wish)
@@ -111,7 +111,7 @@ def test_the_error_of_an_answer_is_told_in_its_words_or_those_of_its_code() -> N
         (ErrorCode.INVALID_CONFIG, "no such thing", "no such thing"),
         (ErrorCode.REQUEST_TIMED_OUT, None, "The request timed out."),
         (ErrorCode.KAFKA_STORAGE_ERROR, "", "KAFKA_STORAGE_ERROR"),
-        (3210, None, "The broker answers with the unknown error 3210."),
+        (3210, None, "The broker responds with the unknown error 3210."),
     ):
         with pytest.raises(TopicsError) as raised:
             check(code, message)

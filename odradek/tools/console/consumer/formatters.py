@@ -1,7 +1,6 @@
-"""Records as bytes for standard output, by the names of Kafka's formatters.
+"""Kafka's formatters, by class name: they turn records into bytes for stdout.
 
-A formatter takes a record and the list that its output goes to; what it put there before it failed
-is printed, as in Kafka.
+A formatter appends its output to a list.  Output that precedes a failure is printed, as in Kafka.
 Source: org.apache.kafka.tools.consumer of Kafka 3.9 and their old names under kafka.tools.
 """
 
@@ -11,11 +10,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from odradek.tools.console.deserializers import Deserializer, find_deserializer
+from odradek.tools.console.consumer.deserializers import Deserializer, find_deserializer
 from odradek.tools.console.errors import ConsoleError, log
 
 Formatter = Callable[[Any, list[bytes]], None]
-"""Takes a confluent_kafka.Message."""
+"""(confluent_kafka.Message, output): appends bytes to `output`."""
 
 PACKAGE: Final = "org.apache.kafka.tools.consumer."
 DEFAULT_FORMATTER: Final = PACKAGE + "DefaultMessageFormatter"
@@ -31,15 +30,15 @@ _OLD_NAMES: Final = {
     + "GroupMetadataMessageFormatter",
 }
 _TIMESTAMPS: Final = (None, b"CreateTime:%d", b"LogAppendTime:%d")
-"""By the client library's type of a timestamp; 0: there is none."""
+"""Indexed by the timestamp type of librdkafka; 0: no timestamp."""
 
 
 class UnknownFormatterError(Exception):
-    """No formatter of that name; the text is the name."""
+    """There is no such formatter; the message is the name."""
 
 
 def find_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
-    """The formatter of a class.
+    """The formatter for a class name.
 
     raises  UnknownFormatterError
     """
@@ -52,11 +51,11 @@ def find_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
         name = _OLD_NAMES[name]
     kind = name.removeprefix(PACKAGE) if name.startswith(PACKAGE) else ""
     if kind in ("DefaultMessageFormatter", "LoggingMessageFormatter"):
-        # What the second one logs besides is below the level that the tools log at.
+        # The second one also logs, below the log level of the tools.
         return DefaultFormatter(properties)
     if kind == "NoOpMessageFormatter":
         return lambda record, output: None
-    from odradek.tools.console.internal_topics import STORED_FORMATTERS
+    from odradek.tools.console.consumer.internal_topics import STORED_FORMATTERS
 
     if kind in STORED_FORMATTERS:
         return STORED_FORMATTERS[kind]
@@ -64,10 +63,10 @@ def find_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
 
 
 class DefaultFormatter:
-    """Columns with separators between them; which ones, the `print.*` properties say."""
+    """Prints the columns that the `print.*` properties select."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """properties  as the tool's `--property` gives them; what is missing has Kafka's default"""
+        """properties  of `--property`; missing ones have Kafka's defaults"""
 
         def prints(column: str, default: str) -> bool:
             return properties.get(f"print.{column}", default).strip().lower() == "true"
@@ -92,9 +91,9 @@ class DefaultFormatter:
         self._columns = list(zip(columns, ends, strict=False))
 
     def __call__(self, record: Any, output: list[bytes]) -> None:
-        """One line.
+        """Append one line.
 
-        raises  ConsoleError for a field that its deserializer refuses
+        raises  ConsoleError for a field that its deserializer rejects
         """
         for column, end in self._columns:
             column(record, output)
@@ -132,7 +131,7 @@ class DefaultFormatter:
 def _text_of(
     properties: Mapping[str, str], name: str, null: bytes
 ) -> Callable[[bytes | None], bytes]:
-    """What prints a field; null is replaced before it is deserialized, as in Kafka."""
+    """The function that prints a field; null is replaced before deserialization, as in Kafka."""
     deserialize: Deserializer | None = None
     if name in properties:
         prefix = f"{name}."

@@ -1,6 +1,6 @@
-"""What `odradek topics --create` and `--alter` wish for, read from the command line.
+"""The topic that `odradek topics --create` and `--alter` specify on the command line.
 
-Everything here is refused before a broker is asked.
+All checks here run before the first request.
 Source: Kafka 3.9's TopicCommand (CommandTopicPartition, parseReplicaAssignment,
 parseTopicConfigsToBeAdded) and LogConfig.validate.
 """
@@ -23,25 +23,25 @@ LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 
 
-class Wish(NamedTuple):
-    """A topic as it shall be."""
+class TopicSpec(NamedTuple):
+    """A topic as the command line specifies it; None and empty: the cluster's default."""
 
     name: str
     partitions: int | None
     replication_factor: int | None
     assignment: list[list[int]]
-    """Brokers by partition; empty: the cluster chooses."""
+    """Brokers by partition; empty: the cluster assigns replicas."""
     configs: dict[str, str]
 
 
-def read_wish(options: Options) -> Wish:
-    """What the options say, numbers not yet held against their bounds.
+def read_spec(options: Options) -> TopicSpec:
+    """Read the options; the bounds of numbers are not checked yet.
 
     raises  OptionsError, TopicsError
     """
     name = options.value("topic")
     assert name is not None, "parse_options requires a topic"
-    return Wish(
+    return TopicSpec(
         name,
         options.number("partitions"),
         options.number("replication-factor"),
@@ -50,27 +50,27 @@ def read_wish(options: Options) -> Wish:
     )
 
 
-def check_new(wish: Wish) -> None:
-    """Whether a topic can be created like that.
+def check_new(spec: TopicSpec) -> None:
+    """Check the bounds of a new topic.
 
     raises  TopicsError
     """
-    if wish.replication_factor is not None and not (
-        1 <= wish.replication_factor <= REPLICATION_FACTOR_MAX
+    if spec.replication_factor is not None and not (
+        1 <= spec.replication_factor <= REPLICATION_FACTOR_MAX
     ):
         raise TopicsError(
             f"The replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive"
         )
-    if wish.partitions is not None and wish.partitions < 1:
+    if spec.partitions is not None and spec.partitions < 1:
         raise TopicsError("The partitions must be greater than 0")
-    if not wish.name:
-        raise TopicsError(f"The given topic name '{wish.name}' cannot be represented in a request.")
+    if not spec.name:
+        raise TopicsError(f"The given topic name '{spec.name}' cannot be represented in a request.")
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """`1:2,2:3` as the replicas of partitions 0 and 1.
+    """Parse `1:2,2:3` into the replicas of partitions 0 and 1.
 
-    raises  TopicsError for what is no number, repeats a broker, or differs in length
+    raises  TopicsError for an invalid number, a repeated broker, and lists of different lengths
     """
     assignment: list[list[int]] = []
     for part in _split(text, ",") if text else []:
@@ -96,7 +96,7 @@ def _broker_id(word: str) -> int:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """As Java splits: empty words at the end do not count, an empty text is one word."""
+    """Split as Java does: trailing empty words are dropped, an empty text is one word."""
     words = re.split(separator, text, flags=re.ASCII)
     while len(words) > 1 and not words[-1]:
         words.pop()
@@ -104,10 +104,10 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def parse_configs(texts: list[str]) -> dict[str, str]:
-    """`name=value` as settings of a topic; of two with one name the last one counts.
+    """Parse `name=value` texts into topic settings; of two with one name the last one counts.
 
-    raises  TopicsError for what is no pair (an empty value is none, as in Kafka), an unknown name
-            and a value that breaks its rule
+    raises  TopicsError for a missing `=` or an empty value (as in Kafka), an unknown name and an
+            invalid value
     """
     configs: dict[str, str] = {}
     for text in texts:

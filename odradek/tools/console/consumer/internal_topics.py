@@ -1,4 +1,4 @@
-"""Records of the cluster's own topics as JSON, without anything between them, as Kafka 3.9 does.
+"""Formatters of internal topics: records as JSON without separators, as Kafka 3.9 prints them.
 
 Source: Kafka 3.9's ApiMessageFormatter and its subclasses; the JSON that Kafka generates from its
 message declarations.
@@ -29,22 +29,22 @@ _NAMES: Final = {
     "rebalance_timeout_ms": "rebalanceTimeout",
     "session_timeout_ms": "sessionTimeout",
 }
-"""Where Kafka's name has no unit."""
+"""Fields whose JSON name in Kafka has no unit."""
 
 
 class StoredFormatter:
-    """Prints the records whose key is of one kind."""
+    """Prints the records with one type of key."""
 
     def __init__(self, key: type, value: type, others: Sequence[type] = ()) -> None:
-        """others  keys that may lie in the topic too, and are passed over"""
+        """others  key types of the same topic whose records are skipped"""
         self._key = key
         self._value = value
         self._others = tuple(others)
 
     def __call__(self, record: Any, output: list[bytes]) -> None:
-        """One JSON object.
+        """Append one JSON object.
 
-        raises  ConsoleError for bytes that cannot be read
+        raises  ConsoleError for a key or value that cannot be decoded
         """
         key, value = record.key(), record.value()
         if key is not None and _is_any(self._others, key):
@@ -82,7 +82,7 @@ def _described(kind: type, data: bytes | None) -> dict[str, Any] | None:
 
 
 def to_json(message: object, version: int) -> dict[str, Any]:
-    """A message as Kafka 3.9 writes it, which knows no tagged fields of these."""
+    """The JSON of a message in Kafka 3.9, which has no tagged fields here."""
     fields = {}
     for each in schema_of(type(message)).fields:
         if version not in each.versions or each.tag is not None:

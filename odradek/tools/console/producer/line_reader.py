@@ -1,10 +1,10 @@
-"""Lines of text as records: Kafka's LineMessageReader.
+"""Parses lines into records, as Kafka's LineMessageReader.
 
-    value                             with neither of the two
+    value                             the default
     key <key.separator> value         parse.key=true
     headers <headers.delimiter> ...   parse.headers=true; headers are key:value,key:value
 
-A line ends with LF, CR or CR LF.  What is no UTF-8 is read as U+FFFD, as Java does.
+A line ends with LF, CR or CR LF.  Invalid UTF-8 is read as U+FFFD, as in Java.
 Source: Kafka 3.9's ConsoleProducer.LineMessageReader.
 """
 
@@ -16,28 +16,26 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
 from odradek.tools.console.errors import KAFKA_EXCEPTION, ConsoleError
-from odradek.tools.console.java_patterns import compile_java_pattern
+from odradek.tools.java_patterns import compile_java_pattern
 
 
 class Record(NamedTuple):
-    """What is to be sent."""
-
     key: str | None
     value: str | None
     headers: list[tuple[str, bytes | None]]
 
 
 def lines_of(file: BinaryIO) -> Iterator[str]:
-    """The lines without their ends, each as soon as it is there."""
+    """The lines of a file without line ends, each as soon as it has been read."""
     for line in io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline=None):
         yield line.removesuffix("\n")
 
 
 class LineReader:
-    """Tells keys, headers and values apart."""
+    """Splits a line into headers, key and value."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """raises  ConsoleError for separators that cannot be told apart"""
+        """raises  ConsoleError for separators that cannot be distinguished"""
 
         def is_true(name: str) -> bool:
             return properties.get(name, "").strip().lower() == "true"
@@ -75,14 +73,14 @@ class LineReader:
 
     @property
     def is_plain(self) -> bool:
-        """A line is a value and nothing else."""
+        """Whether lines have neither keys nor headers."""
         return not self.parses_key and not self.parses_headers and self.null_marker is None
 
     def read(self, line: str, number: int) -> Record:
-        """The record of a line.
+        """Parse a line.
 
-        number  counts from 1
-        raises  ConsoleError when a separator is missing, unless errors are to be ignored
+        number  the number of the line, from 1
+        raises  ConsoleError for a missing separator, unless `ignore.error` is true
         """
         position = 0
         headers = key = None
@@ -112,7 +110,7 @@ class LineReader:
         raise ConsoleError(KAFKA_EXCEPTION, f"No {name} found on line number {number}: '{line}'")
 
     def _split(self, headers: str) -> list[str]:
-        """As Java splits: empty words at the end do not count, unless nothing is split."""
+        """Split as Java does: trailing empty words are dropped, an empty text is one word."""
         words: list[str] = []
         start = 0
         for found in self._headers_pattern.finditer(headers):

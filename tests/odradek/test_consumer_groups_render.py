@@ -6,7 +6,7 @@ import pytest
 
 from odradek.protocol.messages.find_coordinator import Coordinator
 from odradek.protocol.messages.list_groups import ListedGroup
-from odradek.tools.consumer_groups.java_hash_order import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.consumer_groups.queries import Description, Member
 from odradek.tools.consumer_groups.render import (
     OffsetRow,

@@ -1,4 +1,4 @@
-"""The flags of `odradek console-consumer`, and the properties that they stand for.
+"""The flags of `odradek console-consumer`, and the client properties that they set.
 
 Source: Kafka 3.9's ConsoleConsumerOptions, whose checks come in this order.
 """
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.tools import options as command_line
+from odradek.tools.console.consumer.formatters import DEFAULT_FORMATTER
 from odradek.tools.console.errors import ConsoleError
-from odradek.tools.console.formatters import DEFAULT_FORMATTER
 from odradek.tools.console.properties import load_properties, parse_pairs
 from odradek.tools.options import INT64_MAX, Flag, HelpRequested, Options, OptionsError
 
@@ -23,48 +23,52 @@ LATEST: Final = -1
 _OFFSET: Final = re.compile(r"\+?\d+")
 
 FLAGS: Final = (
-    Flag("bootstrap-server", "Brokers to reach the cluster by.", "host:port,host:port"),
+    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
     Flag("topic", "The topic to read.", "name"),
     Flag("include", "Read all topics whose whole name matches.", "regular expression"),
-    Flag("whitelist", "The old name of --include, which wins.", "regular expression"),
-    Flag("partition", "Read only this partition, from its end unless --offset is given.", "number"),
-    Flag("offset", "With --partition: earliest, latest, or the number to begin at.", "offset"),
-    Flag("from-beginning", "Where no offset is committed, begin with the first record."),
-    Flag("group", "The consumer group; without it a new one that commits nothing.", "id"),
-    Flag("max-messages", "Stop after so many records.", "number"),
-    Flag("timeout-ms", "Stop when there is no record for so long.", "ms"),
-    Flag("isolation-level", "read_uncommitted (which holds without) or read_committed.", "level"),
-    Flag("skip-message-on-error", "Go on after a record that cannot be printed."),
-    Flag("key-deserializer", "How keys become text: a class of Kafka's.", "class"),
-    Flag("value-deserializer", "How values become text: a class of Kafka's.", "class"),
-    Flag("formatter", f"What prints records; {DEFAULT_FORMATTER} without.", "class"),
+    Flag("whitelist", "The old name of --include, which takes precedence.", "regular expression"),
+    Flag("partition", "Read this partition only, from its end unless --offset is given.", "number"),
+    Flag("offset", "With --partition: earliest, latest, or the first offset.", "offset"),
+    Flag("from-beginning", "Start at the first record where no offset is committed."),
+    Flag("group", "The consumer group (default: a new one that commits no offsets).", "id"),
+    Flag("max-messages", "Stop after this number of records.", "number"),
+    Flag("timeout-ms", "Stop when no record arrives for this time.", "ms"),
+    Flag("isolation-level", "read_uncommitted (the default) or read_committed.", "level"),
+    Flag("skip-message-on-error", "Skip a record that cannot be printed."),
+    Flag("key-deserializer", "Kafka's class that converts keys to text.", "class"),
+    Flag("value-deserializer", "Kafka's class that converts values to text.", "class"),
+    Flag("formatter", f"The class that prints records (default: {DEFAULT_FORMATTER}).", "class"),
     Flag(
         "property",
-        "What is printed, may be given again: print.timestamp, print.partition, print.offset, "
+        "What is printed; may be repeated: print.timestamp, print.partition, print.offset, "
         "print.headers, print.key, print.value (true or false), key.separator (a tab), "
         "line.separator, headers.separator (a comma), null.literal, key.deserializer, "
         "value.deserializer, headers.deserializer.",
         "name=value",
     ),
-    Flag("formatter-config", "A properties file of the same; --property wins.", "file"),
-    Flag("consumer-property", "A property of the consumer; may be given again.", "name=value"),
-    Flag("consumer.config", "A properties file of the same; --consumer-property wins.", "file"),
-    Flag("command-config", "What newer releases of Kafka call --consumer.config.", "file"),
+    Flag("formatter-config", "A file of such properties; --property takes precedence.", "file"),
+    Flag("consumer-property", "A property of the consumer; may be repeated.", "name=value"),
+    Flag(
+        "consumer.config",
+        "A file of such properties; --consumer-property takes precedence.",
+        "file",
+    ),
+    Flag("command-config", "The name of --consumer.config in newer releases of Kafka.", "file"),
     Flag("enable-systest-events", "Print `shutdown_complete` at the end."),
-    Flag("version", "Print the version of Kafka whose tool this one equals."),
+    Flag("version", "Print the version of Kafka that this tool matches."),
     Flag("help", "Print this text."),
 )
 
 
 def help_text() -> str:
-    """All flags."""
+    """The help text of the tool."""
     return command_line.help_text(FLAGS)
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """The options that are known.
+    """Parse the command line; `check_values` checks the values.
 
-    raises  OptionsError; asking for help is one
+    raises  OptionsError; HelpRequested for --help
     """
     try:
         options = command_line.scan(FLAGS, arguments)
@@ -78,9 +82,9 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def check_values(options: Options) -> None:
-    """Whether the options make sense together.
+    """Check that the options are consistent.
 
-    raises  OptionsError; ConsoleError for a value that is given twice or is no number
+    raises  OptionsError; ConsoleError for a value that is given twice or is not a number
     """
     try:
         _check_source(options)
@@ -92,7 +96,7 @@ def check_values(options: Options) -> None:
 
 
 def option_error(error: OptionsError) -> ConsoleError:
-    """What Kafka's tool ends with where it looks at a value."""
+    """The exception of joptsimple with which Kafka's tool ends for an invalid value."""
     is_repeated = str(error).startswith("Found multiple")
     kind = (
         "MultipleArgumentsForOptionException"
@@ -129,19 +133,19 @@ def _check_source(options: Options) -> None:
 
 
 def included(options: Options) -> str | None:
-    """The regular expression of the topics to read.
+    """The regular expression of --include, or else of --whitelist.
 
-    raises  OptionsError when it is given twice
+    raises  OptionsError when the option is given twice
     """
     pattern = options.value("include")
     return pattern if pattern is not None else options.value("whitelist")
 
 
 def consumer_properties(options: Options, new_group: str) -> dict[str, str]:
-    """Kafka's properties: a flag before --consumer-property before --consumer.config.
+    """Kafka's consumer properties, by precedence: flags, --consumer-property, --consumer.config.
 
-    new_group  takes the place of a group that is given nowhere; it commits nothing then
-    raises     OptionsError for what does not go together, ConsoleError for a file
+    new_group  the group id when none is given; offsets are not committed then
+    raises     OptionsError for conflicting options, ConsoleError for an unreadable file
     """
     path = options.value("consumer.config") or options.value("command-config")
     from_file = load_properties(path) if path is not None else {}
@@ -186,7 +190,7 @@ def _group_of(options: Options, from_file: dict[str, str], extra: dict[str, str]
 
 
 def first_offset(options: Options) -> int:
-    """Where reading a partition begins; EARLIEST and LATEST are less than 0.
+    """The first offset to read, EARLIEST or LATEST.
 
     raises  OptionsError
     """
@@ -206,7 +210,7 @@ def first_offset(options: Options) -> int:
 
 
 def idle_ms(options: Options) -> int | None:
-    """How long to wait for a record; None without end.
+    """The longest wait for a record; None: no limit.
 
     raises  OptionsError
     """
@@ -215,7 +219,7 @@ def idle_ms(options: Options) -> int | None:
 
 
 def formatter_properties(options: Options) -> dict[str, str]:
-    """What the formatter is told.
+    """The properties of the formatter: --property before --formatter-config.
 
     raises  OptionsError, ConsoleError
     """

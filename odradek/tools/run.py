@@ -1,4 +1,4 @@
-"""What the command-line tools have in common."""
+"""Running a command-line tool, and the Kafka release that the tools match."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-VERSION: Final = "3.9.2"
-"""Of the Kafka whose tools ours equal."""
+KAFKA_VERSION: Final = "3.9.2"
+"""The tools take the flags of this release and print its lines."""
 
 
 def run_tool(run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
-    """Run one action and see its output written; returns the exit code."""
+    """Run one action and flush stdout; returns the exit code, 0 when stdout is closed."""
     try:
         code = run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads any more (`| head`). What was to be done is done; Java's streams say nothing.
+        # The reader of the pipe has ended (`| head`).  The action is done; Java ignores this too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code

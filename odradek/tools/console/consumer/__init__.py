@@ -1,0 +1,1 @@
+"""`odradek console-consumer`: print records of a topic."""

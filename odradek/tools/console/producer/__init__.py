@@ -1,0 +1,1 @@
+"""`odradek console-producer`: send lines to a topic."""
