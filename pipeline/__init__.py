@@ -1,1 +1,1 @@
-"""Pipelines on Spark: a small file says source, steps and sink; see README.md."""
+"""Pipelines on Spark: a file declares sources, steps and sinks; see README.md."""

@@ -1,4 +1,4 @@
-"""Why Spark failed, in one line: its errors without plans and stack traces."""
+"""Reduces a failure of Spark to one line without plans and stack traces."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from odradek.pipeline.spec.ends import KafkaSource
+from odradek.pipeline.spec.endpoints import KafkaSource
+from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
-from odradek.pipeline.spec.positions import Path
 
 CAUSES_MAX: Final = 20
 LINE_LENGTH_MAX: Final = 600
 
-_OURS: Final = re.compile(r"^pipeline\.[\w.]+: (.+)$", re.MULTILINE)
-"""What a function of ours has raised, as Python prints it at the end of a traceback."""
+_OURS: Final = re.compile(r"^odradek\.pipeline\.[\w.]+: (.+)$", re.MULTILINE)
+"""The last line of a Python traceback for an exception of this package."""
 _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\.?")
 _LOST: Final = re.compile(r"Reason:?\s*(.+)", re.DOTALL)
@@ -37,10 +37,10 @@ _BEYOND: Final = re.compile(r"assertion failed: Beginning offset \d+ is after th
 _OF_A_SOURCE: Final = (_UNKNOWN, _DATA_LOSS, _OFFSETS, _BEYOND)
 
 
-def told(error: BaseException, pipeline: Pipeline | None = None) -> str:
-    """One line that says what is wrong.
+def error_line(error: BaseException, pipeline: Pipeline | None = None) -> str:
+    """The cause of a failure in one line of at most LINE_LENGTH_MAX characters.
 
-    pipeline  whose topics are named where Kafka does not name them
+    pipeline  its topics are named where the error of Kafka has no name
     """
     ours: list[str] = _OURS.findall(str(error))
     if ours:
@@ -55,7 +55,7 @@ def told(error: BaseException, pipeline: Pipeline | None = None) -> str:
 
 
 def messages(error: BaseException) -> list[str]:
-    """`class: message` of a failure of Spark and its causes, the last one deepest."""
+    """`class: message` of a failure of Spark and of its causes, the root cause last."""
     origin = error.java_exception if isinstance(error, Py4JJavaError) else None
     if isinstance(error, PySparkException):
         origin = getattr(error, "_origin", None)
@@ -64,12 +64,12 @@ def messages(error: BaseException) -> list[str]:
     try:
         return java_messages(origin)
     except (Py4JError, OSError):
-        # The Java process is gone, and with it what it knew.
+        # The Java process has ended; the causes were stored there.
         return [str(error)]
 
 
 def java_messages(origin: Any) -> list[str]:
-    """The same of a Java exception."""
+    """`class: message` of a Java exception and of its causes, the root cause last."""
     found: list[str] = []
     while origin is not None and len(found) < CAUSES_MAX:
         name = origin.getClass().getName()
@@ -79,7 +79,7 @@ def java_messages(origin: Any) -> list[str]:
 
 
 def first_line(message: str) -> str:
-    """A message without its class's name, the SQL state and what follows its first line."""
+    """The first line of a message, without class name, error code and SQL state."""
     line = _SQL_STATE.sub("", message.strip().split("\n", 1)[0])
     name, colon, rest = line.partition(": ")
     is_class = colon and "." in name and " " not in name
@@ -92,7 +92,7 @@ def _said(found: Sequence[str], pipeline: Pipeline | None) -> str:
     whole = "\n".join(found)
     absent = _ABSENT.search(whole)
     if absent is not None:
-        return f"topic {absent[1]} does not exist, and the cluster does not make it"
+        return f"topic {absent[1]} does not exist, and the cluster does not create it"
     if _UNKNOWN.search(whole):
         return f"a topic does not exist{_topics(pipeline)}"
     if _DATA_LOSS.search(whole):
@@ -109,11 +109,11 @@ def _said(found: Sequence[str], pipeline: Pipeline | None) -> str:
         )
     if _STATE_STORE.search(whole):
         return (
-            "the columns of a step that remembers have changed, and the checkpoint holds the old"
+            "the columns of a step with state have changed, and the checkpoint contains the old"
             " ones; give another checkpoint folder"
         )
     if "org.apache.kafka" in deepest and "TimeoutException" in deepest:
-        return f"the cluster does not answer: {first_line(deepest)}"
+        return f"the cluster does not respond: {first_line(deepest)}"
     return first_line(deepest)
 
 
@@ -130,33 +130,37 @@ def _topics(pipeline: Pipeline | None) -> str:
 def _lost(whole: str, pipeline: Pipeline | None) -> str:
     changed = _CHANGED.search(whole)
     if changed is not None:
-        topic, partition, wanted, there = changed.groups()
+        topic, partition, wanted, present = changed.groups()
         given = {} if pipeline is None else pipeline.sources
         for source in given.values():
             if not isinstance(source, KafkaSource) or isinstance(source.starting_offsets, str):
                 continue
             if source.starting_offsets.get(topic, {}).get(partition) == int(wanted):
-                side = "ends" if int(wanted) > int(there) else "begins"
+                side = "ends" if int(wanted) > int(present) else "begins"
                 return (
-                    f"starting_offsets: partition {partition} of {topic} {side} at {there}, so"
+                    f"starting_offsets: partition {partition} of {topic} {side} at {present}, so"
                     f" there is no {wanted}"
                 )
     reason = _LOST.search(whole)
-    said = first_line(reason[1]) if reason is not None else "the topic was deleted, or aged out"
+    said = (
+        first_line(reason[1])
+        if reason is not None
+        else "the topic was deleted, or its records expired"
+    )
     return (
-        f"records are gone before they were read: {said}; with fail_on_data_loss = false the"
-        " source goes on with what there is"
+        f"records were deleted before they were read: {said}; with fail_on_data_loss = false the"
+        " source continues with the records that exist"
     )
 
 
 def lacks_topic(error: BaseException | None) -> bool:
-    """Whether a topic that is not there has ended it."""
+    """Whether the cause is a missing topic."""
     whole = "" if error is None else "\n".join(messages(error))
     return bool(_ABSENT.search(whole) or _UNKNOWN.search(whole))
 
 
-def blamed(where: Path, error: BaseException, pipeline: Pipeline) -> Path:
-    """The source, where what failed in a sink or step is a source's alone; else `where`."""
+def failed_part(where: Path, error: BaseException, pipeline: Pipeline) -> Path:
+    """The part to blame for a failure in `where`: a source, if only a source can cause it."""
     whole = "\n".join(messages(error))
     if _ABSENT.search(whole) or not any(one.search(whole) for one in _OF_A_SOURCE):
         return where

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.pipeline.jobs.life import Choices
+    from odradek.pipeline.jobs.lifecycle import Choices
     from odradek.pipeline.spec.model import Pipeline
 
 FAILED = 1
@@ -27,10 +27,10 @@ MASTERS = r"local(-cluster)?(\[[0-9*, ]+\])?|spark://[^,:]+:\d+(,[^,:]+:\d+)*|ya
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; returns the exit code: 1 the pipeline failed, 2 file or command line are wrong."""
+    """Run a command; returns the exit code: 1 failure, 2 invalid file or command line."""
     parsed = _parser().parse_args(arguments)
     try:
-        # Here: the command and its help are there without the libraries of pipelines.
+        # Imported here, so that --help works without the libraries of pipelines.
         from odradek.pipeline.spec.load import SpecError
 
         try:
@@ -79,24 +79,24 @@ def _counts(pipeline: Pipeline) -> str:
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port from 1 to {PORT_MAX}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to {PORT_MAX}")
     return int(text)
 
 
-def _place(text: str) -> tuple[str, int]:
-    """Host and port of `[HOST:]PORT`; an IPv6 address stands in brackets."""
+def _host_and_port(text: str) -> tuple[str, int]:
+    """Parse `[HOST:]PORT`; an IPv6 address is in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon:
         return "127.0.0.1", _port(text)
     if re.fullmatch(r"[A-Za-z0-9._-]+|\[[A-Fa-f0-9:.]+(%[A-Za-z0-9._-]+)?\]", host) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no PORT, HOST:PORT or [IPV6]:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r} is not PORT, HOST:PORT or [IPV6]:PORT")
     return host.strip("[]"), _port(port)
 
 
 def _master(text: str) -> str:
     if re.fullmatch(MASTERS, text) is None:
         allowed = "local, local[N], local[*], spark://HOST:PORT, yarn, k8s://..."
-        raise argparse.ArgumentTypeError(f"{text!r} is no master of Spark; allowed: {allowed}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a master of Spark; allowed: {allowed}")
     return text
 
 
@@ -113,14 +113,14 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--master",
             type=_master,
-            help="spark://HOST:PORT or local[N]; default: what Spark is told",
+            help="spark://HOST:PORT or local[N]; default: the setting of spark-submit, or local[*]",
         )
         command.add_argument(
             "--jars", type=Path, help="a folder of connector jars, instead of fetching them"
         )
         command.add_argument(
             "--metrics-port",
-            type=_place,
+            type=_host_and_port,
             metavar="[HOST:]PORT",
             help="serve Prometheus there; without a host to this machine alone (127.0.0.1)",
         )
@@ -138,13 +138,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
-    from odradek.pipeline.jobs.life import run_file
+    from odradek.pipeline.jobs.lifecycle import run_file
 
     return run_file(pipeline, parsed.file, _choices(parsed))
 
 
 def _choices(parsed: argparse.Namespace) -> Choices:
-    from odradek.pipeline.jobs.life import Choices
+    from odradek.pipeline.jobs.lifecycle import Choices
 
     return Choices(parsed.master, parsed.jars, parsed.metrics_port, parsed.progress_file)
 
@@ -160,7 +160,7 @@ def _mirror(parsed: argparse.Namespace) -> int:
     if parsed.mode is not None:
         head = mirror.mirror.model_copy(update={"mode": parsed.mode})
         mirror = mirror.model_copy(update={"mirror": head})
-    from odradek.pipeline.jobs.life import mirror_file
+    from odradek.pipeline.jobs.lifecycle import mirror_file
 
     return mirror_file(mirror, path, _choices(parsed))
 
@@ -170,17 +170,17 @@ def _train(parsed: argparse.Namespace) -> int:
         print(f"{parsed.model} is there already; name another folder", file=sys.stderr)
         return BAD_FILE
     if not parsed.table.is_file():
-        print(f"{parsed.table} is no file", file=sys.stderr)
+        print(f"{parsed.table} is not a file", file=sys.stderr)
         return BAD_FILE
 
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from odradek.pipeline.causes import told
+    from odradek.pipeline.causes import error_line
     from odradek.pipeline.failures import quieten
     from odradek.pipeline.session import open_session
     from odradek.pipeline.transforms.classifier import train
-    from odradek.pipeline.transforms.unfit import Unfit
+    from odradek.pipeline.transforms.step_input_error import StepInputError
 
     spark = open_session("train", needs=())
     quieten(spark)
@@ -190,12 +190,14 @@ def _train(parsed: argparse.Namespace) -> int:
         rows = spark.read.json(table) if is_json else spark.read.csv(table, header=True)
         for column in (parsed.text, parsed.label):
             if column not in rows.columns:
-                raise Unfit(f"no column {column!r}; it has: {', '.join(rows.columns) or 'none'}")
+                raise StepInputError(
+                    f"no column {column!r}; it has: {', '.join(rows.columns) or 'none'}"
+                )
         train(rows, parsed.text, parsed.label).save(str(parsed.model.resolve()))
-    except (PySparkException, Py4JError, Unfit) as error:
-        said = str(error) if isinstance(error, Unfit) else told(error)
+    except (PySparkException, Py4JError, StepInputError) as error:
+        said = str(error) if isinstance(error, StepInputError) else error_line(error)
         print(f"{parsed.table}: {said}", file=sys.stderr)
-        return BAD_FILE if isinstance(error, Unfit) else FAILED
+        return BAD_FILE if isinstance(error, StepInputError) else FAILED
     return 0
 
 

@@ -1,7 +1,7 @@
-"""Spark's connectors on Maven Central: which are wanted, how Ivy finds them, what it said.
+"""Spark's connectors on Maven Central: their coordinates, Ivy's settings, and its messages.
 
-Spark's own releases reach Maven Central one by one, and some parts of one never do.  Where the part
-of the installed version is missing, Ivy takes the newest that is known to work with it.
+The artifacts of a Spark release reach Maven Central one by one, and some never do.  When the
+artifact of the installed version is missing, Ivy takes the newest version known to work with it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ KNOWN: Final = {
     f"spark-token-provider-kafka-0-10_{SCALA}": ("4.0.0",),
     f"spark-avro_{SCALA}": ("4.0.0", "4.1.1"),
 }
-"""Spark's artifacts -> versions that are on Maven Central and work with later versions of Spark."""
-OF_SPARK: Final = {
+"""Artifact -> versions on Maven Central that also work with later versions of Spark."""
+SPARK_ARTIFACTS: Final = {
     "kafka": (f"spark-sql-kafka-0-10_{SCALA}", f"spark-token-provider-kafka-0-10_{SCALA}"),
     "avro": (f"spark-avro_{SCALA}",),
 }
-"""What a pipeline needs -> artifacts of the installed version of Spark."""
-OTHERS: Final = {
-    # Of an older connector Ivy knows the jar alone, not what that needs.
+"""Need of a pipeline -> artifacts that have the version of Spark."""
+OTHER_ARTIFACTS: Final = {
+    # Dependencies of the connector: Ivy does not resolve them for a fallback version.
     "kafka": ("org.apache.kafka:kafka-clients:3.9.0", "org.apache.commons:commons-pool2:2.12.0"),
     "jdbc:sqlite": ("org.xerial:sqlite-jdbc:3.46.1.3",),
     "jdbc:postgresql": ("org.postgresql:postgresql:42.7.4",),
 }
-"""What a pipeline needs -> artifacts with versions of their own."""
-NEEDS: Final = tuple(dict.fromkeys((*OF_SPARK, *OTHERS)))
+"""Need of a pipeline -> artifacts with their own versions."""
+NEEDS: Final = tuple(dict.fromkeys((*SPARK_ARTIFACTS, *OTHER_ARTIFACTS)))
 FALLBACK: Final = "odradek-known-"
-"""How the names of resolvers begin that take a known version; the version follows."""
+"""Prefix of the names of the resolvers for fallback versions; the version follows."""
 
 _FOUND: Final = re.compile(
     rf"^\s*found {re.escape(SPARK)}#(\S+);(\S+) in {FALLBACK}(\S+)", re.MULTILINE
@@ -48,15 +48,15 @@ _UNREACHED: Final = re.compile(
 
 
 class NoConnector(Exception):
-    """A connector of Spark cannot be had; the message says which, and what to do."""
+    """A connector cannot be fetched; the message names it and the remedy."""
 
 
 def packages(needs: Iterable[str], version: str) -> list[str]:
-    """Maven coordinates of what is needed.
+    """The Maven coordinates of connectors.
 
     needs    keys of NEEDS
     version  of Spark
-    raises   NoConnector for a need that is not known
+    raises   NoConnector for an unknown need
     """
     found: list[str] = []
     for need in dict.fromkeys(needs):
@@ -65,17 +65,17 @@ def packages(needs: Iterable[str], version: str) -> list[str]:
                 f"there is no connector for {need}: fetched are those for {', '.join(NEEDS)};"
                 " put its driver and the other connectors into a folder and say --jars FOLDER"
             )
-        found += [f"{SPARK}:{one}:{version}" for one in OF_SPARK.get(need, ())]
-        found += OTHERS.get(need, ())
+        found += [f"{SPARK}:{one}:{version}" for one in SPARK_ARTIFACTS.get(need, ())]
+        found += OTHER_ARTIFACTS.get(need, ())
     return found
 
 
 def cache() -> Path:
-    """The folder where Ivy keeps what it has fetched for pipelines.
+    """The folder of Ivy's cache for pipelines, which is created.
 
-    Not Ivy's own: there a known version would stand under the name of the one that is missing.
-
-    raises  NoConnector when it cannot be made
+    Ivy's default cache is not used: it would store a fallback version under the missing version's
+    name.
+    raises  NoConnector when the folder cannot be created
     """
     home = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(home) if home else Path.home() / ".cache") / "odradek" / "ivy"
@@ -89,8 +89,8 @@ def cache() -> Path:
     return folder
 
 
-def known(artifact: str, version: str) -> str:
-    """The newest known version of an artifact that is not newer than Spark's, or the oldest."""
+def fallback_version(artifact: str, version: str) -> str:
+    """The newest known version of an artifact up to `version`, or else the oldest."""
     wanted = _minor(version)
     fitting = [one for one in KNOWN[artifact] if _minor(one) <= wanted]
     return fitting[-1] if fitting else KNOWN[artifact][0]
@@ -101,14 +101,14 @@ def _minor(version: str) -> tuple[int, ...]:
 
 
 def ivy_settings(version: str) -> str:
-    """Settings for Ivy: Maven Central, and where a part of Spark is not there, a known version.
+    """Ivy's settings: Maven Central, with fallback versions for missing artifacts of Spark.
 
-    Maven Central alone: a POM without its jar in the local Maven folder spoils the resolution.
+    The local Maven folder is left out: a POM without its jar there would fail the resolution.
     """
     resolvers: list[str] = []
     modules: list[str] = []
     for artifact in KNOWN:
-        other = known(artifact, version)
+        other = fallback_version(artifact, version)
         place = f"{CENTRAL}/{SPARK.replace('.', '/')}/{artifact}/{other}/{artifact}-{other}.[ext]"
         resolvers += [
             f'<chain name="{artifact}"><resolver ref="central"/>',
@@ -127,9 +127,9 @@ def ivy_settings(version: str) -> str:
 
 
 def replaced(said: str) -> Iterator[str]:
-    """One line for each part of Spark in whose place Ivy took a known version.
+    """One line for each artifact for which Ivy took a fallback version.
 
-    said  what Spark wrote while it started
+    said  the output of Spark's start
     """
     for artifact, version, rest in _FOUND.findall(said):
         other = rest.partition(":")[0]
@@ -137,7 +137,7 @@ def replaced(said: str) -> Iterator[str]:
 
 
 def missing(said: str, version: str) -> str | None:
-    """What Ivy did not find, in one line; None when that is not why Spark did not start.
+    """The artifacts that Ivy did not find, in one line; None when Spark failed for another reason.
 
     version  of Spark
     """
@@ -152,7 +152,7 @@ def missing(said: str, version: str) -> str | None:
         )
     of_spark = [one for one in absent if one[1] in KNOWN]
     if of_spark:
-        newest = KNOWN[OF_SPARK["kafka"][0]][-1]
+        newest = KNOWN[SPARK_ARTIFACTS["kafka"][0]][-1]
         return (
             f"no connector for PySpark {version} on Maven Central: {names} is not there;"
             f" install 'pyspark<={newest}', or put the jars into a folder and say --jars FOLDER"

@@ -1,4 +1,4 @@
-"""What ends a pipeline, in the words of its file: which part, at which line, and why."""
+"""Reports a failure of a pipeline as a part of its file: name, line and reason."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.causes import blamed, told
+from odradek.pipeline.causes import error_line, failed_part
+from odradek.pipeline.spec.key_lines import Path, lines_of
 from odradek.pipeline.spec.load import SpecError, placed, text_of
 from odradek.pipeline.spec.model import Pipeline
-from odradek.pipeline.spec.positions import Path, lines_of
-from odradek.pipeline.transforms.unfit import Unfit
+from odradek.pipeline.transforms.step_input_error import StepInputError
 
 OFF: Final = logging.CRITICAL + 1
 LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Of PySpark, which write Java's stack beside what they raise."""
+"""Loggers of PySpark that log the Java stack trace of a raised error."""
 
 
 class PartFailed(Exception):
-    """A source, step or sink that does not do what the file says."""
+    """A source, step or sink failed."""
 
     def __init__(self, where: Path, said: str) -> None:
         super().__init__(f"{'.'.join(str(name) for name in where)}: {said}")
         self.where = where
         self.said = said
 
-    def told(self, path: FilePath) -> str:
-        """With the line of the part in its file."""
+    def line_of(self, path: FilePath) -> str:
+        """The message with the part's line number in the file `path`."""
         try:
             lines = lines_of(text_of(path))
         except (OSError, SpecError):
@@ -43,25 +43,27 @@ class PartFailed(Exception):
 
 @contextmanager
 def part(where: Path, pipeline: Pipeline) -> Iterator[None]:
-    """What Spark, a step or a file says against a part is told of that part.
+    """Within, an error of Spark, a step or a file becomes PartFailed of the part `where`.
 
     raises  PartFailed
     """
     try:
         yield
-    except Unfit as error:
+    except StepInputError as error:
         raise PartFailed(where, str(error)) from error
     except FileNotFoundError as error:
         raise PartFailed(where, f"{error.filename}: {error.strerror}") from error
     except (PySparkException, Py4JError) as error:
-        raise PartFailed(blamed(where, error, pipeline), told(error, pipeline)) from error
+        raise PartFailed(
+            failed_part(where, error, pipeline), error_line(error, pipeline)
+        ) from error
 
 
 def quieten(spark: SparkSession) -> None:
-    """Failures are told in one line: Spark's own log is off unless the file sets its level."""
+    """Turn Spark's log off, unless the pipeline file sets its level."""
     if spark.conf.get("spark.log.level", None) is None:
         spark.sparkContext.setLogLevel("OFF")
     for name in LOGGERS:
-        # As PySpark would make it: it has a class of its own.
+        # PySparkLogger.getLogger creates a logger of PySpark's class.
         PySparkLogger.getLogger(name).setLevel(OFF)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The only reads and writes of a pipeline: sources to DataFrames, DataFrames to sinks."""
+"""Reads sources into DataFrames and writes DataFrames to sinks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from odradek.pipeline.spec.common import Options
-from odradek.pipeline.spec.ends import (
+from odradek.pipeline.spec.endpoints import (
     Cluster,
     ConsoleSink,
     FileSink,
@@ -27,31 +26,31 @@ from odradek.pipeline.spec.ends import (
     TableSink,
     TableSource,
 )
+from odradek.pipeline.spec.field_types import Options
 from odradek.pipeline.spec.model import Head
 from odradek.pipeline.transforms.columns import column, quoted
+from odradek.pipeline.transforms.step_input_error import StepInputError
 from odradek.pipeline.transforms.times import as_texts
 from odradek.pipeline.transforms.times import read as read_time
-from odradek.pipeline.transforms.unfit import Unfit
 from odradek.pipeline.upsert import DRIVERS, batch_writer, upsert
 
 COMMITS: Final = "_spark_metadata"
-"""Spark's log in a folder of files: which of them count."""
-KAFKA_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
+"""The folder of Spark's commit log, which lists the committed files."""
 
 
 def read(
     spark: SparkSession, source: Source, clusters: Mapping[str, Cluster], head: Head, folder: Path
 ) -> DataFrame:
-    """The rows of a source: a stream, or in batch mode what is there now.
+    """The rows of a source: a stream, or in batch mode the present rows.
 
-    folder  that of the pipeline file; relative paths begin there
+    folder  of the pipeline file, the base of relative paths
     """
     is_stream = head.mode != "batch"
     reader: Any = spark.readStream if is_stream else spark.read
     match source:
         case KafkaSource():
             if source.pattern is not None:
-                # One that is none shall be told of the source, not of a sink's first batch.
+                # An invalid schema fails here, for the source, instead of in a sink's first batch.
                 jvm: Any = spark._jvm
                 jvm.java.util.regex.Pattern.compile(source.pattern)
             options = kafka_options(clusters[source.cluster]) | _kafka_source(source, is_stream)
@@ -64,7 +63,7 @@ def read(
             assert isinstance(schema, StructType), "a schema names columns"
             texts = as_texts(schema) if source.has_texts else schema
             reader = reader.format(source.format).schema(texts).options(**options)
-            rows = reader.load(place(folder, source.path))
+            rows = reader.load(resolve_path(folder, source.path))
             if source.has_texts:
                 rows = rows.select(
                     *(
@@ -75,9 +74,9 @@ def read(
                     )
                 )
         case TableSource():
-            # Also beside a stream it is read anew for each batch.
+            # Not cached: each batch of a stream reads the table again.
             options = {
-                "url": place_url(folder, source.url),
+                "url": resolve_url(folder, source.url),
                 "dbtable": source.table,
                 **_driver(source.url),
             }
@@ -89,13 +88,13 @@ def read(
 
 
 def _driver(url: str) -> dict[str, str]:
-    """Java finds the driver of an address by itself only in jars that it started with."""
+    """The driver class for a JDBC address: Java finds it only in jars that it started with."""
     database = url.removeprefix("jdbc:").partition(":")[0]
     return {"driver": DRIVERS[database]} if database in DRIVERS else {}
 
 
 def kafka_options(cluster: Cluster) -> dict[str, str]:
-    """A cluster as Spark's Kafka source and sink want it."""
+    """The options of a cluster for Spark's Kafka source and sink."""
     options = {f"kafka.{name}": _text(value) for name, value in cluster.options.items()}
     return {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
 
@@ -113,7 +112,7 @@ def _kafka_source(source: KafkaSource, is_stream: bool) -> dict[str, str]:
         options["assign"] = json.dumps(source.assign)
     if source.starting_timestamp_ms is not None:
         options["startingTimestamp"] = str(source.starting_timestamp_ms)
-        # A partition without a record since then begins at its end: what comes is later.
+        # A partition without a record at or after this time starts at its end.
         options["startingOffsetsByTimestampStrategy"] = "latest"
     else:
         options["startingOffsets"] = _offsets(source.starting_offsets)
@@ -136,19 +135,19 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def place(folder: Path, path: str) -> str:
-    """A path of the pipeline file; with a scheme (`s3a://`) it stays as it is."""
+def resolve_path(folder: Path, path: str) -> str:
+    """Make a path absolute, relative to `folder`; a URL (`s3a://`) is unchanged."""
     return path if "://" in path else str(folder / path)
 
 
-def place_url(folder: Path, url: str) -> str:
-    """A JDBC address; that of SQLite names a file beside the pipeline file."""
+def resolve_url(folder: Path, url: str) -> str:
+    """Make the file in a JDBC address of SQLite absolute, relative to `folder`."""
     scheme = "jdbc:sqlite:"
     return scheme + str(folder / url.removeprefix(scheme)) if url.startswith(scheme) else url
 
 
 def records(rows: DataFrame, sink: KafkaSink) -> DataFrame:
-    """Rows as a Kafka sink takes them: key, value; topic, partition, headers if they are there."""
+    """Rows for a Kafka sink: key and value, and topic, partition and headers if present."""
     if sink.value is None or sink.value == "value":
         value = F.col("value")
     else:
@@ -168,20 +167,25 @@ def records(rows: DataFrame, sink: KafkaSink) -> DataFrame:
 
 
 def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], folder: Path) -> None:
-    """All rows, once."""
+    """Write all rows of a batch pipeline."""
     match sink:
         case KafkaSink():
             writer = records(rows, sink).write.format("kafka")
             writer.options(**_kafka_sink(sink, clusters)).save()
         case FileSink():
-            if _last_batch(rows.sparkSession, f"{place(folder, sink.path)}/{COMMITS}") is not None:
-                raise Unfit(f"{sink.path} holds the files of a stream, whose readers see no others")
+            if (
+                _last_batch(rows.sparkSession, f"{resolve_path(folder, sink.path)}/{COMMITS}")
+                is not None
+            ):
+                raise StepInputError(
+                    f"{sink.path} holds the files of a stream, whose readers see no others"
+                )
             batch = rows.write.format(sink.format).mode("append").options(**_texts(sink.options))
             if sink.partition_by:
                 batch = batch.partitionBy(*sink.partition_by)
-            batch.save(place(folder, sink.path))
+            batch.save(resolve_path(folder, sink.path))
         case TableSink():
-            upsert(rows, place_url(folder, sink.url), sink, owner=str(folder / sink.source))
+            upsert(rows, resolve_url(folder, sink.url), sink, owner=str(folder / sink.source))
         case ConsoleSink():
             rows.show(sink.rows, truncate=False)
 
@@ -203,13 +207,13 @@ def start(
             writer = records(rows, sink).writeStream.format("kafka")
             writer = writer.options(**_kafka_sink(sink, clusters)).outputMode(sink.output_mode)
         case FileSink():
-            _check_folder(rows.sparkSession, place(folder, sink.path), checkpoint)
+            _check_folder(rows.sparkSession, resolve_path(folder, sink.path), checkpoint)
             writer = rows.writeStream.format(sink.format).options(**_texts(sink.options))
             if sink.partition_by:
                 writer = writer.partitionBy(*sink.partition_by)
-            writer = writer.option("path", place(folder, sink.path)).outputMode("append")
+            writer = writer.option("path", resolve_path(folder, sink.path)).outputMode("append")
         case TableSink():
-            batches = batch_writer(place_url(folder, sink.url), sink, owner=checkpoint)
+            batches = batch_writer(resolve_url(folder, sink.url), sink, owner=checkpoint)
             writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(batches)
         case ConsoleSink():
             writer = rows.writeStream.format("console").outputMode(sink.output_mode)
@@ -223,16 +227,16 @@ def start(
 
 
 def _check_folder(spark: SparkSession, path: str, checkpoint: str) -> None:
-    """See that the log of a folder is that of the checkpoint.
+    """Check that the commit log of a folder belongs to the checkpoint.
 
-    Spark takes a batch whose number stands in the folder's log for written, and leaves it out.
+    Spark skips a batch whose number is in the commit log already.
 
-    raises  Unfit
+    raises  StepInputError
     """
     written = _last_batch(spark, f"{path}/{COMMITS}")
     begun = _last_batch(spark, f"{checkpoint}/offsets")
     if written is not None and written > (-1 if begun is None else begun):
-        raise Unfit(
+        raise StepInputError(
             f"{path} holds files of batches up to {written} that this checkpoint does not know:"
             f" another pipeline or checkpoint wrote them, and batches up to {written} would be left"
             " out; give another folder, or that checkpoint"
@@ -240,7 +244,7 @@ def _check_folder(spark: SparkSession, path: str, checkpoint: str) -> None:
 
 
 def _last_batch(spark: SparkSession, log: str) -> int | None:
-    """The greatest number of a batch in one of Spark's logs; None where there is none."""
+    """The greatest batch number in one of Spark's logs; None when the log is empty."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(log)
     context: Any = spark.sparkContext._jsc

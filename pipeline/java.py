@@ -1,4 +1,4 @@
-"""Spark's Java process: started with its complaints kept, ended with nothing left of it."""
+"""Starts Spark's Java process with its output captured, and ends it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from pyspark.java_gateway import launch_gateway
 
 END_TIMEOUT_S: Final = 15.0
 KEPT_BYTES_MAX: Final = 256 * 1024
-"""Of what Java writes while it starts; the beginning."""
+"""Bound on the captured output; what follows is dropped."""
 READ_BYTES: Final = 8_192
 
 
 class LaunchFailed(Exception):
-    """The Java process ended before Spark began; the text is what it wrote."""
+    """The Java process ended before Spark started; the message is its output."""
 
 
 class StartLog:
-    """What the Java process writes: kept while Spark starts, passed on afterwards.
+    """The output of the Java process: captured while Spark starts, passed on afterwards.
 
-    Ivy and the logging write some thirty lines before anything of a pipeline is said.
-
-    out, err  the ends of pipes that the process writes to
+    Ivy and the logging print some thirty lines, which are shown only when the start fails.
+    out, err  the write ends of the pipes for stdout and stderr of the process
     """
 
     def __init__(self) -> None:
@@ -55,34 +54,34 @@ class StartLog:
                     if is_kept and len(self._kept) < KEPT_BYTES_MAX:
                         self._kept += data
                 if not is_kept:
-                    # Its reader may be gone.
+                    # The reader of our output may have closed it.
                     with suppress(OSError, ValueError):
                         target.write(data.decode(errors="replace"))
                         target.flush()
 
     def close(self) -> None:
-        """The Java process has ends of its own: the pipes end with that."""
+        """Close our write ends; the pipes end when the Java process closes its own."""
         os.close(self.out)
         os.close(self.err)
 
     def text(self) -> str:
-        """What was kept."""
+        """The captured output."""
         with self._lock:
             return self._kept.decode(errors="replace")
 
     def pass_on(self) -> None:
-        """What is written from now on goes to our own outputs."""
+        """Stop capturing: copy further output to our own stdout and stderr."""
         with self._lock:
             self._is_kept = False
 
     def wait(self, timeout_s: float = END_TIMEOUT_S) -> None:
-        """Until the process has closed its ends, and all that it wrote was read."""
+        """Wait until the process has closed the pipes and all its output was read."""
         for thread in self._threads:
             thread.join(timeout_s)
 
 
 def launch(settings: Mapping[str, str]) -> StartLog:
-    """Start the Java process for the sessions to come.
+    """Start the Java process that later sessions use.
 
     raises  LaunchFailed
     """
@@ -102,7 +101,7 @@ def launch(settings: Mapping[str, str]) -> StartLog:
 
 
 def end() -> None:
-    """End the Java process, and wait until it is gone; it does not matter if it is already."""
+    """End the Java process and wait until it has exited; nothing happens when it has already."""
     gateway: Any = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     if process is None:

@@ -1,4 +1,4 @@
-"""What is known of running queries, served to Prometheus."""
+"""Serves the progress of running queries to Prometheus."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ with the query, `failures` with the process."""
 
 
 class ProgressCollector(Collector):
-    """The figures of all queries at the moment of a scrape."""
+    """Collects the metrics of all queries at a scrape."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def collect(self) -> Iterator[Metric]:
-        """A family for each figure."""
+        """One metric family per figure."""
         queries = self._progress.queries()
         for figures, kind in ((COUNTERS, CounterMetricFamily), (GAUGES, GaugeMetricFamily)):
             for name, text, figure in figures:
@@ -82,10 +82,10 @@ class ProgressCollector(Collector):
 
 
 def serve(progress: Progress, port: int, *, host: str = "127.0.0.1") -> Callable[[], None]:
-    """Serve Prometheus at http://HOST:PORT/metrics; returns how to end it.
+    """Serve Prometheus at http://HOST:PORT/metrics; returns a function that ends the server.
 
-    host    a name, or an address; 0.0.0.0 and :: are all of this machine
-    raises  OSError when the port is taken, or the host is not of this machine
+    host    a name or an address; 0.0.0.0 and :: are all interfaces
+    raises  OSError when the port is in use, or the address is not of this machine
     """
     registry = CollectorRegistry()
     registry.register(ProgressCollector(progress))

@@ -1,6 +1,6 @@
-"""What is known of running queries: rows per second, batch time, offsets behind, state, watermark.
+"""Progress of running queries: rows per second, batch time, lag, state size, watermark.
 
-`Progress` is fed by Spark's listener; `show` draws it on a terminal, `record` writes it to a file.
+Spark's listener updates `Progress`; `show` prints it on a terminal, `record` writes it to a file.
 """
 
 from __future__ import annotations
@@ -45,57 +45,57 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """The last batch of one query."""
+    """Figures of one query, as of its last batch."""
 
     name: str
     batch_id: int
     rows: int
-    """Of the last batch."""
+    """Rows of the last batch."""
     rows_total: int
-    """Since the query began in this process."""
+    """Rows since the query started in this process."""
     rows_per_second: float
     batch_ms: int
     offsets_behind: int
-    """Records that waited in the topics when the batch began: those that it has read, and those
-    that `max_offsets_per_trigger` has kept from it.  0 when idle, and for other sources."""
+    """Unread records in the topics at the start of the batch, whether it has read them or
+    `max_offsets_per_trigger` left them to a later one.  0 when idle, and for other sources."""
     state: str
-    """running, idle, ended, failed, or stopped: ended by this process before its end."""
+    """running, idle, ended, failed, or stopped (by this process, before its end)."""
     late: Mapping[str, int] = field(default_factory=dict)
-    """Step -> rows that it dropped as late since the query began in this process, at least: Spark
-    counts those of a window and group in a batch as one once they are added up."""
+    """Step -> late rows that it has dropped since the query started in this process.  A lower
+    bound: once rows are aggregated, Spark counts those of one window, group and batch as one."""
     ahead: Mapping[str, int] = field(default_factory=dict)
-    """Step -> rows that it dropped since then because they were further than `ahead_max` ahead."""
+    """Step -> rows that it has dropped since then because their time was beyond `ahead_max`."""
     batches: int = 0
-    """Since then."""
+    """Batches since then."""
     failures: int = 0
-    """Times that the query failed in this process."""
+    """Failures of the query in this process."""
     dead_letters: Mapping[str, int] = field(default_factory=dict)
-    """Parse step -> dead letters of it that the query has written since it began."""
+    """Parse step -> its dead letters that the query has written since it started."""
     state_rows: Mapping[str, int] = field(default_factory=dict)
-    """Step -> rows of its state after the last batch, in all partitions."""
+    """Step -> rows of its state after the last batch, over all partitions."""
     state_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Step -> memory that its state uses."""
+    """Step -> memory of its state."""
     watermark_ms: int | None = None
-    """Event time since 1970; None before the first row, and where no step has a watermark."""
+    """Event time in ms since 1970; None before the first row, and without a watermark."""
 
 
 class Progress(StreamingQueryListener):
-    """The queries of a pipeline, by name; Spark calls it from a thread of its own.
+    """The progress of the queries of a pipeline, by name.  Spark calls it in its own thread.
 
-    remembering  query -> the steps of its operators with a state, the last of its plan first
-    rejecting    query -> the parse step whose dead letters it writes
-    is_stopping  whether the process was asked to end: then no query has failed
+    stateful_steps  query -> the steps of its stateful operators, the last of its plan first
+    dead_letter_steps    query -> the parse step whose dead letters it writes
+    is_stopping  whether the process is stopping: then a query that ends has not failed
     """
 
     def __init__(
         self,
         *,
-        remembering: Callable[[str], Sequence[str]] = lambda query: (),
-        rejecting: Mapping[str, str] | None = None,
+        stateful_steps: Callable[[str], Sequence[str]] = lambda query: (),
+        dead_letter_steps: Mapping[str, str] | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._remembering = remembering
-        self._rejecting = rejecting or {}
+        self._stateful_steps = stateful_steps
+        self._dead_letter_steps = dead_letter_steps or {}
         self._is_stopping = is_stopping
         self._stopped: set[str] = set()
         self._lock = Lock()
@@ -104,24 +104,24 @@ class Progress(StreamingQueryListener):
         self.on_change: list[Callable[[QueryProgress], None]] = []
 
     def queries(self) -> list[QueryProgress]:
-        """As they stand."""
+        """A snapshot of all queries."""
         with self._lock:
             return list(self._queries.values())
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """A query begins."""
+        """Called by Spark when a query starts."""
         name = event.name or str(event.id)
         self._stopped.discard(name)
         self._names[str(event.id)] = name
         failures = self._known(name).failures
-        self._put(replace(_begun(name), failures=failures))
+        self._put(replace(_started(name), failures=failures))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A batch is done."""
+        """Called by Spark after a batch."""
         done = event.progress
         name = done.name or str(done.id)
         known = self._known(name)
-        steps = self._remembering(name)
+        steps = self._stateful_steps(name)
         self._put(
             replace(
                 known,
@@ -130,7 +130,7 @@ class Progress(StreamingQueryListener):
                 rows_total=known.rows_total + done.numInputRows,
                 rows_per_second=done.processedRowsPerSecond,
                 batch_ms=int(done.durationMs.get("triggerExecution", 0)),
-                offsets_behind=sum(_behind(source) for source in done.sources),
+                offsets_behind=sum(_lag(source) for source in done.sources),
                 state="running",
                 late=_added(known.late, _by_step(done, steps, "numRowsDroppedByWatermark")),
                 ahead=_added(known.ahead, _ahead(done)),
@@ -143,19 +143,19 @@ class Progress(StreamingQueryListener):
         )
 
     def stopping(self, name: str) -> None:
-        """A query is stopped by this process: whatever ends it, it has not failed."""
+        """Note that this process stops a query: however it ends, it has not failed."""
         self._stopped.add(name)
 
     def losses(self) -> list[str]:
-        """What the queries have dropped so far; a line for each query and step."""
+        """The rows that were dropped so far; one line per query and step."""
         return [line for one in self.queries() for line in _losses(one)]
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """There is nothing to do."""
+        """Called by Spark when a query has no new rows."""
         self._say(self._names.get(str(event.id), str(event.id)), "idle")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """A query has ended."""
+        """Called by Spark when a query has ended."""
         name = self._names.get(str(event.id), str(event.id))
         if name in self._stopped or self._is_stopping():
             self._say(name, "stopped")
@@ -164,11 +164,11 @@ class Progress(StreamingQueryListener):
 
     def _known(self, name: str) -> QueryProgress:
         with self._lock:
-            return self._queries.get(name) or _begun(name)
+            return self._queries.get(name) or _started(name)
 
     def _dead_letters(self, name: str, done: Any) -> dict[str, int]:
-        """Parse step -> dead letters of the batch; Spark says -1 where it does not count."""
-        step = self._rejecting.get(name)
+        """Parse step -> dead letters of the batch; Spark reports -1 for an unknown number."""
+        step = self._dead_letter_steps.get(name)
         return {} if step is None else {step: max(done.sink.numOutputRows, 0)}
 
     def _say(self, name: str, state: str) -> None:
@@ -190,29 +190,29 @@ class Progress(StreamingQueryListener):
     def _put(self, one: QueryProgress) -> None:
         with self._lock:
             self._queries[one.name] = one
-        for tell in self.on_change:
-            tell(one)
+        for callback in self.on_change:
+            callback(one)
 
 
-def _begun(name: str) -> QueryProgress:
-    """A query before its first batch."""
+def _started(name: str) -> QueryProgress:
+    """The figures of a query before its first batch."""
     return QueryProgress(name, -1, 0, 0, 0.0, 0, 0, "running")
 
 
-def _behind(source: Any) -> int:
-    """Records that waited in a Kafka source when its batch began; 0 for other sources."""
+def _lag(source: Any) -> int:
+    """Unread records of a Kafka source at the start of the batch; 0 for other sources."""
     latest = _offsets(source.latestOffset)
     end = _offsets(source.endOffset)
     if not end:
         return 0
-    # Of the first batch there is no start: it has read what lies between that and its end.
+    # The first batch has no start offsets; its row count is what it has read.
     start = _offsets(source.startOffset)
     read = source.numInputRows if not start else _distance(start, end)
     return int(read) + max(_distance(end, latest), 0)
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:
-    """Topic and partition -> offset, of what Spark writes: {"topic":{"0":5,"1":7}}."""
+    """(topic, partition) -> offset, from Spark's JSON {"topic":{"0":5,"1":7}}."""
     try:
         topics = json.loads(text or "null")
     except ValueError:
@@ -228,22 +228,22 @@ def _offsets(text: str | None) -> dict[tuple[str, str], int]:
 
 
 def _distance(begin: dict[tuple[str, str], int], end: dict[tuple[str, str], int]) -> int:
-    """Offsets from one place to another; a partition that is new in `end` begins at 0."""
+    """The sum of the distances from `begin` to `end`; a partition only in `end` starts at 0."""
     return sum(offset - begin.get(where, 0) for where, offset in end.items())
 
 
 def _by_step(done: Any, steps: Sequence[str], figure: str) -> dict[str, int]:
-    """Step -> a figure of its operators with a state, added up."""
+    """Step -> the sum of a figure over its stateful operators."""
     found: dict[str, int] = {}
     for place, operator in enumerate(done.stateOperators):
-        # Of a list that is too short the last step has the others: a query in SQL has many.
+        # A list that is too short ends with a SQL step, which may have many operators.
         step = steps[min(place, len(steps) - 1)] if steps else operator.operatorName
         found[step] = found.get(step, 0) + int(getattr(operator, figure))
     return found
 
 
 def _watermark_ms(done: Any) -> int | None:
-    """Of Spark's `2026-01-01T00:00:00.000Z`; before the first row it is that of 1970."""
+    """The watermark from Spark's `2026-01-01T00:00:00.000Z`; it is 1970 before the first row."""
     text = done.eventTime.get("watermark")
     if text is None:
         return None
@@ -251,7 +251,7 @@ def _watermark_ms(done: Any) -> int | None:
 
 
 def _ahead(done: Any) -> dict[str, int]:
-    """Step -> rows of the batch that it dropped as too far ahead of now."""
+    """Step -> rows of the batch that it dropped because their time was beyond `ahead_max`."""
     found: dict[str, int] = {}
     for metric, row in done.observedMetrics.items():
         kind, _, rest = metric.partition(":")
@@ -262,7 +262,7 @@ def _ahead(done: Any) -> dict[str, int]:
 
 
 def _added(known: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Both together, without zeros."""
+    """The sums per key, without zeros."""
     steps = dict.fromkeys((*known, *more))
     sums = {step: known.get(step, 0) + more.get(step, 0) for step in steps}
     return {step: count for step, count in sums.items() if count}
@@ -285,15 +285,15 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
-class Warner:
-    """Says what is dropped when it begins, and each time when it has doubled."""
+class LossWarner:
+    """Prints a warning at the first dropped row of a step, and each time the count has doubled."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
         self._said: dict[str, int] = {}
 
     def __call__(self, one: QueryProgress) -> None:
-        """Take what is known of a query."""
+        """Check the figures of a query."""
         count = sum(one.late.values()) + sum(one.ahead.values())
         if count and count >= 2 * self._said.get(one.name, 0):
             self._said[one.name] = count
@@ -303,15 +303,15 @@ class Warner:
 
 @contextmanager
 def show(progress: Progress, *, is_terminal: bool | None = None) -> Iterator[None]:
-    """A table that moves on a terminal; a line for each batch elsewhere."""
+    """Show progress: a table that is updated on a terminal, else one line per batch."""
     console = Console(stderr=True)
     moves = console.is_terminal if is_terminal is None else is_terminal
     listeners: list[Callable[[QueryProgress], None]]
     if moves:
-        # Above the table.
-        listeners = [Warner(lambda line: console.print(line, markup=False, highlight=False))]
+        # Printed above the table.
+        listeners = [LossWarner(lambda line: console.print(line, markup=False, highlight=False))]
     else:
-        listeners = [_print_line, Warner(lambda line: print(line, file=sys.stderr))]
+        listeners = [_print_line, LossWarner(lambda line: print(line, file=sys.stderr))]
     progress.on_change += listeners
     try:
         if not moves:
@@ -343,7 +343,7 @@ def _print_line(one: QueryProgress) -> None:
 
 
 def table_of(queries: list[QueryProgress]) -> Table:
-    """What a terminal shows: a row for each query."""
+    """The table for a terminal: one row per query."""
     table = Table(*COLUMNS)
     for one in queries:
         table.add_row(
@@ -361,7 +361,7 @@ def table_of(queries: list[QueryProgress]) -> Table:
 
 
 def record(progress: Progress, path: Path) -> None:
-    """Add a line of JSON to a file for each batch: the fields of QueryProgress, and `at_ms`."""
+    """Append a line of JSON per batch to a file: the fields of QueryProgress, and `at_ms`."""
     file = path.open("a", encoding="utf-8", buffering=1)
 
     def write(one: QueryProgress) -> None:

@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline: connectors by the installed version, loopback when local."""
+"""The Spark session of a pipeline: connectors of the installed version, loopback when local."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from odradek.pipeline.connectors import (
 )
 
 STOPPED: Final = "Cannot call methods on a stopped SparkContext"
-"""What is left of a session whose master did not take it."""
+"""The error of a session that could not register with its master."""
 JARS: Final = "spark.jars"
 PACKAGES: Final = "spark.jars.packages"
-LISTS: Final = (JARS, PACKAGES)
-"""Settings that are lists: those of the file are added to ours."""
+LIST_SETTINGS: Final = (JARS, PACKAGES)
+"""Settings that are lists: the values of the pipeline file are appended to ours."""
 
 LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -42,17 +42,17 @@ ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "true",
     "spark.ui.showConsoleProgress": "false",
-    # Of PySpark itself, which puts frames together for a step with memory.
+    # Warnings of PySpark, which concatenates frames for stateful functions.
     "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
 }
 
 
 class NoMaster(NoConnector):
-    """Spark's master does not answer."""
+    """Spark's master does not respond."""
 
 
 class NoSpark(NoConnector):
-    """Java did not start, or ended at once."""
+    """Java did not start, or exited at once."""
 
 
 def open_session(
@@ -63,17 +63,16 @@ def open_session(
     jars: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> SparkSession:
-    """Start Spark, or take the session that runs.
+    """Start Spark, or return the running session.
 
-    needs     of `connectors.NEEDS`; others only with `jars`
-    master    None: what spark-submit says, or all cores of this machine
-    jars      a folder of jars, used instead of fetching them
-    settings  more of Spark's; jars and packages among them are added to the connectors
+    needs     elements of `connectors.NEEDS`; others only with `jars`
+    master    None: the setting of spark-submit, or all cores of this machine
+    jars      a folder of jars that are used instead of fetched ones
+    settings  settings of Spark; jars and packages in them are added to the connectors
     raises    NoConnector, NoMaster, NoSpark; PySparkException
-
-    cost      3 to 6 seconds, and half a minute more when connectors are fetched for the first time
+    cost      3 to 6 seconds, and half a minute more to fetch connectors for the first time
     """
-    # Workers must find the packages that this process has.
+    # Workers use this interpreter, and so its packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_local = (master or os.environ.get("MASTER", "local")).startswith("local")
     ours = {**ALWAYS, **(LOCAL if is_local else {}), **_connectors(needs, jars)}
@@ -84,15 +83,15 @@ def open_session(
     log: java.StartLog | None = None
     if SparkContext._gateway is None:
         log = _launched(chosen, master)
-        # The process has resolved these, and has them with those that they need in `spark.jars`.
-        chosen = {key: value for key, value in chosen.items() if key not in LISTS}
+        # The process has resolved these and added them, with their dependencies, to `spark.jars`.
+        chosen = {key: value for key, value in chosen.items() if key not in LIST_SETTINGS}
     for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except (PySparkException, Py4JError, RuntimeError) as error:
         if STOPPED in str(error):
-            raise NoMaster(f"no master of Spark answers at {master}") from error
+            raise NoMaster(f"Spark's master does not respond at {master}") from error
         raise
     finally:
         if log is not None:
@@ -100,7 +99,7 @@ def open_session(
 
 
 def _launched(settings: Mapping[str, str], master: str | None) -> java.StartLog:
-    """The Java process is started; what it fetched in place of something else is said.
+    """Start the Java process; print the fallback versions that Ivy took.
 
     raises  NoConnector, NoSpark
     """
@@ -113,7 +112,7 @@ def _launched(settings: Mapping[str, str], master: str | None) -> java.StartLog:
         if wanted is not None:
             raise NoConnector(wanted) from error
         sys.stderr.write(said)
-        raise NoSpark("Spark's Java process did not start; what it wrote stands above") from error
+        raise NoSpark("Spark's Java process did not start; its output is above") from error
     if "spark.log.level" in settings:
         sys.stderr.write(log.text())
         log.pass_on()
@@ -123,18 +122,18 @@ def _launched(settings: Mapping[str, str], master: str | None) -> java.StartLog:
 
 
 def close_session(spark: SparkSession) -> None:
-    """Stop Spark, and wait until its Java process is gone; it does not matter if it is already."""
+    """Stop Spark and wait until its Java process has exited; it may have exited already."""
     with suppress(Py4JError, OSError):
         spark.stop()
     java.end()
 
 
 def _merged(ours: Mapping[str, str], theirs: Mapping[str, object]) -> dict[str, str]:
-    """The settings of a session; of lists, ours and theirs."""
+    """Our settings overridden by those of the file; lists are concatenated."""
     merged = dict(ours)
     for key, value in theirs.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if key in LISTS and key in ours:
+        if key in LIST_SETTINGS and key in ours:
             names = [one.strip() for one in (*ours[key].split(","), *text.split(","))]
             text = ",".join(dict.fromkeys(one for one in names if one))
         merged[key] = text
@@ -145,7 +144,7 @@ def _connectors(needs: Iterable[str], jars: Path | None) -> dict[str, str]:
     if jars is not None:
         files = sorted(str(path) for path in jars.glob("*.jar"))
         if not files:
-            raise NoConnector(f"{jars} holds no jars")
+            raise NoConnector(f"{jars} contains no jars")
         return {JARS: ",".join(files)}
     wanted = packages(needs, pyspark.__version__)
     if not wanted:

@@ -1,4 +1,4 @@
-"""Topics that a pipeline file names and a cluster has not: told before Spark looks for a minute."""
+"""Checks that the topics in a pipeline file exist; Spark itself would retry for a minute."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.spec.ends import Cluster, KafkaSink, KafkaSource
+from odradek.pipeline.spec.endpoints import Cluster, KafkaSink, KafkaSource
+from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
-from odradek.pipeline.spec.positions import Path
 from odradek.pipeline.spec.steps import Parse
 
 TIMEOUT_MS: Final = 10_000
@@ -20,11 +20,10 @@ UNKNOWN: Final = f"{KAFKA}.common.errors.UnknownTopicOrPartitionException"
 
 
 def absent(spark: SparkSession, pipeline: Pipeline) -> tuple[Path, str] | None:
-    """The first topic, or partition, that is not there: where it is named, and what is said.
+    """The first missing topic or partition: its place in the file, and the message; or None.
 
-    A topic that is written to is missed only where the cluster says that it makes none.  What a
-    cluster does not tell, for want of a right or of time, is not missed.
-
+    A topic that is written to may be missing when the cluster creates topics.  Nothing is missing
+    as far as a cluster denies access or does not respond in time.
     cost  one or two requests to each cluster
     """
     for name, cluster in pipeline.clusters.items():
@@ -48,7 +47,7 @@ def absent(spark: SparkSession, pipeline: Pipeline) -> tuple[Path, str] | None:
 def _named(
     pipeline: Pipeline, cluster: str
 ) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:
-    """Topics that are read from a cluster and that are written to it, with their places."""
+    """The topics that are read from a cluster and written to it, with their places in the file."""
     read: list[tuple[Path, str]] = []
     written: list[tuple[Path, str]] = []
     for name, source in pipeline.sources.items():
@@ -90,7 +89,7 @@ def _admin(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
 
 
 def _partitions(spark: SparkSession, admin: Any, topics: set[str]) -> dict[str, int]:
-    """How many each topic has; 0 of one that does not exist, nothing of one that is not told."""
+    """Topic -> number of partitions; 0 for a missing topic, no entry when access is denied."""
     jvm: Any = spark._jvm
     wanted = jvm.java.util.ArrayList()
     for topic in sorted(topics):
@@ -108,7 +107,7 @@ def _partitions(spark: SparkSession, admin: Any, topics: set[str]) -> dict[str, 
 
 
 def _makes_topics(spark: SparkSession, admin: Any) -> bool:
-    """Whether a write to a topic makes it; True where the cluster does not tell."""
+    """Whether a write to a missing topic creates it; True when the cluster does not say."""
     jvm: Any = spark._jvm
     node = admin.describeCluster().nodes().get().toArray()[0].idString()
     resources = jvm.java.util.ArrayList()

@@ -1,9 +1,8 @@
-"""Rows into a table of a database, by key: what a batch repeats changes nothing.
+"""Upserts rows into a table of a database by key, so that a repeated batch changes nothing.
 
-A batch is written to a staging table by Spark's tasks, then merged by the driver in one
-transaction.  A crash before the merge leaves the table as it was; one after it is repeated to no
-effect.  The staging table belongs to one query: the next batch of that query removes what a crash
-has left.
+Spark's tasks write a batch to a staging table; then the driver merges it in one transaction.  A
+crash before the merge leaves the table unchanged; after it, the batch is repeated without effect.
+The staging table belongs to one query, whose next batch replaces what a crash has left in it.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.pipeline.causes import first_line, java_messages, told
-from odradek.pipeline.spec.ends import TableSink, shown
+from odradek.pipeline.causes import error_line, first_line, java_messages
+from odradek.pipeline.spec.endpoints import TableSink, without_options
 from odradek.pipeline.transforms.columns import quoted
 
 DRIVERS: Final = {"sqlite": "org.sqlite.JDBC", "postgresql": "org.postgresql.Driver"}
@@ -55,36 +54,37 @@ TYPES: Final = {
         "timestamp_ntz": "TIMESTAMP",
     },
 }
-"""Spark's type -> the database's, where they differ."""
+"""Spark's type -> the type of the database, where they differ."""
 SQLITE_FORMATS: Final[dict[type[DataType], str]] = {
     TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     DateType: "yyyy-MM-dd",
 }
-"""It has no types for times: they are kept as text that sorts."""
+"""SQLite has no types for times: they are stored as text that sorts by time."""
 SQLITE_OPTIONS: Final = {"busy_timeout": "60000", "transaction_mode": "IMMEDIATE"}
-"""Milliseconds to wait for other writers; and their place is taken before the first read, since a
-reader that becomes a writer may not wait."""
+"""Milliseconds to wait for other writers.  The write lock is taken before the first read, since
+SQLite does not wait when a reader becomes a writer."""
 CREATED_MEANWHILE: Final = frozenset({"23505", "42P07"})
-"""SQLSTATE of a CREATE TABLE that lost against another: unique_violation, duplicate_table."""
+"""SQLSTATEs of a CREATE TABLE that runs at the same time as another one for the same table:
+unique_violation, duplicate_table."""
 IDENTIFIER_LENGTH_MAX: Final = 63
-"""PostgreSQL cuts off what is longer."""
+"""PostgreSQL truncates longer names."""
 
 _sqlite_writers: dict[str, Lock] = {}
 _sqlite_writers_lock: Final = Lock()
 
 
 class UpsertFailed(Exception):
-    """What the database or the table does not take; the text says which, and why."""
+    """The database rejects rows or statements; the message gives the reason."""
 
 
 def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
     """Insert rows, or replace those with the same key.
 
-    Of rows with one key in a batch one counts: that with the greatest `latest_by`, then with the
-    greatest values of the other columns, so that a repeated batch chooses the same.
+    Of the rows of a batch with one key, the one with the greatest `latest_by` is written, then with
+    the greatest values of the other columns, so that a repeated batch chooses the same row.
 
-    owner   of the staging table: the same for each batch of a query, another for other queries
+    owner   name of the staging table's owner: one per query
     raises  UpsertFailed; PySparkException when the rows cannot be computed
     """
     database = _database(url)
@@ -110,28 +110,28 @@ def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
                 _execute(connection, f"DROP TABLE {staging}")
     except Py4JJavaError as error:
         said = first_line(java_messages(error.java_exception)[-1])
-        raise UpsertFailed(f"table {sink.table} of {shown(url)}: {said}") from error
+        raise UpsertFailed(f"table {sink.table} of {without_options(url)}: {said}") from error
 
 
 def batch_writer(url: str, sink: TableSink, *, owner: str) -> Callable[[DataFrame, int], None]:
-    """`upsert` as a stream calls it for each batch.
+    """`upsert` as a function for foreachBatch.
 
-    What goes wrong is told to Spark in a line, without its causes: Spark 4.0 looks through the text
-    of an error for a Java stack trace with a pattern that overflows its own stack on a long one,
-    and a query that dies of that ends as if all were well.
+    Failures are raised as UpsertFailed with one line and without a cause: Spark 4.0 searches the
+    text of an error with a regular expression that overflows the stack on a long text, and a query
+    that ends so is reported as successful.
     """
 
     def write(rows: DataFrame, _: int) -> None:
         try:
             upsert(rows, url, sink, owner=owner)
         except (UpsertFailed, PySparkException, Py4JError) as error:
-            raise UpsertFailed(told(error)) from None
+            raise UpsertFailed(error_line(error)) from None
 
     return write
 
 
 def staging_name(table: str, owner: str) -> str:
-    """The staging table of a query, in the schema of its table."""
+    """The name of the staging table of a query, in the schema of the target table."""
     schema, dot, name = table.rpartition(".")
     suffix = f"_odradek_{hashlib.sha256(owner.encode()).hexdigest()[:12]}"
     is_quoted = name.startswith('"')
@@ -142,7 +142,9 @@ def staging_name(table: str, owner: str) -> str:
 def _database(url: str) -> str:
     parts = url.split(":")
     if len(parts) < 3 or parts[0] != "jdbc" or parts[1] not in DRIVERS:
-        raise UpsertFailed(f"{shown(url)} is not the address of jdbc:sqlite: or jdbc:postgresql:")
+        raise UpsertFailed(
+            f"{without_options(url)} is not the address of jdbc:sqlite: or jdbc:postgresql:"
+        )
     return parts[1]
 
 
@@ -180,19 +182,19 @@ def _for_sqlite(rows: DataFrame) -> DataFrame:
     times = {
         name: F.date_format(quoted(name), how) for name, how in formats.items() if how is not None
     }
-    # It takes one writer at a time.
+    # SQLite has one writer at a time.
     return rows.withColumns(times).coalesce(1)
 
 
 def _sqlite_writer(url: str) -> Lock:
-    """Held by one sink of this process at a time."""
+    """The lock of a database file: one sink of this process writes at a time."""
     with _sqlite_writers_lock:
-        return _sqlite_writers.setdefault(shown(url), Lock())
+        return _sqlite_writers.setdefault(without_options(url), Lock())
 
 
 @contextmanager
 def _transaction(spark: SparkSession, url: str, database: str) -> Iterator[Any]:
-    """A connection of the driver's JVM for one transaction: SQLite's begins the next at once."""
+    """A connection of the driver's JVM for one transaction."""
     jvm: Any = spark._jvm
     registry = jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry
     registry.register(DRIVERS[database])
@@ -219,7 +221,7 @@ def _stage(rows: DataFrame, url: str, staging: str, database: str) -> None:
     except PySparkException as error:
         origin = getattr(error, "_origin", None)
         said = java_messages(origin)[-1] if origin is not None else str(error)
-        raise UpsertFailed(f"rows for {shown(url)}: {first_line(said)}") from error
+        raise UpsertFailed(f"rows for {without_options(url)}: {first_line(said)}") from error
 
 
 def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: str) -> None:
@@ -242,12 +244,12 @@ def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: 
 
 
 def _staged(columns: Sequence[str]) -> list[str]:
-    """Names in the staging table: Spark's writer quotes a name but not a quote in it."""
+    """Column names of the staging table: Spark's writer does not escape quotes in a name."""
     return [f"c{number}" for number in range(len(columns))]
 
 
 def _check_keys(connection: Any, staging: str, sink: TableSink, columns: Sequence[str]) -> None:
-    """SQLite takes nulls in a primary key, as often as they come."""
+    """Reject null keys: SQLite accepts any number of nulls in a primary key."""
     placed = dict(zip(columns, _staged(columns), strict=True))
     empty = " OR ".join(f"{placed[key]} IS NULL" for key in sink.keys)
     statement = connection.createStatement()
@@ -273,8 +275,8 @@ def _execute(connection: Any, sql: str) -> None:
 def _create_once(connection: Any, sql: str) -> None:
     """Run a CREATE TABLE IF NOT EXISTS, also while another connection creates the same table.
 
-    PostgreSQL then waits for the other transaction and fails with a duplicate key of its catalogue
-    when that commits; the table exists by then, so that a second try finds it.
+    PostgreSQL then waits for the other transaction, and fails with a duplicate key in its catalogue
+    when that commits.  The table exists by then, so a second attempt succeeds.
     """
     before = connection.setSavepoint()
     try:

@@ -1,1 +1,1 @@
-"""The worked example: card payments with planted hot merchants and anomalies."""
+"""A demonstration: card payments with planted hot merchants and anomalies."""

@@ -1,4 +1,4 @@
-"""`make demo-pipeline`: a broker, card payments, a pipeline, and a page of what it found."""
+"""`make demo-pipeline`: a broker, card payments, a pipeline, and a page with its findings."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from odradek.pipeline.demo.payments import Truth, make_payments
 from odradek.pipeline.demo.report import read_progress, write_report
 from odradek.pipeline.jobs.stop import Stop, Stopped
 
-START_S = 60.0
+START_S = 180.0
 DRAIN_S = 240.0
 PARTITIONS = 4
 SETTLE_MS = 25_000
-"""After the payments a few later ones push the watermark over the last windows."""
+"""How much later than the run the last payments are, which close the last windows."""
 SINKS = ("landed", "merchants", "hot_merchants", "alarms")
 QUERIES = (*SINKS, "parsed_rejects")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; returns 0 when all that was planted and counted is there.
+    """Run the demo; returns 0 when all planted findings and all counts are complete.
 
-    SIGTERM and SIGINT end it and what it has started: 128 + signal.  A second one does not wait.
+    SIGTERM and SIGINT stop it and its processes: 128 + signal.  A second signal does not wait.
     """
     parser = argparse.ArgumentParser(prog="demo-pipeline")
     parser.add_argument("--rate", type=int, default=500, help="payments per second")
@@ -91,7 +91,7 @@ def _broker(folder: Path) -> Iterator[str]:
 
 
 def _await_port(address: str, broker: subprocess.Popen[bytes], folder: Path) -> None:
-    """Until the broker listens: clients complain of every connection that is refused."""
+    """Wait until the broker listens, since clients log every refused connection."""
     host, _, port = address.rpartition(":")
     deadline_s = time.monotonic() + START_S
     while True:
@@ -116,8 +116,8 @@ def _pipeline(folder: Path, address: str, jars: Path | None) -> Iterator[subproc
 @contextlib.contextmanager
 def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
-        # A session of its own: a terminal's Ctrl-C comes to the demo alone, which ends the pipeline
-        # before its broker.
+        # In a new session, so that Ctrl-C reaches the demo only, which stops the pipeline before
+        # the broker.
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -140,7 +140,7 @@ def _create(address: str, topic: str) -> None:
 
 
 def _await_start(folder: Path, pipeline: subprocess.Popen[bytes]) -> None:
-    """Until every query has begun: its checkpoint holds its identity."""
+    """Wait until every query has started, which writes its identity to its checkpoint."""
     print("Spark starts ...")
     deadline_s = time.monotonic() + 2 * START_S
     while not all((folder / "state" / sink / "metadata").exists() for sink in SINKS):
@@ -148,9 +148,9 @@ def _await_start(folder: Path, pipeline: subprocess.Popen[bytes]) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes], wait_s: float, deadline_s: float, log: Path) -> None:
-    """Wait a little; the process must live.
+    """Wait for `wait_s`.
 
-    raises  SystemExit when it has ended, or the deadline is over
+    raises  SystemExit when the process has ended, or after the deadline
     """
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(wait_s)
@@ -175,7 +175,7 @@ def _send(address: str, truth: Truth, *, seed: int, rate: int, seconds: int) -> 
 
 
 def _push_watermark(producer: Producer, truth: Truth, end_ms: int) -> None:
-    """A last payment long after the others in each partition; the findings leave it out."""
+    """Send a much later payment to each partition; the findings ignore these."""
     after = time.gmtime((truth.begin_ms + end_ms + SETTLE_MS) / 1_000)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", after)
     for partition in range(PARTITIONS):
@@ -188,9 +188,9 @@ def _push_watermark(producer: Producer, truth: Truth, end_ms: int) -> None:
 def _await_findings(
     folder: Path, address: str, truth: Truth, pipeline: subprocess.Popen[bytes]
 ) -> tuple[Findings, list[str]]:
-    """Until all that the pipeline writes is whole, or DRAIN_S are over; and what is not whole.
+    """Wait until the output of the pipeline is complete, or for DRAIN_S; returns what is missing.
 
-    What comes out of `alarms` is not known before: it is whole when its query has read everything.
+    The number of `alarms` is unknown: they are complete when their query has read everything.
 
     raises  SystemExit when nothing can be read until then, or the pipeline ends
     """
@@ -203,7 +203,7 @@ def _await_findings(
                 for query, count in _read_by(folder).items()
                 if count < truth.records
             ]
-            # After the progress: what a query has read it has written.
+            # Read after the progress: a query has written what it has read.
             findings = read_findings(folder, address)
             lacking = [*unread, *findings.lacks(truth)]
             if not lacking or time.monotonic() > deadline_s:
@@ -212,7 +212,7 @@ def _await_findings(
 
 
 def _read_by(folder: Path) -> dict[str, int]:
-    """Query -> records that it has read and done with."""
+    """Query -> records that it has read and processed."""
     counts = dict.fromkeys(QUERIES, 0)
     for one in read_progress(folder / "progress.jsonl"):
         counts[one["name"]] = one["rows_total"]

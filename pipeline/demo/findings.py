@@ -1,4 +1,4 @@
-"""What the demo pipeline found, beside what was planted."""
+"""The findings of the demo pipeline, compared with the planted ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.pipeline.demo.payments import HOT_SHARE_MIN, Truth
 
 END_WAIT_S: Final = 5.0
 END: Final = "end-"
-"""How the ids of the payments begin that only push the watermark."""
+"""Prefix of the ids of the payments that only advance the watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class Verdict:
 
     @property
     def precision(self) -> float | None:
-        """Of what was found, how much was planted; None where nothing was found."""
+        """The share of findings that were planted; None without findings."""
         return self.right / self.found if self.found else None
 
     @property
     def recall(self) -> float | None:
-        """Of what was planted, how much was found; None where nothing was planted."""
+        """The share of planted cases that were found; None without planted cases."""
         return self.right / self.planted if self.planted else None
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was planted was found."""
+        """Whether all planted cases were found."""
         return self.right == self.planted
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def _share(part: int, whole: int) -> str:
-    """Two decimals, cut: what is less than all of it is never 1.00."""
+    """Two decimals, rounded down: only the whole is 1.00."""
     return f"{100 * part // whole / 100:.2f}" if whole else "none"
 
 
@@ -66,11 +66,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All of it."""
+    """All findings of a run."""
 
     windows: list[Window]
     hottest: dict[int, tuple[str, float]]
-    """Begin of a window -> its most frequent merchant and that one's share."""
+    """Start of a window -> its most frequent merchant and that merchant's share."""
     alerts: list[str]
     """Ids of payments."""
     landed: int
@@ -78,7 +78,7 @@ class Findings:
     rejected: int
 
     def hot(self, truth: Truth) -> Verdict:
-        """Whole windows in which one merchant has HOT_SHARE_MIN of the payments, or more."""
+        """The verdict on complete windows in which a merchant's share is >= HOT_SHARE_MIN."""
         found = {
             start: merchant
             for start, (merchant, share) in self.hottest.items()
@@ -88,13 +88,13 @@ class Findings:
         return Verdict(len(truth.hot), len(found), right)
 
     def anomalies(self, truth: Truth) -> Verdict:
-        """Payments that were called odd."""
+        """The verdict on payments that were reported as anomalies."""
         planted = dict.fromkeys(truth.anomalies)
         right = sum(one in planted for one in dict.fromkeys(self.alerts))
         return Verdict(len(planted), len(dict.fromkeys(self.alerts)), right)
 
     def lacks(self, truth: Truth) -> list[str]:
-        """What is not whole yet, by what is known to come: names with counts."""
+        """The incomplete outputs, with their present and expected counts."""
         counted: dict[int, int] = {}
         for one in self.windows:
             counted[one.start_ms] = counted.get(one.start_ms, 0) + one.payments
@@ -118,7 +118,7 @@ class Findings:
 
 
 def read_findings(folder: Path, address: str) -> Findings:
-    """From the files, databases and topics that the pipeline has written."""
+    """Read the files, databases and topics that the pipeline has written."""
     windows = [
         Window(_ms(start), merchant, payments, total)
         for start, merchant, payments, total in _rows(
@@ -158,10 +158,10 @@ def _rows(path: Path, query: str) -> list[Any]:
 
 
 def _landed(folder: Path) -> list[str]:
-    """Ids in the files that Spark's commit log counts in: others are of batches cut off."""
+    """Ids in the committed files; other files belong to interrupted batches."""
     log = folder / "_spark_metadata"
     names: list[str] = []
-    # A file `N.compact` holds everything up to N; the others what their batch has added.
+    # A file `N.compact` lists all files up to batch N, another one those of its batch.
     entries = sorted(log.glob("[0-9]*"), key=lambda path: int(path.stem))
     compacted = [path for path in entries if path.suffix == ".compact"]
     first = int(compacted[-1].stem) if compacted else -1
@@ -176,7 +176,7 @@ def _landed(folder: Path) -> list[str]:
 
 
 def _values(address: str, topic: str) -> Iterable[bytes]:
-    """All records of a topic; none when it is not there."""
+    """The values of all records of a topic; none for a missing topic."""
     settings = {"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False}
     consumer = Consumer({**settings, "enable.partition.eof": False})
     try:

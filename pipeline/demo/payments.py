@@ -1,7 +1,6 @@
-"""Made-up card payments, with things planted in them that a pipeline should find.
+"""Generates card payments with planted cases that a pipeline should find.
 
-The same seed makes the same payments.  Times are event times in milliseconds, counted from the
-beginning of the run.
+Equal seeds give equal payments.  Times are event times in milliseconds since the start of the run.
 """
 
 from __future__ import annotations
@@ -17,52 +16,51 @@ from typing import Final
 MERCHANTS: Final = 40
 CARDS: Final = 5_000
 WINDOW_MS: Final = 5_000
-"""As in payments.toml."""
+"""The length of windows in payments.toml."""
 HOT_SHARE: Final = 0.35
-"""Of the payments in a window with a planted hot merchant; others have a tenth at most."""
+"""Share of a planted hot merchant in a window; other merchants have a tenth at most."""
 HOT_SHARE_MIN: Final = 0.2
-"""From which on a merchant is called hot."""
+"""The least share of a hot merchant in the findings."""
 HOT_CHANCE: Final = 0.3
-"""Of a whole window to have one; the third has one if no other had."""
+"""Probability of a hot merchant in a complete window; the third has one if no earlier one had."""
 DUPLICATE_CHANCE: Final = 0.02
 LATE_CHANCE: Final = 0.02
 LATE_MS: Final = 4_000
-"""How much later than it happened a late payment comes: less than the watermark."""
+"""Delay of a late payment, less than the watermark."""
 GARBAGE_CHANCE: Final = 0.002
 ANOMALY_CHANCE: Final = 0.003
 ANOMALY_FACTOR: Final = 25.0
 SPREAD: Final = 0.25
-"""Standard deviation of the logarithm of a merchant's amounts."""
+"""Standard deviation of the logarithms of a merchant's amounts."""
 KNOWN_PAYMENTS: Final = 30
-"""Of a merchant before an anomaly is planted, and from one to the next: what is planted can be
-found."""
+"""Payments of a merchant before its first planted anomaly, and between two: enough to find it."""
 
 
 @dataclass(slots=True)
 class Truth:
-    """What was planted."""
+    """The planted cases and the counts of a run."""
 
     begin_ms: int
-    """Wall time of event time 0."""
+    """Wall-clock time of event time 0."""
     payments: int = 0
-    """Without duplicates and garbage."""
+    """Payments without duplicates and invalid records."""
     duplicates: int = 0
     late: int = 0
     garbage: int = 0
     anomalies: list[str] = field(default_factory=list)
-    """Ids of payments."""
+    """Ids of the planted anomalies."""
     hot: dict[int, str] = field(default_factory=dict)
-    """Begin of a window (wall milliseconds) -> its merchant."""
+    """Start of a window (wall-clock ms) -> its hot merchant."""
     windows: dict[int, int] = field(default_factory=dict)
-    """Begin of a window -> its payments, without duplicates."""
+    """Start of a window -> its payments, without duplicates."""
     records: int = 0
-    """All that were sent to the pipeline, garbage and duplicates included."""
+    """All records that were sent, with invalid ones and duplicates."""
     end_ms: int = 0
-    """Wall time of the end of the run."""
+    """Wall-clock time of the end of the run."""
     amount: float = 0.0
 
     def is_whole(self, start_ms: int) -> bool:
-        """Whether a window is not cut off by the beginning or the end of the run."""
+        """Whether the window is entirely within the run."""
         return self.begin_ms <= start_ms and start_ms + WINDOW_MS <= self.end_ms
 
 
@@ -78,9 +76,9 @@ class Event:
 def make_payments(
     truth: Truth, *, seed: int, rate_per_second: int, duration_ms: int
 ) -> Iterator[Event]:
-    """The records of a run in the order of their events; sort by `send_ms` to send them.
+    """Yield the records of a run by event time; sort them by `send_ms` to send them.
 
-    truth  is filled on the way
+    truth  receives the planted cases and counts
     """
     rng = random.Random(seed)
     means = [math.exp(rng.uniform(1.5, 4.5)) for _ in range(MERCHANTS)]
@@ -107,12 +105,12 @@ def make_payments(
 
 
 def _hot_merchant(rng: random.Random, truth: Truth, start_ms: int, duration_ms: int) -> int:
-    """The merchant that is hot in a window, -1 for none; windows cut off by the run have none."""
+    """The hot merchant of a window, -1 for none; incomplete windows have none."""
     is_whole = start_ms >= 0 and start_ms + WINDOW_MS <= duration_ms
     is_due = not truth.hot and start_ms >= 2 * WINDOW_MS
     if not is_whole or (rng.random() >= HOT_CHANCE and not is_due):
         return -1
-    # One that is not among the largest anyway.
+    # Not one of the merchants that are frequent anyway.
     merchant = rng.randrange(MERCHANTS // 4, MERCHANTS)
     truth.hot[truth.begin_ms + start_ms] = _name(merchant)
     return merchant

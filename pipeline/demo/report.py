@@ -1,4 +1,4 @@
-"""The demo's page: rates, lag, windows, and what was found against what was planted."""
+"""The demo's page: rates, lag, windows, and findings compared with planted cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import matplotlib as mpl
 
-mpl.use("Agg")  # No screen is needed.
+mpl.use("Agg")  # The backend without a display.
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ from odradek.pipeline.demo.payments import WINDOW_MS, Truth
 
 SHOWN_MERCHANTS: Final = 6
 SHOWN_OTHERS: Final = 2
-"""Beside those with planted peaks, at least."""
+"""The least number of merchants shown besides those with planted peaks."""
 SHOWN_MISSES: Final = 20
 COLORS: Final = (
     "#2f6db3",
@@ -39,7 +39,7 @@ COLORS: Final = (
 FOUND: Final = "#3a8f5c"
 MISSED: Final = "#c0392b"
 UNPLANTED: Final = "#c9ced6"
-PICTURE: Final[Any] = {
+PLOT_STYLE: Final[Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#8a94a3",
@@ -75,7 +75,7 @@ th { font-weight: 600; color: #5a6473; font-size: .9rem }
 def write_report(
     path: Path, truth: Truth, findings: Findings, progress: Sequence[dict[str, Any]]
 ) -> None:
-    """One HTML file with everything in it.
+    """Write one HTML file that contains all plots.
 
     progress  of `odradek pipeline run --progress-file`
     """
@@ -169,7 +169,7 @@ def _verdict(name: str, verdict: Verdict) -> str:
 
 
 def _misses(truth: Truth, findings: Findings) -> str:
-    """The odd amounts that were not found."""
+    """A note on the planted anomalies that were not found."""
     found = dict.fromkeys(findings.alerts)
     missed = [one for one in truth.anomalies if one not in found]
     if not missed:
@@ -180,8 +180,8 @@ def _misses(truth: Truth, findings: Findings) -> str:
 
 
 def _draw(fill: Callable[[Axes], None]) -> str:
-    """A picture as an address that holds it."""
-    with plt.rc_context(PICTURE):
+    """Draw a plot; returns it as a data URL."""
+    with plt.rc_context(PLOT_STYLE):
         figure, axes = plt.subplots(figsize=(10, 3.0), layout="constrained")
         axes.set_prop_cycle(color=COLORS)
         fill(axes)
@@ -214,22 +214,22 @@ def _lines(
 
 
 def _waiting(axes: Axes, progress: Sequence[dict[str, Any]], below: str) -> None:
-    """Of each batch two points: what waited when it began, and what of that it left at its end."""
+    """Plot two points per batch: unread records at its start, and how many of them it left."""
     begin_ms = _first_ms(progress)
     for name, batches in _by_query(progress).items():
-        places: list[tuple[float, int]] = []
+        points: list[tuple[float, int]] = []
         for one in batches:
             if one["state"] == "running":
                 end_s, waited = (one["at_ms"] - begin_ms) / 1_000, one["offsets_behind"]
-                places.append((end_s - one["batch_ms"] / 1_000, waited))
-                places.append((end_s, max(waited - one["rows"], 0)))
-        seconds, records = [place[0] for place in places], [place[1] for place in places]
+                points.append((end_s - one["batch_ms"] / 1_000, waited))
+                points.append((end_s, max(waited - one["rows"], 0)))
+        seconds, records = [point[0] for point in points], [point[1] for point in points]
         axes.plot(seconds, records, marker=".", linewidth=1.4, label=name)
     _label(axes, below, "records")
 
 
 def _first_ms(progress: Sequence[dict[str, Any]]) -> int:
-    """When the first batch began."""
+    """The start of the first batch."""
     return min((one["at_ms"] - one["batch_ms"] for one in progress), default=0)
 
 
@@ -258,12 +258,12 @@ def _windows(axes: Axes, truth: Truth, findings: Findings) -> None:
 
 
 def _middle_s(truth: Truth, start_ms: int) -> float:
-    """Where a window stands in a plot: its middle, in seconds of the run."""
+    """The position of a window in a plot: its middle, in seconds of the run."""
     return (start_ms + WINDOW_MS / 2 - truth.begin_ms) / 1_000
 
 
 def _event_time(axes: Axes, truth: Truth, left: str) -> None:
-    """The axis below of every plot of windows."""
+    """Set the time axis of a plot of windows."""
     if truth.windows:
         half_s = WINDOW_MS / 2_000
         axes.set_xlim(
@@ -292,6 +292,6 @@ def _color(planted: str | None, found: str) -> str:
 
 
 def read_progress(path: Path) -> list[dict[str, Any]]:
-    """The lines of a progress file; one that is being written yet is left out."""
+    """The lines of a progress file; an incomplete last line is left out."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]

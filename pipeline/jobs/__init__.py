@@ -1,1 +1,1 @@
-"""What `odradek pipeline` runs; thin."""
+"""The jobs of `odradek pipeline`: pipelines and mirrors."""

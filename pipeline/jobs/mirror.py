@@ -1,4 +1,4 @@
-"""Runs a mirror file: Spark reads and remembers how far it is, executors write."""
+"""Runs a mirror file: Spark reads and checkpoints source offsets, executors write."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.pipeline import io
 from odradek.pipeline.jobs.run import claim_folder
 from odradek.pipeline.mirror.clusters import ClusterFailed
-from odradek.pipeline.mirror.flow import Flow, TopicMadeAnew, Written
+from odradek.pipeline.mirror.flow import Flow, TopicRecreatedError, Written
 from odradek.pipeline.mirror.offsets import Run
 from odradek.pipeline.mirror.write import INPUT_COLUMNS, OUTPUT_SCHEMA, Plan, WriteFailed, write
-from odradek.pipeline.spec import ends, model
+from odradek.pipeline.spec import endpoints as ends
+from odradek.pipeline.spec import model
 from odradek.pipeline.spec.mirror import Mirror
 
 NEEDS: Final = ("kafka",)
 QUERY: Final = "mirror"
 ROUND_S: Final = 1.0
-"""In which it is looked once whether it is to stop."""
+"""Interval of the checks for a stop."""
 SHORTEST_S: Final = 0.01
-"""Spark takes no wait of less than a millisecond."""
+"""The shortest wait in a call of Spark."""
 
 
 class BatchFailed(Exception):
-    """A batch was given up; the job knows why."""
+    """A batch failed; the job has stored the reason."""
 
 
-FAILURES: Final = (ClusterFailed, TopicMadeAnew, KafkaException)
+FAILURES: Final = (ClusterFailed, TopicRecreatedError, KafkaException)
 
 
 def claim(mirror: Mirror, folder: Path) -> Path:
-    """The checkpoint folder, claimed for this mirror.
+    """Create or check the checkpoint folder of a mirror; returns it.
 
     raises  run.WrongCheckpoint; OSError
     """
@@ -56,11 +57,11 @@ def claim(mirror: Mirror, folder: Path) -> Path:
     return claim_folder(folder / mirror.mirror.checkpoint, mine)
 
 
-class Job:
-    """A mirror that runs.
+class MirrorJob:
+    """A running mirror.
 
-    folder  that of the mirror file
-    stop    when it is set, `wait` ends soon, whatever is waited for
+    folder  the folder of the mirror file
+    stop    an event that ends `wait` within ROUND_S
     """
 
     def __init__(self, mirror: Mirror, folder: Path, *, stop: Event | None = None) -> None:
@@ -79,15 +80,15 @@ class Job:
         return self._is_ending or self._stop.is_set() or self._failure is not None
 
     def open(self) -> None:
-        """Look at the clusters and claim the checkpoint folder; Spark is not needed yet.
+        """Prepare the clusters and claim the checkpoint folder, without Spark.
 
-        raises  ClusterFailed, TopicMadeAnew, run.WrongCheckpoint
+        raises  ClusterFailed, TopicRecreatedError, run.WrongCheckpoint
         """
         claim(self._mirror, self._folder)
         self._flow.open(is_new=not any(self._checkpoint.glob("offsets/*")))
 
     def start(self, spark: SparkSession) -> None:
-        """Begin to read and write, after `open`.
+        """Start to mirror, after `open`.
 
         raises  PySparkException
         """
@@ -126,12 +127,12 @@ class Job:
             self._flow.note(list(written(rows, plan)))
         except (*FAILURES, PySparkException, Py4JError, OSError) as error:
             self._failure = error
-            # In the traceback Spark looks for signs of an interruption, with an expression that
-            # overflows its stack on a long one: the query would then end as if it was done.
+            # Spark searches the traceback for an interruption, with a regular expression that
+            # overflows the stack on a long text: the query would then end as successful.
             raise BatchFailed("the batch was given up") from None
 
     def wait(self) -> None:
-        """Until it ends or fails or is to stop; meanwhile its turns.
+        """Run turns until the query ends, or a stop is requested.
 
         raises  as `turn`
         """
@@ -142,9 +143,9 @@ class Job:
             self.stop()
 
     def turn(self) -> bool:
-        """Wait for an interval or the end, then do what is due; whether it goes on.
+        """Wait for an interval or the end, then run the due work; returns whether to go on.
 
-        raises  ClusterFailed, TopicMadeAnew, confluent_kafka.KafkaException,
+        raises  ClusterFailed, TopicRecreatedError, confluent_kafka.KafkaException,
                 pyspark.errors.PySparkException, py4j.protocol.Py4JError, OSError
         """
         deadline_s = time.monotonic() + self._mirror.mirror.interval_ms / 1000
@@ -161,7 +162,7 @@ class Job:
 
     def _has_ended(self, timeout_s: float) -> bool:
         assert self._query is not None, "it was started"
-        wait_s: Any = timeout_s  # Any part of a second will do, whatever its types say.
+        wait_s: Any = timeout_s  # Spark accepts fractions of a second, despite its type hint.
         try:
             has_ended = bool(self._query.awaitTermination(wait_s))
         except StreamingQueryException:
@@ -173,25 +174,25 @@ class Job:
         return has_ended
 
     def stop(self) -> None:
-        """End it; a batch that runs is repeated by the next start."""
+        """Stop the query; the next start repeats a batch in progress."""
         self._is_ending = True
-        # A Java process that is gone has stopped it; that it is gone is told by who waits for it.
+        # When the Java process has ended the query has, too; `wait` reports that.
         with suppress(Py4JError, PySparkException, OSError):
             if self._query is not None:
                 self._query.stop()
 
 
 def written(rows: DataFrame, plan: Plan) -> Iterator[Written]:
-    """Write a batch on the executors; one Written per run.
+    """Write a batch on the executors; returns one Written per run.
 
-    raises  ClusterFailed when the target takes a record not; pyspark.errors.PySparkException
+    raises  ClusterFailed when the target rejects a record; pyspark.errors.PySparkException
     """
     wanted = rows.selectExpr(*INPUT_COLUMNS)
     results = wanted.mapInArrow(lambda batches: write(batches, plan), OUTPUT_SCHEMA)
     try:
         found = results.collect()
     except PySparkException as error:
-        # Executors' errors come as the text of a traceback.
+        # The error of an executor is the text of a traceback.
         said = re.search(rf"{WriteFailed.__name__}: (.+)", str(error))
         if said is None:
             raise

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.pipeline import io
 from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.failures import PartFailed, part
-from odradek.pipeline.spec.ends import (
+from odradek.pipeline.spec.endpoints import (
     KafkaSink,
     KafkaSource,
     Sink,
@@ -24,32 +24,32 @@ from odradek.pipeline.spec.ends import (
     database_of,
 )
 from odradek.pipeline.spec.event_time import event_times
+from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import REJECTS, Pipeline
-from odradek.pipeline.spec.positions import Path
 from odradek.pipeline.spec.steps import Parse
 from odradek.pipeline.topics import absent
 from odradek.pipeline.transforms.apply import apply
 from odradek.pipeline.transforms.times import Bound
 
 IDENTITY: Final = "pipeline.json"
-"""Says whose checkpoint a folder is."""
+"""The file that identifies the pipeline of a checkpoint folder."""
 ROUND_S: Final = 1.0
-"""In which each query is looked at once."""
+"""Interval of the checks of each query."""
 
 
 class WrongCheckpoint(Exception):
-    """A checkpoint folder that belongs to another pipeline."""
+    """The checkpoint folder belongs to another pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A pipeline in Spark's terms: what each sink writes, by the name of its query."""
+    """The DataFrames of a pipeline: what each sink writes, by the name of its query."""
 
     outputs: dict[str, tuple[DataFrame, Sink]]
 
 
 def needs(pipeline: Pipeline) -> Iterator[str]:
-    """Connectors that it uses, as `connectors.NEEDS` names them, and other `jdbc:DATABASE`."""
+    """The connectors that a pipeline uses: elements of `connectors.NEEDS`, or `jdbc:DATABASE`."""
     for end in (*pipeline.sources.values(), *pipeline.sinks.values()):
         if isinstance(end, KafkaSource | KafkaSink):
             yield "kafka"
@@ -60,10 +60,10 @@ def needs(pipeline: Pipeline) -> Iterator[str]:
 
 
 def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
-    """Make the views; nothing runs yet.
+    """Create the views of sources and steps; nothing runs yet.
 
-    folder  that of the pipeline file
-    raises  PartFailed for a part that does not fit the others, or a topic that is not there
+    folder  the folder of the pipeline file
+    raises  PartFailed for a part that does not fit its input, and for a missing topic
     """
     _check_topics(spark, pipeline)
     views: dict[str, DataFrame] = {}
@@ -102,7 +102,7 @@ def _check_topics(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def claim(pipeline: Pipeline, folder: FilePath) -> FilePath:
-    """The checkpoint folder of a stream, claimed for this pipeline.
+    """Create or check the checkpoint folder of a pipeline; returns it.
 
     raises  WrongCheckpoint; OSError
     """
@@ -118,7 +118,7 @@ def claim(pipeline: Pipeline, folder: FilePath) -> FilePath:
 
 
 def claim_folder(checkpoint: FilePath, mine: Mapping[str, object]) -> FilePath:
-    """Make a checkpoint folder, or see that it is the one of whom `mine` describes.
+    """Create a checkpoint folder with the identity `mine`, or check that it has this identity.
 
     raises  WrongCheckpoint; OSError
     """
@@ -152,7 +152,7 @@ def claim_folder(checkpoint: FilePath, mine: Mapping[str, object]) -> FilePath:
 
 
 def run_batch(pipeline: Pipeline, built: Built, folder: FilePath) -> None:
-    """Write everything, sink after sink.
+    """Write all sinks, one after the other.
 
     raises  PartFailed
     """
@@ -162,12 +162,12 @@ def run_batch(pipeline: Pipeline, built: Built, folder: FilePath) -> None:
 
 
 def _where(pipeline: Pipeline, name: str) -> Path:
-    """Of a query: the sink, or the step whose rejects it writes."""
+    """The part of a query: its sink, or the step whose dead letters it writes."""
     return ("sinks", name) if name in pipeline.sinks else ("steps", name.removesuffix(REJECTS))
 
 
 def start_stream(pipeline: Pipeline, built: Built, folder: FilePath) -> list[StreamingQuery]:
-    """Begin a query for each sink.
+    """Start a query for each sink.
 
     raises  PartFailed, WrongCheckpoint
     """
@@ -200,11 +200,11 @@ def wait(
     is_stopped: Callable[[], bool] = lambda: False,
     stopping: Callable[[str], object] = lambda query: None,
 ) -> None:
-    """Until all have ended, or one has failed, or it is to stop: then the others are stopped.
+    """Wait until all queries have ended, one has failed, or a stop is requested; stop the others.
 
-    A batch in work is given up; the next run does it again.
+    A batch in progress is abandoned and repeated by the next run.
 
-    stopping  is called with the name of each query that is stopped, before it is
+    stopping  called with the name of each query before it is stopped
 
     raises  PartFailed
     """
@@ -220,17 +220,17 @@ def wait(
 
 
 def _has_ended(pipeline: Pipeline, query: StreamingQuery, count: int) -> bool:
-    """After a part of ROUND_S at most.
+    """Whether a query has ended; waits for at most ROUND_S / count.
 
-    count  queries that are waited for in turn
+    count  number of queries that are checked in each round
     """
-    timeout_s: Any = ROUND_S / count  # Any part of a second will do, whatever its types say.
+    timeout_s: Any = ROUND_S / count  # Spark accepts fractions of a second, despite its type hint.
     try:
         with part(_where(pipeline, query.name), pipeline):
             return bool(query.awaitTermination(timeout_s))
     except PartFailed as error:
         spark = SparkSession.getActiveSession()
         if spark is not None and lacks_topic(error.__cause__):
-            # Deleted meanwhile: the cluster tells which one.
+            # A topic has been deleted meanwhile: look up which one.
             _check_topics(spark, pipeline)
         raise

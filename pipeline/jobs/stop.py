@@ -1,4 +1,4 @@
-"""What SIGTERM and SIGINT do to a job."""
+"""Handling of SIGTERM and SIGINT by a job."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """A signal came while nothing could be ended gently."""
+    """A signal arrived that ends the job at once."""
 
 
 class Stop:
-    """What SIGTERM and SIGINT do: they interrupt, or while `gently`, they are only noted."""
+    """Handles SIGTERM and SIGINT: they raise Stopped, or within `deferred` set `requested`."""
 
     def __init__(self) -> None:
-        self.asked: Final = Event()
+        self.requested: Final = Event()
         self.number = 0
-        self._is_gentle = False
+        self._is_deferred = False
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Within, signals come here; afterwards what was there before is back."""
+        """Within, handle the signals; afterwards restore the previous handlers."""
         before = {number: signal.getsignal(number) for number in SIGNALS}
         self.install()
         try:
@@ -35,22 +35,22 @@ class Stop:
                 signal.signal(number, handler)
 
     def install(self) -> None:
-        """Spark puts a handler of its own in place when it starts: call it after that again."""
+        """Install the handlers; to be called again after Spark has started, which replaces them."""
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, _: Any) -> None:
         self.number = number
-        is_first = not self.asked.is_set()
-        self.asked.set()
-        if not (self._is_gentle and is_first):
+        is_first = not self.requested.is_set()
+        self.requested.set()
+        if not (self._is_deferred and is_first):
             raise Stopped
 
     @contextmanager
-    def gently(self) -> Iterator[None]:
-        """Within, the first signal only sets `asked`."""
-        self._is_gentle = True
+    def deferred(self) -> Iterator[None]:
+        """Within, the first signal only sets `requested`; a second one raises Stopped."""
+        self._is_deferred = True
         try:
             yield
         finally:
-            self._is_gentle = False
+            self._is_deferred = False

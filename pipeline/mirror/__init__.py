@@ -1,1 +1,1 @@
-"""One cluster mirrored to another: names, records, offsets, and the writes."""
+"""Mirrors one cluster to another: topic names, records, offsets and groups."""

@@ -1,4 +1,4 @@
-"""The driver's talk with both clusters: topics, published offsets, groups."""
+"""Requests of the driver to both clusters: topics, published offsets, groups."""
 
 from __future__ import annotations
 
@@ -31,36 +31,32 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from odradek.pipeline.mirror.offsets import CommittedOffset, PartitionKey
 from odradek.pipeline.mirror.policy import CONFIGS_EXCLUDED
 from odradek.pipeline.spec.mirror import End
 
-ANSWER_TIMEOUT_S: Final = 10.0
+RESPONSE_TIMEOUT_S: Final = 10.0
 READ_TIMEOUT_S: Final = 60.0
-AWAY_TIMEOUT_S: Final = 120.0
-"""How long a batch waits for a cluster."""
-ASK_S: Final = 5.0
+UNAVAILABLE_TIMEOUT_S: Final = 120.0
+"""How long a batch waits for an unavailable cluster."""
+REQUEST_S: Final = 5.0
 WAIT_S: Final = 0.2
-"""Nothing waits longer than these without looking whether it is to stop."""
+"""The longest waits between two checks of `is_stopped`."""
 GROUPS_AT_ONCE: Final = 50
 DEFAULT_REPLICATION: Final = -1
 LOG: Final = logging.getLogger(__name__)
 COMPACTED: Final = {"cleanup.policy": "compact"}
 
-Offset = tuple[int, str]
-"""A committed offset and what was written beside it."""
-Place = tuple[str, int]
-"""Topic and partition."""
-
 
 class ClusterFailed(Exception):
-    """A cluster does not answer, or refuses."""
+    """A cluster does not respond, or returns an error."""
 
 
-class ClusterAway(ClusterFailed):
-    """A cluster does not answer now, or does not know yet what it will know soon."""
+class ClusterUnavailable(ClusterFailed):
+    """A cluster does not respond now, or returns a retriable error."""
 
 
-AWAY: Final = frozenset(
+UNAVAILABLE: Final = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
@@ -72,19 +68,19 @@ AWAY: Final = frozenset(
         KafkaError.NOT_CONTROLLER,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
-        # Of a topic that was listed a moment ago: it is being deleted.
+        # The topic was listed a moment ago, so it is being deleted.
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
 
 
 def never() -> bool:
-    """Nobody stops it."""
+    """The default of `is_stopped`."""
     return False
 
 
 def client_properties(end: End) -> dict[str, str]:
-    """Of a cluster, for every client of librdkafka."""
+    """The properties of librdkafka's clients for a cluster."""
     options = {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in end.options.items()
@@ -94,19 +90,19 @@ def client_properties(end: End) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupAtTarget:
-    """A group as the target knows it.
+    """State of a group on the target.
 
-    is_active  it has members, so that its offsets are theirs
+    is_active  it has members, so its offsets must not be changed
     """
 
     is_active: bool
-    offsets: Mapping[Place, int]
+    offsets: Mapping[PartitionKey, int]
 
 
 class Cluster:
-    """One end of a mirror.
+    """Requests to one cluster of a mirror.
 
-    is_stopped  then what waits for an answer gives up, as when there is none
+    is_stopped  when it returns true, waiting ends as after a time-out
     """
 
     def __init__(self, end: End, *, is_stopped: Callable[[], bool] = never) -> None:
@@ -119,7 +115,7 @@ class Cluster:
     def identity(self) -> str | None:
         """The cluster's id.
 
-        raises  ClusterFailed when it does not answer
+        raises  ClusterFailed when it does not respond
         """
         found = self._metadata().cluster_id
         return None if found is None else str(found)
@@ -136,29 +132,29 @@ class Cluster:
         }
 
     def _metadata(self) -> Any:
-        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S
         while True:
             try:
-                return self._admin.list_topics(timeout=min(ASK_S, ANSWER_TIMEOUT_S))
+                return self._admin.list_topics(timeout=min(REQUEST_S, RESPONSE_TIMEOUT_S))
             except KafkaException as error:
                 if time.monotonic() < deadline_s and not self.is_stopped():
                     continue
-                raise ClusterAway(
-                    f"cluster {self.alias} at {self._address} does not answer within"
-                    f" {ANSWER_TIMEOUT_S:.0f} s: {error.args[0].str()}"
+                raise ClusterUnavailable(
+                    f"cluster {self.alias} at {self._address} does not respond within"
+                    f" {RESPONSE_TIMEOUT_S:.0f} s: {error.args[0].str()}"
                 ) from error
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Topic -> its id; brokers before 2.8 have none."""
+        """Topic -> its id; brokers before 2.8 have no topic ids."""
         names = list(topics)
         if not names:
             return {}
         described = self._admin.describe_topics(TopicCollection(names))
-        found = {name: self._answer(future).topic_id for name, future in described.items()}
+        found = {name: self._result(future).topic_id for name, future in described.items()}
         return {name: str(one) for name, one in found.items() if one is not None}
 
     def create(self, topic: str, partitions: int, replication: int | None, configs: Any) -> None:
-        """Make a topic; no matter if it is there."""
+        """Create a topic unless it exists."""
         new = NewTopic(
             topic,
             num_partitions=partitions,
@@ -166,22 +162,22 @@ class Cluster:
             config=configs,
         )
         for future in self._admin.create_topics([new]).values():
-            self._answer(future, unless=KafkaError.TOPIC_ALREADY_EXISTS, about=f"topic {topic}: ")
+            self._result(future, unless=KafkaError.TOPIC_ALREADY_EXISTS, about=f"topic {topic}: ")
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Add partitions until there are so many."""
+        """Add partitions up to the number `partitions`."""
         for future in self._admin.create_partitions([NewPartitions(topic, partitions)]).values():
-            self._answer(future, unless=KafkaError.INVALID_PARTITIONS, about=f"topic {topic}: ")
+            self._result(future, unless=KafkaError.INVALID_PARTITIONS, about=f"topic {topic}: ")
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Topic -> what is set for it, and by the cluster at run time, and is mirrored."""
+        """Topic -> its mirrored configs: overrides, and dynamic configs of the brokers."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
         if not resources:
             return {}
         return {
             resource.name: {
                 name: entry.value
-                for name, entry in self._answer(future).items()
+                for name, entry in self._result(future).items()
                 if not entry.is_read_only
                 and not entry.is_sensitive
                 and name not in CONFIGS_EXCLUDED
@@ -192,7 +188,7 @@ class Cluster:
         }
 
     def set_configs(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
-        """Give topics these configs and no others, apart from what is not mirrored."""
+        """Set the mirrored configs of topics to `wanted`; delete all others that are mirrored."""
         resources = []
         for topic, present in self.topic_configs(wanted).items():
             entries = [
@@ -211,20 +207,20 @@ class Cluster:
                 )
         if resources:
             for resource, future in self._admin.incremental_alter_configs(resources).items():
-                self._answer(future, about=f"topic {resource.name}: ")
+                self._result(future, about=f"topic {resource.name}: ")
 
     def await_coordinators(self, topic: str) -> None:
-        """Until groups can commit.
+        """Wait until groups can commit offsets.
 
-        A cluster makes its topic of offsets when the first group asks; the library's consumers
-        wait for it, its admin calls give up.
+        A cluster creates __consumer_offsets at the first request; consumers of librdkafka wait for
+        it, its admin client does not.
         """
         consumer = Consumer({**self.client, "group.id": "odradek-mirror", "log_level": 2})
         deadline_s = time.monotonic() + READ_TIMEOUT_S
         try:
             while True:
                 try:
-                    consumer.committed([TopicPartition(topic, 0)], timeout=ANSWER_TIMEOUT_S)
+                    consumer.committed([TopicPartition(topic, 0)], timeout=RESPONSE_TIMEOUT_S)
                 except KafkaException as error:
                     if time.monotonic() >= deadline_s:
                         said = error.args[0].str()
@@ -235,23 +231,25 @@ class Cluster:
             consumer.close()
 
     def groups(self) -> list[str]:
-        """All consumer groups."""
-        listed = self._answer(self._admin.list_consumer_groups(request_timeout=ANSWER_TIMEOUT_S))
+        """The ids of all consumer groups, sorted."""
+        listed = self._result(self._admin.list_consumer_groups(request_timeout=RESPONSE_TIMEOUT_S))
         return sorted(group.group_id for group in listed.valid)
 
-    def offsets(self, groups: Iterable[str]) -> Iterator[tuple[str, dict[Place, Offset]]]:
-        """Group -> what it has committed; one that cannot be asked now is left out."""
+    def offsets(
+        self, groups: Iterable[str]
+    ) -> Iterator[tuple[str, dict[PartitionKey, CommittedOffset]]]:
+        """Yield the committed offsets of each group; a group that cannot be read is left out."""
         for some in _chunks(groups):
-            asked = [
+            requests = [
                 self._admin.list_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(group)], request_timeout=ANSWER_TIMEOUT_S
+                    [ConsumerGroupTopicPartitions(group)], request_timeout=RESPONSE_TIMEOUT_S
                 )
                 for group in some
             ]
-            for futures in asked:
+            for futures in requests:
                 for group, future in futures.items():
                     try:
-                        answer = self._answer(future)
+                        result = self._result(future)
                     except ClusterFailed as error:
                         LOG.warning("group %s: %s", group, error)
                         continue
@@ -259,45 +257,48 @@ class Cluster:
                         group,
                         {
                             (one.topic, one.partition): (one.offset, one.metadata or "")
-                            for one in answer.topic_partitions
+                            for one in result.topic_partitions
                             if one.offset >= 0 and one.error is None
                         },
                     )
 
     def described(self, groups: Iterable[str]) -> Iterator[tuple[str, GroupAtTarget]]:
-        """Groups as they are here; one that is not here has no members and no offsets."""
+        """Yield the state of each group; a missing group has no members and no offsets."""
         for some in _chunks(groups):
-            futures = self._admin.describe_consumer_groups(some, request_timeout=ANSWER_TIMEOUT_S)
+            futures = self._admin.describe_consumer_groups(some, request_timeout=RESPONSE_TIMEOUT_S)
             states = {group: self._state(future) for group, future in futures.items()}
             for group, offsets in self.offsets(some):
                 is_active = states[group] not in (
                     ConsumerGroupState.EMPTY,
                     ConsumerGroupState.DEAD,
                 )
-                known = {place: offset for place, (offset, _) in offsets.items()}
+                known = {partition: offset for partition, (offset, _) in offsets.items()}
                 yield group, GroupAtTarget(is_active, known)
 
     def _state(self, future: Future[Any]) -> Any:
-        found = self._answer(future, unless=KafkaError.GROUP_ID_NOT_FOUND)
+        found = self._result(future, unless=KafkaError.GROUP_ID_NOT_FOUND)
         return ConsumerGroupState.DEAD if found is None else found.state
 
-    def commit(self, group: str, offsets: Mapping[Place, Offset]) -> None:
-        """Set a group's offsets; refused by the cluster when it has members."""
-        places = [
+    def commit(self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
+        """Commit offsets of a group; the cluster rejects this when the group has members.
+
+        raises  ClusterFailed
+        """
+        positions = [
             TopicPartition(topic, partition, offset, metadata)
             for (topic, partition), (offset, metadata) in offsets.items()
         ]
-        request = ConsumerGroupTopicPartitions(group, places)
+        request = ConsumerGroupTopicPartitions(group, positions)
         futures = self._admin.alter_consumer_group_offsets(
-            [request], request_timeout=ANSWER_TIMEOUT_S
+            [request], request_timeout=RESPONSE_TIMEOUT_S
         )
         for future in futures.values():
-            for one in self._answer(future).topic_partitions:
+            for one in self._result(future).topic_partitions:
                 if one.error is not None:
                     raise ClusterFailed(f"cluster {self.alias}: group {group}: {one.error.str()}")
 
-    def _answer(self, future: Future[Any], *, unless: int | None = None, about: str = "") -> Any:
-        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S * 2
+    def _result(self, future: Future[Any], *, unless: int | None = None, about: str = "") -> Any:
+        deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S * 2
         while True:
             try:
                 return future.result(WAIT_S)
@@ -305,13 +306,13 @@ class Cluster:
                 code = error.args[0].code()
                 if code == unless:
                     return None
-                kind = ClusterAway if code in AWAY else ClusterFailed
+                kind = ClusterUnavailable if code in UNAVAILABLE else ClusterFailed
                 raise kind(f"cluster {self.alias}: {about}{error.args[0].str()}") from error
             except TimeoutError as error:
                 if time.monotonic() < deadline_s and not self.is_stopped():
                     continue
-                raise ClusterAway(
-                    f"cluster {self.alias} at {self._address} does not answer"
+                raise ClusterUnavailable(
+                    f"cluster {self.alias} at {self._address} does not respond"
                 ) from error
 
 
@@ -331,7 +332,7 @@ Stored = tuple[bytes | None, bytes | None, Headers]
 
 
 def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
-    """Partition 0 of a compacted topic, from its beginning to what is its end now.
+    """All records of partition 0 of a topic, up to its present end.
 
     raises  ClusterFailed
     """
@@ -346,7 +347,7 @@ def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
     )
     deadline_s = time.monotonic() + READ_TIMEOUT_S
     found: list[Stored] = []
-    said = "no answer"
+    said = "no response"
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         while time.monotonic() < deadline_s:
@@ -361,7 +362,7 @@ def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
             elif error.code() == KafkaError._PARTITION_EOF:
                 return found
             else:
-                # A topic that was made just now may have no leader yet.
+                # A new topic may have no leader yet.
                 said = error.str()
     finally:
         consumer.close()
@@ -369,7 +370,7 @@ def read_all(client: Mapping[str, str], topic: str) -> list[Stored]:
 
 
 class Publisher:
-    """Writes the mirror's own records, and waits until they are there."""
+    """Writes the mirror's own records and waits for their acknowledgement."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._alias = cluster.alias
@@ -385,7 +386,7 @@ class Publisher:
         *,
         timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
-        """All of them into partition 0, in order.
+        """Write records to partition 0, in order.
 
         raises  ClusterFailed
         """
@@ -410,7 +411,7 @@ class Publisher:
 
     def _wait(self, topic: str, deadline_s: float) -> None:
         if time.monotonic() >= deadline_s or self._is_stopped():
-            raise ClusterAway(f"cluster {self._alias}: topic {topic}: no answer")
+            raise ClusterUnavailable(f"cluster {self._alias}: topic {topic}: no response")
 
     def _is_queued(
         self,
@@ -418,7 +419,7 @@ class Publisher:
         record: tuple[bytes, bytes, Headers],
         delivered: Callable[[KafkaError | None, object], None],
     ) -> bool:
-        """Hand a record to the producer; False when it had no room."""
+        """Enqueue a record; returns False when the queue of the producer is full."""
         key, value, headers = record
         try:
             self._producer.produce(

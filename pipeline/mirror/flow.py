@@ -1,4 +1,4 @@
-"""A mirror from the driver's side: topics made, offsets published, groups carried over."""
+"""The driver's part of a mirror: creates topics, publishes offsets, copies group offsets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.pipeline.mirror.clusters import (
-    AWAY_TIMEOUT_S,
     COMPACTED,
+    UNAVAILABLE_TIMEOUT_S,
     WAIT_S,
     Cluster,
-    ClusterAway,
     ClusterFailed,
+    ClusterUnavailable,
     Headers,
     Publisher,
     never,
@@ -30,19 +30,19 @@ from odradek.pipeline.mirror.write import Plan
 from odradek.pipeline.spec.mirror import Mirror
 
 TOPIC_ID_HEADER: Final = "source-topic-id"
-"""Of a published pair: a topic of the same name that was made anew has other offsets.  Readers of
-MirrorMaker's format do not look at headers."""
+"""Header of a published offset pair: after a topic was deleted and created again, its offsets are
+other ones.  Readers of MirrorMaker's format ignore headers."""
 
 LOG: Final = logging.getLogger(__name__)
 
 
-class TopicMadeAnew(Exception):
-    """A topic of the source is not the one whose offsets are known."""
+class TopicRecreatedError(Exception):
+    """A source topic was deleted and created again: it has another topic id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A run that lies on the target; `skipped` of its records lay there before."""
+    """A run of records on the target; `skipped` of them had been written by an earlier attempt."""
 
     topic: str
     partition: int
@@ -51,11 +51,11 @@ class Written:
 
 
 class Flow:
-    """From one cluster to another.
+    """The mirror from one cluster to another.
 
-    Batches come from one thread (`plan`, `note`), turns from another.
+    Spark's thread calls `plan` and `note` for each batch, the job's thread calls `turn`.
 
-    is_stopped  then what waits for a cluster gives up, with ClusterFailed
+    is_stopped  when it returns true, waiting for a cluster ends with ClusterFailed
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Flow:
         self._checkpoints = Checkpoints()
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        """Also of topics that are no more: a batch may hold records of them."""
+        """Source topic -> target topic, with deleted ones: a batch may contain their records."""
         self._lock = threading.Lock()
 
     def open(self, *, is_new: bool) -> None:
-        """Look at both clusters, make what is missing, load what is published.
+        """Check both clusters, create missing topics, load the published offsets.
 
-        is_new  no batch has run from this checkpoint folder yet
-        raises  ClusterFailed, TopicMadeAnew
+        is_new  no batch has run with this checkpoint folder yet
+        raises  ClusterFailed, TopicRecreatedError
         """
         ours, theirs = self._source.identity(), self._target.identity()
         if ours is not None and ours == theirs:
@@ -111,12 +111,12 @@ class Flow:
             self._target.await_coordinators(policy.syncs_topic)
         self.prepare()
         if self._mirror.mirror.heartbeats:
-            self._beat()
+            self._send_heartbeat()
 
     def _load(self, *, is_new: bool) -> None:
         topics = [topic for topic in self._source.topics() if self._wanted.fullmatch(topic)]
         self._ids = self._source.topic_ids(topics)
-        # Topic -> whether its last published pair tells of a topic that is no more.
+        # Topic -> whether its last published pair has the id of a deleted topic.
         of_another: dict[str, bool] = {}
         for key, value, headers in read_all(self._target.client, self._policy.syncs_topic):
             try:
@@ -132,32 +132,32 @@ class Flow:
             self._offsets.load(sync)
         for topic, is_of_another in of_another.items():
             if is_of_another and not is_new:
-                raise self._made_anew(topic)
+                raise self._recreated(topic)
         for key, value, _ in read_all(self._target.client, self._policy.checkpoints_topic):
             try:
                 self._checkpoints.load(Checkpoint.read(key, value))
             except FormatError as error:
                 LOG.warning("%s: %s", self._policy.checkpoints_topic, error)
 
-    def _made_anew(self, topic: str) -> TopicMadeAnew:
-        return TopicMadeAnew(
-            f"topic {topic} of {self._source.alias} was deleted and made anew, so its offsets begin"
-            " anew and the checkpoint folder holds the old ones; remove the folder: the new topic"
-            " is then mirrored from its start, behind what was there, and all others go on where"
-            " they are"
+    def _recreated(self, topic: str) -> TopicRecreatedError:
+        return TopicRecreatedError(
+            f"topic {topic} of {self._source.alias} was deleted and created again, so its offsets"
+            " start again and the checkpoint folder contains the old ones; remove the folder: the"
+            " new topic is then mirrored from its start, after the records of the old one, and all"
+            " other topics continue where they are"
         )
 
     def plan(self) -> Plan:
-        """Before a batch: `prepare`, with patience for a broker that restarts.
+        """Before a batch: `prepare`, retried while a cluster is unavailable.
 
-        raises  ClusterFailed, TopicMadeAnew
+        raises  ClusterFailed, TopicRecreatedError
         """
-        deadline_s = time.monotonic() + AWAY_TIMEOUT_S
+        deadline_s = time.monotonic() + UNAVAILABLE_TIMEOUT_S
         while True:
             try:
                 self.prepare()
                 break
-            except ClusterAway as error:
+            except ClusterUnavailable as error:
                 if time.monotonic() >= deadline_s or self._is_stopped():
                     raise
                 LOG.warning("%s; the batch waits", error)
@@ -168,9 +168,9 @@ class Flow:
         return Plan(self._target.client, names, last, records_max)
 
     def prepare(self) -> dict[str, str]:
-        """Every topic of the source has its partitions on the target; how each is called there.
+        """Create the missing topics and partitions on the target; returns source -> target topic.
 
-        raises  ClusterFailed, TopicMadeAnew
+        raises  ClusterFailed, TopicRecreatedError
         """
         counts = {
             topic: count
@@ -180,7 +180,7 @@ class Flow:
         present_ids = self._source.topic_ids(counts)
         for topic, topic_id in present_ids.items():
             if self._ids.setdefault(topic, topic_id) != topic_id:
-                raise self._made_anew(topic)
+                raise self._recreated(topic)
         names = {topic: self._policy.target_topic(topic) for topic in counts}
         at_target = self._target.topics()
         missing = [topic for topic in counts if names[topic] not in at_target]
@@ -197,13 +197,14 @@ class Flow:
         return names
 
     def _restart(self, topic: str) -> None:
-        """If the target had the topic once, no offset of it holds any more."""
+        """Forget the offsets of a topic that the target has lost, and publish that."""
         with self._lock:
             syncs = list(self._offsets.restart(topic))
         if not syncs:
             return
         LOG.warning(
-            "topic %s of the target is gone; it is made anew", self._policy.target_topic(topic)
+            "topic %s of the target was deleted; it is created again",
+            self._policy.target_topic(topic),
         )
         lost = self._checkpoints.restart(self._policy.target_topic(topic))
         self._to_target.publish(
@@ -212,7 +213,7 @@ class Flow:
         self._publish(syncs)
 
     def note(self, written: Sequence[Written]) -> None:
-        """After a batch: publish where its records lie.
+        """After a batch: publish the target offsets of its records.
 
         raises  ClusterFailed
         """
@@ -228,7 +229,7 @@ class Flow:
         self._to_target.publish(
             self._policy.syncs_topic,
             ((sync.key(), sync.value(), self._headers(sync.topic)) for sync in syncs),
-            timeout_s=AWAY_TIMEOUT_S,
+            timeout_s=UNAVAILABLE_TIMEOUT_S,
         )
 
     def _headers(self, topic: str) -> Headers:
@@ -236,15 +237,15 @@ class Flow:
         return [] if topic_id is None else [(TOPIC_ID_HEADER, topic_id.encode())]
 
     def turn(self, *, is_last: bool = False) -> None:
-        """Every interval: topics and configs, heartbeat, checkpoints, groups.
+        """The work of each interval: topics and configs, heartbeat, checkpoints, groups.
 
-        What a cluster does not answer now is tried again at the next turn.
+        What fails is logged and tried again by the next turn.
 
         raises  ClusterFailed from the last turn
         """
-        for duty in (self._topics, self._beat, self._groups):
+        for step in (self._topics, self._send_heartbeat, self._groups):
             try:
-                duty()
+                step()
             except ClusterFailed as error:
                 if is_last:
                     raise
@@ -255,37 +256,37 @@ class Flow:
     def _topics(self) -> None:
         try:
             names = self.prepare()
-        except TopicMadeAnew as error:
-            # The next batch ends the mirror with it.
+        except TopicRecreatedError as error:
+            # The next batch raises it and ends the mirror.
             LOG.warning("%s", error)
             return
         if self._mirror.topics.sync_configs:
             configs = self._source.topic_configs(names)
             self._target.set_configs({names[topic]: found for topic, found in configs.items()})
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         if self._to_source is None:
             return
-        beat = Heartbeat(self._source.alias, self._target.alias, self._now_ms())
-        record = (beat.key(), beat.value(), Headers())
+        heartbeat = Heartbeat(self._source.alias, self._target.alias, self._now_ms())
+        record = (heartbeat.key(), heartbeat.value(), Headers())
         self._to_target.publish(HEARTBEATS, [record])
-        # That of the source goes the way of all records, and tells that the way is open.
+        # The one on the source is mirrored like all records, which shows that the mirror works.
         self._to_source.publish(HEARTBEATS, [record])
 
     def _groups(self) -> None:
         groups = [one for one in self._source.groups() if self._wanted_group.fullmatch(one)]
-        news: list[Checkpoint] = []
+        changed: list[Checkpoint] = []
         for group, offsets in self._source.offsets(groups):
             with self._lock:
                 found = list(
                     translated(group, offsets, self._offsets.translate, self._policy.target_topic)
                 )
-            news += [one for one in found if self._checkpoints.is_news(one)]
+            changed += [one for one in found if self._checkpoints.must_publish(one)]
         self._to_target.publish(
             self._policy.checkpoints_topic,
-            ((one.key(), one.value(), Headers()) for one in news),
+            ((one.key(), one.value(), Headers()) for one in changed),
         )
-        for one in news:
+        for one in changed:
             self._checkpoints.load(one)
         if self._mirror.groups.sync_offsets:
             self._commit(groups)
@@ -299,7 +300,7 @@ class Flow:
             try:
                 self._target.commit(group, offsets)
             except ClusterFailed as error:
-                # A member may have joined since.
+                # A member may have joined meanwhile.
                 LOG.warning("%s", error)
 
 

@@ -1,4 +1,4 @@
-"""The records by which mirrors speak to their readers, as MirrorMaker 2 lays them out.
+"""The records that a mirror publishes, in the formats of MirrorMaker 2.
 
 All numbers are big-endian; a string is its length in two bytes and UTF-8.
 
@@ -24,7 +24,7 @@ _LONG: Final = struct.Struct(">q")
 
 
 class FormatError(ValueError):
-    """A record of one of these topics that is not what it should be."""
+    """A record of one of these topics cannot be decoded."""
 
 
 def _text(value: str) -> bytes:
@@ -33,7 +33,7 @@ def _text(value: str) -> bytes:
 
 
 class _Reader:
-    """Takes values off the front of a record."""
+    """Reads values from the start of a record."""
 
     def __init__(self, content: bytes | None) -> None:
         if content is None:
@@ -60,7 +60,7 @@ class _Reader:
             raise FormatError(f"a string that is not UTF-8: {error}") from error
 
     def version(self) -> None:
-        """The next number says the version; there is only one."""
+        """Read the version and check that it is the only known one."""
         found = self.number(_SHORT)
         if found != VERSION:
             raise FormatError(f"version {found}; known: {VERSION}")
@@ -68,7 +68,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSync:
-    """The same record on both sides.
+    """Offsets of one record on both sides.
 
     topic, partition  of the source
     """
@@ -79,16 +79,19 @@ class OffsetSync:
     target_offset: int
 
     def key(self) -> bytes:
-        """What compaction goes by."""
+        """The record key, by which the topic is compacted."""
         return _text(self.topic) + _INT.pack(self.partition)
 
     def value(self) -> bytes:
-        """Both offsets."""
+        """The record value: both offsets."""
         return _LONG.pack(self.source_offset) + _LONG.pack(self.target_offset)
 
     @classmethod
     def read(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Of a record; raises FormatError."""
+        """Decode a record.
+
+        raises  FormatError
+        """
         keys, values = _Reader(key), _Reader(value)
         topic, partition = keys.text(), keys.number(_INT)
         return cls(topic, partition, values.number(_LONG), values.number(_LONG))
@@ -96,7 +99,7 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a group of the source would go on reading on the target.
+    """The offset at which a group of the source continues on the target.
 
     topic, partition  of the target
     """
@@ -109,17 +112,20 @@ class Checkpoint:
     metadata: str = ""
 
     def key(self) -> bytes:
-        """What compaction goes by."""
+        """The record key, by which the topic is compacted."""
         return _text(self.group) + _text(self.topic) + _INT.pack(self.partition)
 
     def value(self) -> bytes:
-        """Version, both offsets, and what the group wrote beside its offset."""
+        """The record value: version, both offsets, and the metadata of the committed offset."""
         offsets = _LONG.pack(self.source_offset) + _LONG.pack(self.target_offset)
         return _SHORT.pack(VERSION) + offsets + _text(self.metadata)
 
     @classmethod
     def read(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Of a record; raises FormatError."""
+        """Decode a record.
+
+        raises  FormatError
+        """
         keys, values = _Reader(key), _Reader(value)
         group, topic, partition = keys.text(), keys.text(), keys.number(_INT)
         values.version()
@@ -129,23 +135,26 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A mirror between two clusters lived at `time_ms` (since 1970)."""
+    """A mirror between two clusters was running at `time_ms` (since 1970)."""
 
     source: str
     target: str
     time_ms: int
 
     def key(self) -> bytes:
-        """What compaction goes by."""
+        """The record key, by which the topic is compacted."""
         return _text(self.source) + _text(self.target)
 
     def value(self) -> bytes:
-        """Version and time."""
+        """The record value: version and time."""
         return _SHORT.pack(VERSION) + _LONG.pack(self.time_ms)
 
     @classmethod
     def read(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Of a record; raises FormatError."""
+        """Decode a record.
+
+        raises  FormatError
+        """
         keys, values = _Reader(key), _Reader(value)
         source, target = keys.text(), keys.text()
         values.version()

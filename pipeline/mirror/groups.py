@@ -1,6 +1,6 @@
-"""Which checkpoints are published, and which offsets are committed on the target.
+"""Chooses the checkpoints to publish, and the offsets to commit on the target.
 
-As MirrorMaker 2's MirrorCheckpointTask.
+Source: MirrorMaker 2's MirrorCheckpointTask.
 """
 
 from __future__ import annotations
@@ -9,43 +9,43 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from odradek.pipeline.mirror.formats import Checkpoint
-
-Place = tuple[str, int]
-Offset = tuple[int, str]
+from odradek.pipeline.mirror.offsets import CommittedOffset, PartitionKey
 
 
 class Checkpoints:
     """The last checkpoint of each group and partition of the target."""
 
     def __init__(self) -> None:
-        self._last: dict[str, dict[Place, Checkpoint]] = {}
+        self._last: dict[str, dict[PartitionKey, Checkpoint]] = {}
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Add a published one."""
-        place = (checkpoint.topic, checkpoint.partition)
-        self._last.setdefault(checkpoint.group, {})[place] = checkpoint
+        """Add a published checkpoint."""
+        partition = (checkpoint.topic, checkpoint.partition)
+        self._last.setdefault(checkpoint.group, {})[partition] = checkpoint
 
-    def of(self, group: str) -> Mapping[Place, Checkpoint]:
-        """What is published for a group."""
+    def of(self, group: str) -> Mapping[PartitionKey, Checkpoint]:
+        """The published checkpoints of a group, by partition of the target."""
         return self._last.get(group, {})
 
     def restart(self, topic: str) -> list[Checkpoint]:
-        """The target has lost a topic: groups go on at its beginning; what must be published."""
+        """Reset groups to the start of a topic that the target has lost; returns the changes."""
         lost = [
             replace(one, target_offset=0)
-            for places in self._last.values()
-            for one in places.values()
+            for by_partition in self._last.values()
+            for one in by_partition.values()
             if one.topic == topic
         ]
         for one in lost:
             self.load(one)
         return lost
 
-    def is_news(self, checkpoint: Checkpoint) -> bool:
-        """Whether to publish: the first, or further on the target, or back on the source.
+    def must_publish(self, checkpoint: Checkpoint) -> bool:
+        """Whether to publish a checkpoint.
 
-        A group that went back on the source may want to read again; otherwise a checkpoint never
-        goes back, even where translation has become less exact meanwhile.
+        1. It is the first one of the group and partition.
+        2. Its target offset is greater than before.
+        3. Its source offset is smaller: the group has been reset to read again.
+        Otherwise the target offset does not go back, even when translation is less exact now.
         """
         last = self.of(checkpoint.group).get((checkpoint.topic, checkpoint.partition))
         if last is None:
@@ -58,13 +58,13 @@ class Checkpoints:
 
 def translated(
     group: str,
-    offsets: Mapping[Place, Offset],
+    offsets: Mapping[PartitionKey, CommittedOffset],
     translate: Callable[[str, int, int], int | None],
     target_topic: Callable[[str], str],
 ) -> Iterator[Checkpoint]:
-    """Checkpoints of what a group has committed on the source.
+    """Yield the checkpoints for the offsets that a group has committed on the source.
 
-    translate  topic, partition, offset of the source -> offset of the target; None: not mirrored
+    translate  (topic, partition, offset) of the source -> target offset; None: not mirrored
     """
     for (topic, partition), (offset, metadata) in offsets.items():
         found = translate(topic, partition, offset)
@@ -73,11 +73,11 @@ def translated(
 
 
 def advances(
-    checkpoints: Mapping[Place, Checkpoint], at_target: Mapping[Place, int]
-) -> dict[Place, Offset]:
-    """What to commit on the target: what a group has not there yet, and never backwards."""
+    checkpoints: Mapping[PartitionKey, Checkpoint], at_target: Mapping[PartitionKey, int]
+) -> dict[PartitionKey, CommittedOffset]:
+    """The offsets to commit on the target: those greater than the committed ones."""
     return {
-        place: (one.target_offset, one.metadata)
-        for place, one in checkpoints.items()
-        if place not in at_target or one.target_offset > at_target[place]
+        partition: (one.target_offset, one.metadata)
+        for partition, one in checkpoints.items()
+        if partition not in at_target or one.target_offset > at_target[partition]
     }

@@ -1,11 +1,11 @@
-"""Which offset of the target belongs to an offset of the source.
+"""Translates offsets of the source to offsets of the target.
 
-A mirrored partition is written by the mirror alone and in order, so what it holds is a row of
-runs: `count` records that are neighbours on both sides.  Gaps of the source (compaction, marks of
-transactions) and records that were written twice end a run.  Runs rise in both offsets.
+Only the mirror writes to a mirrored partition, and in order.  So the partition is a sequence of
+runs: `count` records with consecutive offsets on both sides.  Gaps of the source (compaction,
+transaction markers) and records that were written twice end a run.  Runs ascend in both offsets.
 
 MirrorMaker 2 keeps up to 64 pairs instead and translates to one past the nearest pair; runs give
-the exact offset.  Where both know an offset, MirrorMaker's is never the larger one.
+the exact offset.  MirrorMaker's translation of an offset is never the larger one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from typing import Final
 from odradek.pipeline.mirror.formats import OffsetSync
 
 RUNS_MAX: Final = 256
-"""Of one partition; beyond it older runs are thinned out: what lay in them translates to the end
-of the run before, which repeats records and loses none."""
+"""Bound on the runs of one partition.  Beyond it older runs are dropped: their offsets translate to
+the end of the run before, so that records are read again and none is lost."""
 
-Partition = tuple[str, int]
-"""A topic of the source and a partition."""
+PartitionKey = tuple[str, int]
+"""Topic and partition."""
+CommittedOffset = tuple[int, str]
+"""Offset and metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`count` records from `source` on that lie from `target` on."""
+    """`count` records with consecutive offsets from `source` and from `target`."""
 
     source: int
     target: int
@@ -35,17 +37,17 @@ class Run:
 
     @property
     def source_end(self) -> int:
-        """The offset after the last one."""
+        """Exclusive end on this side."""
         return self.source + self.count
 
     @property
     def target_end(self) -> int:
-        """The offset after the last one."""
+        """Exclusive end on this side."""
         return self.target + self.count
 
 
 def joined(pairs: Iterable[tuple[int, int]]) -> list[Run]:
-    """Runs of (source offset, target offset) of records in the order they were written."""
+    """Join (source offset, target offset) pairs, in the order of the writes, into runs."""
     runs: list[Run] = []
     source = target = count = 0
     for next_source, next_target in pairs:
@@ -61,21 +63,21 @@ def joined(pairs: Iterable[tuple[int, int]]) -> list[Run]:
 
 
 class PartitionOffsets:
-    """What is known of one partition; at most RUNS_MAX runs."""
+    """The runs of one partition, at most RUNS_MAX."""
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
 
     @property
     def last(self) -> tuple[int, int] | None:
-        """Both offsets of the record that was mirrored last."""
+        """Both offsets of the last mirrored record."""
         if not self._runs:
             return None
         run = self._runs[-1]
         return run.source_end - 1, run.target_end - 1
 
     def note(self, run: Run) -> list[tuple[int, int]]:
-        """Add what was written; the pairs that must be published so that a reader knows it too."""
+        """Add a written run; returns the pairs to publish."""
         assert run.count > 0
         self._cut(run)
         before = self._runs[-1] if self._runs else None
@@ -93,9 +95,9 @@ class PartitionOffsets:
     def note_pair(self, source: int, target: int) -> None:
         """Add a published pair.
 
-        Pairs that are as far apart on one side as on the other are the ends of one run.  Where
-        that is an accident (a gap as long as what was written twice), a group that stood in the
-        gap is sent to the repeated records: it reads more, not less.
+        Two pairs with the same distance on both sides are the ends of one run.  When that is a
+        coincidence (a gap as long as the records written twice), an offset in the gap translates
+        to the repeated records: the group reads records again and loses none.
         """
         self._cut(Run(source, target, 1))
         if self._runs:
@@ -106,13 +108,14 @@ class PartitionOffsets:
         self._append(Run(source, target, 1))
 
     def translate(self, offset: int) -> int | None:
-        """Where to go on on the target instead of at `offset` on the source; None: not known.
+        """The target offset for the source offset `offset`; None: unknown.
 
-        Never past what is mirrored, and never past a record that was at or after `offset`.
+        At most the end of the mirrored records, and at most the target offset of any record at or
+        after `offset`.
         """
         place = bisect_right(self._runs, offset, key=lambda run: run.source) - 1
         if place < 0:
-            # Before the first record of a partition that was mirrored from the start: all of it.
+            # Before the first record of a partition that was mirrored from its start.
             return 0 if self._runs and self._runs[0].target == 0 else None
         run = self._runs[place]
         return run.target + min(offset - run.source, run.count)
@@ -123,7 +126,7 @@ class PartitionOffsets:
             del self._runs[1 : RUNS_MAX // 2 : 2]
 
     def _cut(self, run: Run) -> None:
-        """Forget what `run` replaces: a repeated batch, a topic made anew on either side."""
+        """Drop the runs that `run` replaces: after a repeated batch or a lost topic."""
         while self._runs:
             before = self._runs[-1]
             count = min(before.count, run.source - before.source, run.target - before.target)
@@ -135,28 +138,27 @@ class PartitionOffsets:
 
 
 class Offsets:
-    """Of all partitions of a mirror."""
+    """The runs of all partitions of a mirror."""
 
     def __init__(self) -> None:
-        self._partitions: dict[Partition, PartitionOffsets] = {}
+        self._partitions: dict[PartitionKey, PartitionOffsets] = {}
 
     def load(self, sync: OffsetSync) -> None:
-        """Add a published pair."""
+        """Add a published pair of any partition."""
         partition = (sync.topic, sync.partition)
         known = self._partitions.setdefault(partition, PartitionOffsets())
         known.note_pair(sync.source_offset, sync.target_offset)
 
     def note(self, topic: str, partition: int, run: Run) -> Iterator[OffsetSync]:
-        """Add what was written; yields what must be published."""
+        """Add a written run; yields the pairs to publish."""
         known = self._partitions.setdefault((topic, partition), PartitionOffsets())
         for source, target in known.note(run):
             yield OffsetSync(topic, partition, source, target)
 
     def restart(self, topic: str) -> Iterator[OffsetSync]:
-        """The target has lost a topic; yields what must be published.
+        """Forget a topic that the target has lost; yields the pairs to publish.
 
-        A pair before the first offsets: all that was known is behind it, and every offset
-        translates to the beginning.
+        The pair is before all offsets, so every offset translates to the start of the new topic.
         """
         for (name, partition), known in self._partitions.items():
             if name == topic:
@@ -164,11 +166,11 @@ class Offsets:
                 yield OffsetSync(topic, partition, -1, -1)
 
     def translate(self, topic: str, partition: int, offset: int) -> int | None:
-        """As PartitionOffsets.translate."""
+        """`PartitionOffsets.translate` of a partition; None for an unknown one."""
         known = self._partitions.get((topic, partition))
         return None if known is None else known.translate(offset)
 
-    def last(self) -> dict[Partition, tuple[int, int]]:
+    def last(self) -> dict[PartitionKey, tuple[int, int]]:
         """Both offsets of the last mirrored record of each partition."""
         return {
             partition: known.last

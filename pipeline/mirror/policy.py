@@ -1,9 +1,9 @@
-"""Names on both sides, and what is mirrored at all.
+"""Names topics on the target, and selects the topics and groups that are mirrored.
 
-As MirrorMaker 2: DefaultReplicationPolicy (`ALIAS.topic`) or IdentityReplicationPolicy (the same
-name), and MirrorSourceConnector's rule against loops.  What decides is one regular expression
-for the whole name, in the common part of Java's and Python's language: Spark reads by it, this
-process makes topics by it.
+The selection is one regular expression for whole names, which Java and Python read the same way:
+Spark subscribes with it, and this process creates topics with it.
+Source: MirrorMaker 2's DefaultReplicationPolicy (`ALIAS.topic`), IdentityReplicationPolicy (the
+same name), and MirrorSourceConnector's check for cycles.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONFIGS_EXCLUDED: Final = frozenset(
         "min.insync.replicas",
     }
 )
-"""Of the source's topics, not taken over: DefaultConfigPropertyFilter."""
+"""Topic configs that are not mirrored.  Source: DefaultConfigPropertyFilter."""
 
 _INTERNAL: Final = r"__.*|\..*|.*[\-.]internal"
 _ORIGIN: Final = r"(?:[^.]+\.)*"
@@ -34,7 +34,7 @@ _ORIGIN: Final = r"(?:[^.]+\.)*"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How topics are called on the target.
+    """The names of topics on the target.
 
     source, target  aliases
     """
@@ -44,19 +44,19 @@ class Policy:
     kind: Literal["default", "identity"]
 
     def target_topic(self, topic: str) -> str:
-        """The name on the target; heartbeats are renamed by either policy."""
+        """The name of a source topic on the target; both policies rename heartbeats."""
         if self.kind == "identity" and not topic.endswith(HEARTBEATS):
             return topic
         return f"{self.source}.{topic}"
 
     @property
     def syncs_topic(self) -> str:
-        """On the target, as with MirrorMaker's offset-syncs.topic.location=target."""
+        """The topic of offset pairs, on the target (offset-syncs.topic.location=target)."""
         return f"mm2-offset-syncs.{self.source}.internal"
 
     @property
     def checkpoints_topic(self) -> str:
-        """On the target."""
+        """The topic of checkpoints, on the target."""
         return f"{self.source}.checkpoints.internal"
 
     def topic_pattern(
@@ -67,11 +67,11 @@ class Policy:
         exclude: Sequence[str],
         heartbeats: bool,
     ) -> str:
-        """A regular expression for the whole name of a topic of the source.
+        """The regular expression for whole names of the mirrored topics of the source.
 
-        Never matched, whatever is asked for: internal topics, and topics that came from the
-        target (an alias of their name is its).  The identity policy cannot see where a topic came
-        from, so there the second rule covers heartbeats only.
+        It never matches internal topics, nor topics that were mirrored from the target (a prefix
+        of their name is its alias).  With the identity policy names have no alias, so there the
+        second rule covers heartbeats only.
         """
         wanted = pattern if names is None else "|".join(re.escape(name) for name in names)
         assert wanted is not None, "one of the two is given"
@@ -80,10 +80,10 @@ class Policy:
         loops = returned if self.kind == "default" else f"(?=.*{HEARTBEATS}$){returned}"
         if heartbeats:
             included = f"(?:{included}|{_ORIGIN}{HEARTBEATS})"
-        # Spark looks for the expression anywhere in a name.
+        # Spark searches names for the expression, hence the anchors.
         return f"^(?!(?:{_INTERNAL})$)(?!(?:{loops})$){included}$"
 
 
 def group_pattern(pattern: str, exclude: Sequence[str]) -> str:
-    """A regular expression for the whole name of a group."""
+    """The regular expression for whole names of the mirrored groups."""
     return f"(?!(?:{'|'.join(exclude)})$)(?:{pattern})" if exclude else pattern

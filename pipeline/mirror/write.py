@@ -1,10 +1,11 @@
-"""Writes mirrored records on the executors, and says where they came to lie.
+"""Writes mirrored records on the executors, and returns their target offsets.
 
-A partition of the source is one task of Spark and one row of writes in order.  What an attempt
-before this one has written already is found by comparison: the mirror alone writes the partition,
-so everything after the last published pair is the beginning of what is written now, record by
-record.  Is it so, it is not written again.  Is it not (the source has lost or compacted records
-meanwhile, somebody else writes there), all is written again: twice rather than never.
+A partition of the source is written by one task of Spark, in order.  Records that an earlier
+attempt has written are found by comparison: only the mirror writes to the partition, so the records
+after the last published pair should be the first records of this batch.
+1. They are equal, record by record: they are skipped.
+2. They differ (the source has lost or compacted records, or another client writes to the
+   partition): the whole batch is written, so that records may be there twice but are not lost.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from odradek.pipeline.mirror.offsets import Partition, Run, joined
+from odradek.pipeline.mirror.offsets import PartitionKey, Run, joined
 
 INPUT_COLUMNS: Final = (
     "topic",
@@ -43,30 +44,29 @@ INPUT_COLUMNS: Final = (
 OUTPUT_SCHEMA: Final = (
     "topic string, partition int, source bigint, target bigint, count bigint, skipped bigint"
 )
-"""One row per run; `skipped` records of it were there already."""
+"""One row per run; `skipped` of its records had been written before."""
 
-ANSWER_TIMEOUT_S: Final = 120.0
-"""How long the target may be away."""
+RESPONSE_TIMEOUT_S: Final = 120.0
+"""How long a call waits for the target."""
 QUEUED_RECORDS_MAX: Final = 50_000
 QUEUED_KIB_MAX: Final = 65_536
 POLL_RECORDS: Final = 500
 REQUEST_TIMEOUT_S: Final = 5.0
 WAIT_S: Final = 0.1
 LOG_LEVEL: Final = 2
-"""Of librdkafka: critical alone; what fails is raised."""
+"""Log level of librdkafka: critical only, since failures are raised."""
 
 LOG: Final = logging.getLogger(__name__)
 
 Header = tuple[str, str | bytes | None]
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record of the source.
 
-    offset        of the source
-    timestamp_ms  since 1970; -1: it has none
+    timestamp_ms  since 1970; -1: no timestamp
     """
 
     offset: int
@@ -78,22 +78,22 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What tasks must know.
+    """The input of the tasks of a batch.
 
     client       properties of the target cluster, in librdkafka's names
     names        topic of the source -> topic of the target
-    last         both offsets of the last record that is published as mirrored
-    records_max  of a batch: more than that after the last published one is not a mirror's work
+    last         both offsets of the last record whose pair is published
+    records_max  bound on a batch: more records after the last pair are not from this mirror
     """
 
     client: Mapping[str, str]
     names: Mapping[str, str]
-    last: Mapping[Partition, tuple[int, int]]
+    last: Mapping[PartitionKey, tuple[int, int]]
     records_max: int
 
 
 class WriteFailed(Exception):
-    """The target did not take a record."""
+    """The target rejected a record."""
 
 
 def write(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
@@ -103,7 +103,7 @@ def write(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBa
     """
     clients = _clients(plan.client)
     writer: _PartitionWriter | None = None
-    found: list[tuple[Partition, Run, int]] = []
+    found: list[tuple[PartitionKey, Run, int]] = []
     try:
         for batch in batches:
             for partition, records in _partitions(batch):
@@ -142,8 +142,8 @@ def write(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBa
     yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _partitions(batch: pa.RecordBatch) -> Iterator[tuple[Partition, Iterator[Record]]]:
-    """The rows, cut where the partition of the source changes."""
+def _partitions(batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, Iterator[Record]]]:
+    """Split the rows where the partition of the source changes."""
     columns = [column.to_pylist() for column in batch.columns[2:6]]
     headers = batch.column(6)
     is_plain = headers.null_count == len(headers)
@@ -174,7 +174,7 @@ def _record(
 
 @dataclass(frozen=True, slots=True)
 class _Clients:
-    """Kept by a worker from batch to batch."""
+    """Clients that a worker process keeps from batch to batch."""
 
     producer: Producer
     consumer: Consumer
@@ -202,7 +202,7 @@ def _clients(client: Mapping[str, str]) -> _Clients:
         consumer = Consumer(
             {
                 **client,
-                # Nothing is committed and no group is joined; the library wants a name.
+                # The consumer joins no group and commits nothing, but librdkafka requires an id.
                 "group.id": "odradek-mirror",
                 "enable.auto.commit": False,
                 "enable.partition.eof": False,
@@ -215,7 +215,7 @@ def _clients(client: Mapping[str, str]) -> _Clients:
 
 
 def _forget(client: Mapping[str, str]) -> None:
-    """After a failure: what waits in the producer must not be sent behind the next attempt."""
+    """Drop the clients after a failure: queued records must not be sent by the next attempt."""
     clients = _kept.pop(tuple(sorted(client.items())), None)
     if clients is not None:
         clients.producer.purge()
@@ -223,9 +223,9 @@ def _forget(client: Mapping[str, str]) -> None:
 
 
 class _PartitionWriter:
-    """Writes one partition's records in order; skips those that are there already."""
+    """Writes the records of one partition in order; skips those that have been written before."""
 
-    def __init__(self, clients: _Clients, plan: Plan, partition: Partition) -> None:
+    def __init__(self, clients: _Clients, plan: Plan, partition: PartitionKey) -> None:
         self.partition = partition
         topic, self._number = partition
         if topic not in plan.names:
@@ -236,70 +236,70 @@ class _PartitionWriter:
         self._topic = plan.names[topic]
         self._clients = clients
         self._sent: list[int] = []
-        self._lie_at: list[int] = []
+        self._target_offsets: list[int] = []
         self._error: KafkaError | None = None
         self._skipped: list[tuple[int, int]] = []
-        self._held: list[Record] = []
+        self._compared: list[Record] = []
         source, target = plan.last.get(partition, (-1, -1))
         begin, end = _ends(clients.consumer, self._topic, self._number)
         if end <= target:
             LOG.warning("%s-%d has lost records that were mirrored", self._topic, self._number)
             source, target = -1, end - 1
         self._after_source = source
-        self._there = end - target - 1
+        self._left = end - target - 1
         self._tail: Iterator[Message] = iter(())
-        if self._there > plan.records_max or begin > target + 1:
-            self._stranger()
-        elif self._there:
+        if self._left > plan.records_max or begin > target + 1:
+            self._write_all()
+        elif self._left:
             self._tail = _read(clients.consumer, self._topic, self._number, target + 1, end)
 
     def take(self, record: Record) -> None:
-        """Write it, or find it written."""
+        """Write a record, unless the target has it already."""
         if record.offset <= self._after_source:
             return
-        if self._there == 0:
+        if self._left == 0:
             self._write(record)
             return
-        self._held.append(record)
+        self._compared.append(record)
         found = next(self._tail, None)
         if found is None or not _is_same(found, record):
-            self._stranger()
+            self._write_all()
             return
         self._skipped.append((record.offset, _offset(found)))
-        self._there -= 1
-        if self._there == 0:
-            self._held.clear()
+        self._left -= 1
+        if self._left == 0:
+            self._compared.clear()
             self._tail = iter(())
 
-    def finish(self) -> list[tuple[Partition, Run, int]]:
-        """Wait for the target; the runs of this partition, with what of them was there already."""
-        if self._held:
-            self._stranger()
-        while len(self._lie_at) < len(self._sent) and self._error is None:
+    def finish(self) -> list[tuple[PartitionKey, Run, int]]:
+        """Wait for all acknowledgements; returns the runs with their counts of skipped records."""
+        if self._compared:
+            self._write_all()
+        while len(self._target_offsets) < len(self._sent) and self._error is None:
             self._clients.producer.poll(WAIT_S)
         if self._error is not None:
             raise WriteFailed(f"{self._topic}-{self._number}: {self._error.str()}")
         skipped = joined(self._skipped)
-        written = joined(zip(self._sent, self._lie_at, strict=True))
+        written = joined(zip(self._sent, self._target_offsets, strict=True))
         return [
             *((self.partition, run, run.count) for run in skipped),
             *((self.partition, run, 0) for run in written),
         ]
 
-    def _stranger(self) -> None:
-        """What lies there is not what is to be written: write all that was held back."""
+    def _write_all(self) -> None:
+        """Write the compared records too: the records on the target are other ones."""
         LOG.warning(
-            "%s-%d holds %d records after the last known one that are not the next of the source;"
+            "%s-%d has %d records after the last known one that are not the next of the source;"
             " this batch is written whole",
             self._topic,
             self._number,
-            self._there,
+            self._left,
         )
-        self._there = 0
+        self._left = 0
         self._tail = iter(())
         self._skipped.clear()
-        held, self._held = self._held, []
-        for record in held:
+        compared, self._compared = self._compared, []
+        for record in compared:
             self._write(record)
 
     def _write(self, record: Record) -> None:
@@ -313,7 +313,7 @@ class _PartitionWriter:
             producer.poll(0)
 
     def _is_queued(self, record: Record) -> bool:
-        """Hand it to the producer; False when it has no room."""
+        """Enqueue a record; returns False when the queue of the producer is full."""
 
         def produce() -> None:
             self._clients.producer.produce(
@@ -334,25 +334,25 @@ class _PartitionWriter:
             if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                 raise
             _refresh(self._clients.producer, self._topic)
-            patiently(produce)
+            retry_until_available(produce)
         return True
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        # Called in the order of the partition.
+        # librdkafka calls this in the order of the partition.
         if error is not None:
             self._error = self._error or error
         else:
-            self._lie_at.append(_offset(message))
+            self._target_offsets.append(_offset(message))
 
 
 def _offset(message: Message) -> int:
     offset = message.offset()
-    assert offset is not None, "of a record that lies in a partition"
+    assert offset is not None, "a delivered record has an offset"
     return offset
 
 
 def _refresh(client: Producer | Consumer, topic: str) -> None:
-    """Ask for a topic's partitions: a client that knew the topic before it grew does not."""
+    """Refresh a client's metadata of a topic, which may have more partitions now."""
     with contextlib.suppress(KafkaException):
         client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
 
@@ -368,26 +368,28 @@ def _is_same(found: Message, record: Record) -> bool:
 
 
 def _ends(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
-    """First offset and end of a partition of the target; a new one may not have a leader yet."""
+    """Log start and end offset of a target partition; retried while a new one has no leader."""
 
-    def ask() -> tuple[int, int]:
-        place = TopicPartition(topic, number)
+    def read_offsets() -> tuple[int, int]:
+        partition = TopicPartition(topic, number)
         try:
-            answer = consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S, cached=False)
+            offsets = consumer.get_watermark_offsets(
+                partition, timeout=REQUEST_TIMEOUT_S, cached=False
+            )
         except KafkaException:
             _refresh(consumer, topic)
             raise
-        if answer is None:
+        if offsets is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        return int(answer[0]), int(answer[1])
+        return int(offsets[0]), int(offsets[1])
 
-    return patiently(ask)
+    return retry_until_available(read_offsets)
 
 
 def _read(consumer: Consumer, topic: str, number: int, begin: int, end: int) -> Iterator[Message]:
-    """Records of the target, `begin` to before `end`; ends early where one is missing."""
+    """Yield records of the target from `begin` up to `end`; stop at the first missing one."""
     consumer.assign([TopicPartition(topic, number, begin)])
-    deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+    deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S
     expected = begin
     try:
         while expected < end and time.monotonic() < deadline_s:
@@ -402,21 +404,21 @@ def _read(consumer: Consumer, topic: str, number: int, begin: int, end: int) -> 
             if message.offset() != expected:
                 return
             expected += 1
-            deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+            deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S
             yield message
     finally:
         consumer.unassign()
 
 
-def patiently(ask: Callable[[], Answer]) -> Answer:
-    """Ask until there is an answer, for ANSWER_TIMEOUT_S.
+def retry_until_available(call: Callable[[], Result]) -> Result:
+    """Repeat a call while it fails, for at most RESPONSE_TIMEOUT_S.
 
     raises  the last KafkaException
     """
-    deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+    deadline_s = time.monotonic() + RESPONSE_TIMEOUT_S
     while True:
         try:
-            return ask()
+            return call()
         except KafkaException:
             if time.monotonic() >= deadline_s:
                 raise

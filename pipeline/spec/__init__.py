@@ -1,1 +1,1 @@
-"""The pipeline file: what may stand in it, and what is wrong with one."""
+"""The models of pipeline and mirror files, and the reports of their errors."""

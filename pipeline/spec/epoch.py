@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from odradek.pipeline.spec.common import Text
+from odradek.pipeline.spec.field_types import Text
 from odradek.pipeline.spec.row_schema import times_of
 
 Unit = Literal["s", "ms", "us", "ns"]
 Epoch = Unit | dict[Text, Unit] | None
-"""The unit of numbers in TIMESTAMP columns, counted from 1970: of all, or column -> unit, where
-`order.at` is a field in a column.  None: numbers are refused there."""
+"""The unit of numbers since 1970 in TIMESTAMP columns: one for all, or column -> unit, where
+`order.at` is a field in a column.  None: numbers are not accepted."""
 
 
 def check_epoch(epoch: Epoch, row_schema: str) -> None:
-    """See that units are given for TIMESTAMP columns.
+    """Check that units are given for TIMESTAMP columns only.
 
     raises  ValueError
     """
@@ -22,9 +22,9 @@ def check_epoch(epoch: Epoch, row_schema: str) -> None:
         return
     times = times_of(row_schema)
     if not times:
-        raise ValueError("epoch: the schema has no TIMESTAMP whose numbers it could be the unit of")
+        raise ValueError("epoch: the schema has no TIMESTAMP column")
     for name in epoch if isinstance(epoch, dict) else ():
         if name not in times:
             raise ValueError(
-                f"epoch: {name!r} is no TIMESTAMP of the schema; there are: {', '.join(times)}"
+                f"epoch: {name!r} is not a TIMESTAMP of the schema; there are: {', '.join(times)}"
             )

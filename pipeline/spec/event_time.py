@@ -1,11 +1,11 @@
-"""Where event times come from, and which steps drop rows that are late."""
+"""The origins of event times, and the stateful steps of a query."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 
-from odradek.pipeline.spec.ends import TableSource
+from odradek.pipeline.spec.endpoints import TableSource
 from odradek.pipeline.spec.model import REJECTS, Pipeline
 from odradek.pipeline.spec.row_schema import columns_of
 from odradek.pipeline.spec.steps import (
@@ -26,10 +26,10 @@ from odradek.pipeline.spec.steps import (
 
 
 def event_times(pipeline: Pipeline) -> dict[str, list[str]]:
-    """Parse step -> its columns that a step below it makes a watermark of.
+    """Parse step -> its columns that a later step uses for a watermark.
 
-    Followed through steps that leave the column as it is or give it another name; not through
-    queries, joins and expressions.
+    A column is followed through steps that keep or rename it; not through queries, joins and
+    expressions.
     """
     found: dict[str, list[str]] = {}
     for view, column in _watermarked(pipeline):
@@ -43,7 +43,7 @@ def event_times(pipeline: Pipeline) -> dict[str, list[str]]:
 
 
 def _watermarked(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """View and column of each watermark."""
+    """Yield view and column of each watermark."""
     for step in pipeline.steps.values():
         match step:
             case Sql():
@@ -60,7 +60,7 @@ def _watermarked(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
 
 
 def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, str] | None:
-    """The parse step that makes a column of a view, and its name there."""
+    """The parse step that a column of a view comes from, and its name there; or None."""
     while (step := steps.get(view)) is not None:
         if isinstance(step, Parse):
             if step.format == "avro":
@@ -71,7 +71,7 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
         elif isinstance(step, Map):
             known = {name.lower(): text for name, text in step.columns.items()}
             text = known.get(column.lower(), None if step.only else column)
-            # Any other expression makes a time of its own.
+            # Any other expression computes a new time.
             if text is None or re.fullmatch(r"[\w.]+", text.strip()) is None:
                 return None
             column = text.strip()
@@ -84,11 +84,10 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
     return None
 
 
-def remembering(pipeline: Pipeline, query: str) -> list[str]:
-    """The step of each operator with a state, in the order in which Spark lists those of a query:
-    the last of the plan first.
+def stateful_steps(pipeline: Pipeline, query: str) -> list[str]:
+    """The step of each stateful operator of a query, in Spark's order: the last of the plan first.
 
-    A query in SQL ends the list: its operators are not known, and what is above it is its own.
+    A SQL step ends the list, since its operators are unknown.
     """
     sink = pipeline.sinks.get(query)
     return list(_above(pipeline, sink.source if sink else query.removesuffix(REJECTS)))
@@ -108,7 +107,7 @@ def _above(pipeline: Pipeline, view: str) -> Iterator[str]:
         yield from _above(pipeline, step.right)
         return
     if isinstance(step, TopKeys):
-        # One counts, the other ranks the counts.
+        # Two operators: one counts, the other ranks the counts.
         yield from (view, view)
     elif isinstance(step, Window | Deduplicate | Correlate | Anomalies):
         yield view
@@ -116,6 +115,6 @@ def _above(pipeline: Pipeline, view: str) -> Iterator[str]:
 
 
 def _is_table(pipeline: Pipeline, view: str) -> bool:
-    """Whether a view is made of tables alone, and so is no stream."""
+    """Whether a view depends on tables only, and so is not a stream."""
     above = pipeline.sources_of(view)
     return all(isinstance(pipeline.sources.get(name), TableSource) for name in above)

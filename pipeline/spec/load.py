@@ -1,4 +1,4 @@
-"""From a pipeline file to what it says, or to everything that is wrong with it, line by line."""
+"""Loads a pipeline file, or reports all its errors with their lines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from odradek.pipeline.spec.ends import Cluster, Sink, Source
+from odradek.pipeline.spec.endpoints import Cluster, Sink, Source
+from odradek.pipeline.spec.key_lines import Path, lines_of
 from odradek.pipeline.spec.model import Head, Pipeline, faults
-from odradek.pipeline.spec.positions import Path, lines_of
 from odradek.pipeline.spec.steps import AnyStep
 
 VALUE_LENGTH_MAX: Final = 80
@@ -35,16 +35,16 @@ PARTS: Final[dict[str | int, dict[str | None, type[BaseModel]]]] = {
     "steps": _by_kind(AnyStep),
     "sinks": _by_kind(Sink),
 }
-"""Table of the file -> `kind` -> what may stand there."""
+"""Table of the file -> `kind` -> its model."""
 
 
 HEADS: Final = {"pipeline": "run, or check", "mirror": "mirror, with --check to check it"}
-"""Table that a file has -> the commands that it is for."""
+"""Head table of a file -> the commands that take such a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong."""
+    """One error in a file."""
 
     line: int
     key: str
@@ -55,7 +55,7 @@ class Problem:
 
 
 class SpecError(Exception):
-    """A pipeline file that cannot be run; `problems` are all that were found, by line."""
+    """The file has errors; `problems` are all of them, sorted by line."""
 
     def __init__(self, path: FilePath, problems: list[Problem]) -> None:
         super().__init__("\n".join(f"{path}: {problem}" for problem in problems))
@@ -65,14 +65,17 @@ class SpecError(Exception):
 def load(path: FilePath, mode: Mode | None = None) -> Pipeline:
     """Read a pipeline file.
 
-    mode    instead of the file's
+    mode    overrides the mode in the file
     raises  SpecError; OSError when the file cannot be read
     """
     return parse(text_of(path), path, mode)
 
 
 def parse(text: str, path: FilePath, mode: Mode | None = None) -> Pipeline:
-    """The same of a text; `path` names it in complaints."""
+    """Parse the text of a pipeline file; `path` is its name in errors.
+
+    raises  SpecError
+    """
 
     def moded(pipeline: Pipeline) -> Pipeline:
         return pipeline if mode is None else pipeline.in_mode(mode)
@@ -84,9 +87,9 @@ def parse(text: str, path: FilePath, mode: Mode | None = None) -> Pipeline:
 
 
 def text_of(path: FilePath) -> str:
-    """What stands in a file.
+    """The text of a file.
 
-    raises  SpecError; OSError when it cannot be read
+    raises  SpecError when it is not UTF-8; OSError
     """
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -102,11 +105,12 @@ def checked(
     allowed: Callable[[Path, dict[Any, Any]], list[str]],
     faults: Callable[[M], Iterable[tuple[Path, str]]],
 ) -> M:
-    """A file's text as a model of it.
+    """Parse a text into a model.
 
-    allowed  the keys of the table that an unknown key stands in
-    faults   what is wrong between the parts
-    raises   SpecError with all that is wrong, by line; of a file that is for another command, that
+    allowed  returns the allowed keys of the table that contains an unknown key
+    faults   yields the errors between valid parts
+    raises   SpecError with all errors, sorted by line, or with one when the file is for another
+             command
     """
     try:
         document = tomllib.loads(text)
@@ -122,7 +126,7 @@ def checked(
     try:
         whole = model.model_validate(document)
     except ValidationError as error:
-        details = _alone(error.errors(include_url=False), document)
+        details = _merged(error.errors(include_url=False), document)
         found = [problem(one, document, lines, allowed) for one in details]
         raise SpecError(path, sorted(found, key=lambda one: one.line)) from error
     wrong = [placed(where, said, lines) for where, said in faults(whole)]
@@ -137,9 +141,9 @@ def problem(
     lines: dict[Path, int],
     allowed: Callable[[Path, dict[Any, Any]], list[str]],
 ) -> Problem:
-    """What a validator found, in the words of a file.
+    """Convert an error of pydantic to an error in the file.
 
-    allowed  the keys of the table that an unknown key stands in
+    allowed  returns the allowed keys of the table that contains an unknown key
     """
     where = _in_file(error["loc"], document, error["type"])
     kind = error["type"]
@@ -163,14 +167,16 @@ def problem(
         if kind != "value_error":
             said = f"{_shown(error['input'])} is not allowed: {_in_toml(said)}"
         if kind == "string_type" and isinstance(error["input"], dict):
-            said += f"; a key with dots stands in quotes: {_dotted(where[-1], error['input'])}"
+            said += f"; quote a key with dots: {_dotted(where[-1], error['input'])}"
     return placed(where, said, lines)
 
 
-def _alone(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]:
-    """One error for each place: where one of several kinds may stand, each kind complains.
+def _merged(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]:
+    """Merge the errors of one place: for a union of types pydantic reports one per type.
 
-    The complaint about what lies within a table counts more than that it is no text.
+    1. An error that is not about a type is kept.
+    2. A type error is dropped when an error inside the same table is more specific.
+    3. Further type errors of one place are joined to the first.
     """
     places = [_in_file(one["loc"], document, one["type"]) for one in errors]
     found: dict[Path, ErrorDetails] = {}
@@ -191,13 +197,13 @@ def _alone(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]:
 
 
 def _in_toml(said: str) -> str:
-    """What a validator of Python says, in the words of TOML."""
+    """Replace Python's names of types in a message by those of TOML."""
     said = re.sub(r"valid dictionary( or (instance|object) .*)?$", "table", said)
     return said.replace("a valid dictionary", "a table").replace("a valid list", "an array")
 
 
 def _dotted(name: object, value: dict[str, Any]) -> str:
-    """The key that was meant where `a.b = 1` made a table."""
+    """The dotted key that TOML has split into tables (`a.b = 1`), in quotes."""
     names = [str(name)]
     place: Any = value
     while isinstance(place, dict) and place:
@@ -207,7 +213,7 @@ def _dotted(name: object, value: dict[str, Any]) -> str:
 
 
 def _in_file(location: tuple[int | str, ...], document: Any, kind: str) -> Path:
-    """Without what the validator puts between: the kinds of unions, types of values."""
+    """A location of pydantic without its own elements: names of union members and types."""
     path: list[str | int] = []
     place = document
     for number, name in enumerate(location):
@@ -222,7 +228,7 @@ def _in_file(location: tuple[int | str, ...], document: Any, kind: str) -> Path:
 
 
 def _allowed(where: Path, document: dict[Any, Any]) -> list[str]:
-    """The keys of the table that an unknown key stands in."""
+    """The allowed keys of the table that contains the unknown key at `where`."""
     part: type[BaseModel] = Pipeline
     if len(where) > 1 and where[0] in PARTS:
         place = document[where[0]]
@@ -233,7 +239,7 @@ def _allowed(where: Path, document: dict[Any, Any]) -> list[str]:
 
 
 def placed(where: Path, text: str, lines: dict[Path, int]) -> Problem:
-    """A problem at the line of its key, or of the nearest table above."""
+    """A problem with the line of its key, or of the nearest enclosing table."""
     known = where
     while known not in lines:
         known = known[:-1]

@@ -29,9 +29,9 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from odradek.pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
-from odradek.pipeline.spec.common import Columns, Duration, Options, Part, Text
+from odradek.pipeline.spec.field_types import Columns, Duration, Options, Part, Text
+from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.load import checked, text_of
-from odradek.pipeline.spec.positions import Path
 
 
 def _compiled(pattern: str) -> str:
@@ -43,25 +43,25 @@ def _compiled(pattern: str) -> str:
 
 
 Pattern = Annotated[Text, AfterValidator(_compiled)]
-"""For the whole name, as Java and Python both read it."""
+"""A regular expression for whole names, in the common syntax of Java and Python."""
 Alias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
-"""Of a cluster.  It becomes a part of names of topics, so it holds no dot."""
+"""The name of a cluster, without dots, since it is a prefix of topic names."""
 
 
 class Head(Part):
     """The table `[mirror]`.
 
-    checkpoint  folder where the mirror remembers how far it is
-    mode        stream: until stopped; available_now: what is there, then the end
+    checkpoint  the folder of the mirror's progress
+    mode        stream: run until stopped; available_now: mirror the present records, then end
     """
 
     name: Text
     checkpoint: Text
     mode: Literal["stream", "available_now"] = "stream"
     trigger: Duration | None = None
-    """Of a stream: the time from batch to batch; None: as soon as the last one is done."""
+    """In stream mode, the interval of batches; None: start a batch when the last one is done."""
     interval_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
-    """From one turn of heartbeat, checkpoints, offsets of groups and new topics to the next."""
+    """Interval of heartbeats, checkpoints, group offsets and the search for new topics."""
     heartbeats: bool = True
     spark: Options = {}
     """Settings of the Spark session."""
@@ -79,9 +79,9 @@ class End(Part):
 
 
 class SourceEnd(End):
-    """The cluster that is read.
+    """The source cluster.
 
-    spark_options  client properties in Java's names, for the reading that Spark does
+    spark_options  client properties in Java's names, for Spark's consumers
     """
 
     spark_options: Options = {}
@@ -90,10 +90,12 @@ class SourceEnd(End):
 class Topics(Part):
     """The table `[topics]`.
 
-    exclude                  patterns; internal topics and what came from the target never pass
-    policy                   default: ALIAS.topic; identity: the same name (loops are then yours)
-    max_offsets_per_trigger  records of a batch, all partitions together: the bound of what can be
-                             written twice
+    exclude                  patterns; internal topics and topics mirrored from the target are
+                             always excluded
+    policy                   default: ALIAS.topic; identity: the same name, without a check for
+                             cycles
+    max_offsets_per_trigger  bound on the records of a batch over all partitions, and so on the
+                             records that can be written twice
     """
 
     names: Columns | None = None
@@ -101,13 +103,13 @@ class Topics(Part):
     exclude: list[Pattern] = list(TOPICS_EXCLUDED)
     policy: Literal["default", "identity"] = "default"
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Of partitions that are there when the mirror begins; later ones are read from the start."""
+    """For the partitions at the start of the mirror; later ones are read from their start."""
     max_offsets_per_trigger: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     replication_factor: Annotated[int, Field(ge=1, le=32_767)] | None = None
-    """Of topics made on the target; None: that cluster's default."""
+    """Of the topics created on the target; None: the default of that cluster."""
     sync_configs: bool = True
     fail_on_data_loss: bool = True
-    """End the mirror where records of the source were deleted before they were read."""
+    """Fail when records of the source were deleted before they were read."""
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
@@ -155,7 +157,10 @@ def load(path: FilePath) -> Mirror:
 
 
 def parse(text: str, path: FilePath) -> Mirror:
-    """The same of a text; `path` names it in complaints."""
+    """Parse the text of a mirror file; `path` is its name in errors.
+
+    raises  SpecError
+    """
     return checked(text, path, Mirror, allowed=_allowed, faults=_faults)
 
 

@@ -1,4 +1,4 @@
-"""The whole pipeline file, and what must hold between its parts."""
+"""The model of a pipeline file, and the checks between its parts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from odradek.pipeline.spec.common import Duration, Name, Options, Part, Text
-from odradek.pipeline.spec.ends import (
+from odradek.pipeline.spec.endpoints import (
     Cluster,
     FileSink,
     FileSource,
@@ -19,7 +18,8 @@ from odradek.pipeline.spec.ends import (
     Sink,
     Source,
 )
-from odradek.pipeline.spec.positions import Path
+from odradek.pipeline.spec.field_types import Duration, Name, Options, Part, Text
+from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
@@ -33,26 +33,26 @@ from odradek.pipeline.spec.steps import (
 )
 
 REJECTS: Final = "_rejects"
-"""How the name of the query ends that writes a step's dead letters."""
+"""Suffix of the name of the query that writes a step's dead letters."""
 
 
 class Head(Part):
     """The table `[pipeline]`.
 
-    checkpoint  folder where a stream remembers how far it is
-    mode        stream: until stopped; available_now: what is there, then the end; batch: without a
-                checkpoint, all at once
+    checkpoint  the folder of a stream's progress and state
+    mode        stream: run until stopped; available_now: process the present rows, then end;
+                batch: the present rows at once, without a checkpoint
     """
 
     name: Text
     mode: Literal["stream", "available_now", "batch"] = "stream"
     checkpoint: Text | None = None
     trigger: Duration | None = None
-    """Of a stream: the time from batch to batch; None: as soon as the last one is done."""
+    """In stream mode, the interval of batches; None: start a batch when the last one is done."""
     ahead_max: Duration = "1 day"
-    """How far after the time of its batch a row's event time may be.  In a stream a row that is
-    further ahead does not move a watermark: it is a dead letter where a parse step made the time,
-    else it is dropped and counted."""
+    """How far a row's event time may be after the time of its batch.  In a stream a row beyond it
+    does not advance a watermark: it becomes a dead letter if a parse step has parsed the time, and
+    is dropped and counted otherwise."""
     spark: Options = {}
     """Settings of the Spark session."""
 
@@ -67,12 +67,12 @@ class Pipeline(Part):
     sinks: dict[Name, Sink] = Field(min_length=1)
 
     def in_mode(self, mode: Literal["stream", "available_now", "batch"]) -> Pipeline:
-        """The same in another mode; a trigger is for streams."""
+        """A copy with another mode; the trigger is kept for streams only."""
         trigger = self.pipeline.trigger if mode == "stream" else None
         head = self.pipeline.model_copy(update={"mode": mode, "trigger": trigger})
         return self.model_copy(update={"pipeline": head})
 
-    def rejecting(self) -> dict[str, str]:
+    def dead_letter_steps(self) -> dict[str, str]:
         """Query -> the parse step whose dead letters it writes."""
         return {
             name + REJECTS: name
@@ -81,7 +81,7 @@ class Pipeline(Part):
         }
 
     def sources_of(self, name: str) -> set[str]:
-        """The sources above a sink or step; of a query in SQL, all of them."""
+        """The sources that a sink or step depends on; for a SQL step, all sources."""
         found: set[str] = set()
         wanted = [self.sinks[name].source if name in self.sinks else name]
         while wanted:
@@ -97,7 +97,7 @@ class Pipeline(Part):
 
 
 def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """What is wrong between the parts: where, and what would be right."""
+    """Yield the errors between valid parts: place and message."""
     head = pipeline.pipeline
     if head.mode != "batch" and head.checkpoint is None:
         yield ("pipeline",), f"mode {head.mode} needs a checkpoint folder: checkpoint = ..."
@@ -126,7 +126,7 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 
 def _names(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """Views of SQL, which does not tell upper from lower case; and queries."""
+    """Check that names of views are unique, ignoring case, and names of queries, too."""
     seen: dict[str, str] = {}
     for table, names in (("sources", pipeline.sources), ("steps", pipeline.steps)):
         for name in names:
@@ -135,7 +135,7 @@ def _names(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
                 seen[name.lower()] = name
             else:
                 what = "source" if other in pipeline.sources else "step"
-                said = "" if other == name else f" ({other}: SQL does not tell them apart)"
+                said = "" if other == name else f" ({other}: SQL ignores case)"
                 yield (table, name), f"a {what} has this name already{said}; names are views of SQL"
     for name, step in pipeline.steps.items():
         if isinstance(step, Parse) and step.rejects and name + REJECTS in pipeline.sinks:
@@ -155,23 +155,23 @@ def _of_mode(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 
 def _paths(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """A folder has one writer: its log of batches is that of one query."""
-    ends = {
+    """Check that each folder has one writer: its commit log belongs to one query."""
+    users = {
         normpath(one.path): f"source {name} reads"
         for name, one in pipeline.sources.items()
         if isinstance(one, FileSource)
     }
     for name, one in pipeline.sinks.items():
         if isinstance(one, FileSink):
-            other = ends.setdefault(normpath(one.path), f"sink {name} writes")
+            other = users.setdefault(normpath(one.path), f"sink {name} writes")
             if other != f"sink {name} writes":
                 yield ("sinks", name, "path"), f"{other} {one.path!r} already; give another folder"
 
 
 def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """One watermark on each way from a source to a sink, and before it is needed.
+    """Check that each path from a source to a sink has one watermark, before its first use.
 
-    A step that looks for anomalies ends it: after that one it may be set again.
+    An anomalies step ends a watermark; after it a new one may be set.
     """
     set_by: dict[str, str] = {}
     for name, step in pipeline.steps.items():
@@ -196,7 +196,7 @@ def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 
 def _is_plain(pipeline: Pipeline, view: str) -> bool:
-    """Whether no query or join lies above, whose watermarks are not known here."""
+    """Whether a view has no query and no join above it, whose watermarks are unknown."""
     while view in pipeline.steps:
         step = pipeline.steps[view]
         if isinstance(step, Sql | Join):
@@ -223,4 +223,4 @@ def _clusters(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 def _unknown(name: str, what: str, known: object) -> str:
     names = ", ".join(known) if isinstance(known, dict) and known else "none"
-    return f"{name!r} is no {what}; there are: {names}"
+    return f"{name!r} is not a {what}; there are: {names}"

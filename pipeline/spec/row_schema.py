@@ -1,4 +1,4 @@
-"""Schemas of rows as they stand in a pipeline file, read far enough to say what is wrong early.
+"""Parses the schemas in a pipeline file, to report their errors before Spark starts.
 
 `id STRING, amount DECIMAL(10, 2) NOT NULL, lines ARRAY<STRUCT<item: STRING, count: INT>>`: as in
 Spark's `CREATE TABLE`.  Avro's are JSON.
@@ -24,11 +24,11 @@ PRECISION_MAX: Final = 38
 TOKEN: Final = re.compile(
     r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([^\W]\w*)|([<>(),:]))"
 )
-"""A quoted name, a text, a word or number, a mark."""
+"""A quoted name, a string, a word or number, or a punctuation mark."""
 
 
 class BadSchema(ValueError):
-    """A schema that Spark would not take; the message says where and why."""
+    """Spark would reject the schema; the message gives place and reason."""
 
 
 def columns_of(text: str) -> list[str]:
@@ -39,12 +39,12 @@ def columns_of(text: str) -> list[str]:
     reader = _Reader(_tokens(text))
     names = reader.fields("")
     if reader.peek():
-        raise BadSchema(f"{reader.peek()!r} stands where a comma or the end is expected")
+        raise BadSchema(f"{reader.peek()!r} found where a comma or the end is expected")
     return _unique(names)
 
 
 def flat_columns_of(text: str) -> list[str]:
-    """The same of rows whose columns hold one value each, as CSV has them.
+    """The names of the columns of a schema for CSV, which has no nested types.
 
     raises  BadSchema
     """
@@ -57,9 +57,9 @@ def flat_columns_of(text: str) -> list[str]:
 
 
 def times_of(text: str) -> list[str]:
-    """Paths of the columns and fields that hold a TIMESTAMP, as `order.at`.
+    """Paths of the columns and fields with a TIMESTAMP, such as `order.at`.
 
-    Of an array or a map the path is the column's own.
+    For a TIMESTAMP in an array or a map it is the path of the column.
 
     raises  BadSchema
     """
@@ -69,7 +69,7 @@ def times_of(text: str) -> list[str]:
 
 
 def avro_columns_of(text: str) -> list[str]:
-    """The same of an Avro schema.
+    """The names of the fields of an Avro schema, in order.
 
     raises  BadSchema
     """
@@ -93,9 +93,9 @@ def avro_columns_of(text: str) -> list[str]:
 def _unique(names: list[str]) -> list[str]:
     seen: dict[str, str] = {}
     for name in names:
-        # Spark does not tell them apart either.
+        # Spark ignores case.
         if name.lower() in seen:
-            raise BadSchema(f"column {name} is there twice")
+            raise BadSchema(f"column {name} exists twice")
         seen[name.lower()] = name
     return names
 
@@ -123,24 +123,24 @@ class _Reader:
     """Paths with a TIMESTAMP in them."""
 
     def peek(self) -> str:
-        """The next token, or nothing at the end."""
+        """The next token, or an empty string at the end."""
         return self.tokens[self.place] if self.place < len(self.tokens) else ""
 
     def take(self) -> str:
-        """The next token, which is passed."""
+        """Return the next token and advance."""
         token = self.peek()
         self.place += 1
         return token
 
     def expect(self, mark: str, after: str) -> None:
-        """Pass a mark."""
+        """Consume a punctuation mark."""
         token = self.take()
         if token != mark:
             said = repr(token) if token else "nothing"
-            raise BadSchema(f"{said} stands where {mark!r} is expected after {after}")
+            raise BadSchema(f"{said} found where {mark!r} is expected after {after}")
 
     def fields(self, above: str) -> list[str]:
-        """Names with types, separated by commas."""
+        """Parse names with types, separated by commas; returns the names."""
         names = [self.column(above)]
         while self.peek() == ",":
             self.take()
@@ -148,11 +148,11 @@ class _Reader:
         return names
 
     def column(self, above: str) -> str:
-        """One name with its type and what may follow."""
+        """Parse a name, its type, and NOT NULL and COMMENT; returns the name."""
         token = self.take()
         if not re.fullmatch(r"\w+|`.+`", token):
             said = repr(token) if token else "nothing"
-            raise BadSchema(f"{said} stands where the name of a column is expected")
+            raise BadSchema(f"{said} found where the name of a column is expected")
         name = token[1:-1].replace("``", "`") if token.startswith("`") else token
         path = above + name
         if self.peek() == ":":
@@ -167,12 +167,12 @@ class _Reader:
         return name
 
     def expect_word(self, word: str, after: str) -> None:
-        """Pass a word, in either case."""
+        """Consume a word, ignoring case."""
         if self.take().upper() != word:
             raise BadSchema(f"{word} is expected after {after}")
 
     def type(self, path: str) -> None:
-        """Pass one type."""
+        """Parse a type."""
         token = self.take()
         name = token.upper()
         self.kinds.setdefault(path, name)
@@ -196,13 +196,13 @@ class _Reader:
         elif name in TYPES.split(", "):
             self.details(name, path)
         else:
-            said = f"{token!r} is no type" if token else "a type is missing"
+            said = f"{token!r} is not a type" if token else "a type is missing"
             raise BadSchema(
                 f"column {path}: {said}; there are: {TYPES}, ARRAY<...>, MAP<..., ...>, STRUCT<...>"
             )
 
     def details(self, name: str, path: str) -> None:
-        """Pass what belongs to a type: sizes, units, collations."""
+        """Parse the parameters of a type: sizes, units, collations."""
         if name in SIZED:
             self.sizes(name, path, 1)
         elif name in DECIMALS and self.peek() == "(":
@@ -217,7 +217,7 @@ class _Reader:
             self.take()
 
     def sizes(self, name: str, path: str, most: int) -> None:
-        """Pass numbers in parentheses."""
+        """Parse up to `most` numbers in parentheses."""
         self.expect("(", f"{name} of {path}")
         sizes = [self.take()]
         while self.peek() == ",":
@@ -231,5 +231,5 @@ class _Reader:
         if not 1 <= int(sizes[0]) <= PRECISION_MAX:
             raise BadSchema(f"column {path}: {name} has 1 to {PRECISION_MAX} digits")
         if len(sizes) > 1 and int(sizes[1]) > int(sizes[0]):
-            said = f"{sizes[1]} of {sizes[0]} digits cannot lie behind the point"
+            said = f"{sizes[1]} of {sizes[0]} digits cannot follow the decimal point"
             raise BadSchema(f"column {path}: {name}: {said}")

@@ -1,4 +1,4 @@
-"""What happens to rows between a source and a sink.  Each step is a view named after it."""
+"""The steps between sources and sinks.  Each step is a view with the step's name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from odradek.pipeline.spec.common import (
+from odradek.pipeline.spec.epoch import Epoch, check_epoch
+from odradek.pipeline.spec.field_types import (
     Columns,
     Duration,
     Length,
@@ -16,9 +17,8 @@ from odradek.pipeline.spec.common import (
     Text,
     Topic,
     duration_ms,
-    twice,
+    first_duplicate,
 )
-from odradek.pipeline.spec.epoch import Epoch, check_epoch
 from odradek.pipeline.spec.row_schema import avro_columns_of, columns_of, flat_columns_of
 
 Expressions = Annotated[dict[str, Text], Field(min_length=1)]
@@ -26,28 +26,26 @@ Expressions = Annotated[dict[str, Text], Field(min_length=1)]
 
 
 Watermark = Duration | None
-"""How late rows may be; None where a step above has said it, since it cannot be said twice."""
+"""How late rows may be; None when an earlier step has set the watermark already."""
 CORRUPT: Final = "_corrupt"
-"""The column that tells what does not fit a schema."""
+"""The column in which Spark's readers put a row that does not match the schema."""
 BOUNDS: Final = ("window_start", "window_end")
 
 
 class Step(Part):
-    """What all steps have."""
-
     source: Name = Field(alias="from")
 
 
 class Parse(Step):
-    """Bytes or text of one column to columns.
+    """Parses the bytes or text of one column into columns.
 
-    schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON.  NOT NULL has the
-             meaning of `required`
+    schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON.  NOT NULL means
+             the same as `required`
     epoch    the unit of numbers in TIMESTAMP columns of JSON and CSV; without it a row with such a
-             number does not parse
-    rejects  topic (of `rejects_cluster`) for what does not parse, with the reason and the place of
-             the record in headers `odradek.*`, and with its own headers where the source reads them
-             (`headers = true`); None: it is dropped
+             number is a dead letter
+    rejects  topic (of `rejects_cluster`) for dead letters, with reason and position of the record
+             in headers `odradek.*`, and with its own headers if the source reads them
+             (`headers = true`); None: rows that cannot be parsed are dropped
     """
 
     kind: Literal["parse"]
@@ -56,9 +54,8 @@ class Parse(Step):
     epoch: Epoch = None
     column: Text = "value"
     keep: Names = []
-    """Columns of the source that are kept beside the parsed ones, as they are: `key` of a Kafka
-    source is bytes, which JSON of a sink has in base64.  For text let a map step above make
-    `key = "CAST(key AS STRING)"`."""
+    """Columns of the source that are kept unchanged.  The `key` of a Kafka source is bytes, which a
+    JSON sink writes in base64; for text use a map step before: `key = "CAST(key AS STRING)"`."""
     required: list[Text] = []
     """Parsed columns that may not be null."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
@@ -85,7 +82,7 @@ class Parse(Step):
                 raise ValueError(
                     f"required: the schema has no {name!r}; it has: {', '.join(names)}"
                 )
-        again = twice([*names, *self.keep])
+        again = first_duplicate([*names, *self.keep])
         if again is not None:
             raise ValueError(f"keep: the schema has a column {again!r} too")
         return self
@@ -106,11 +103,11 @@ class Parse(Step):
 
 
 class Filter(Step):
-    """Keeps the rows for which all that is given holds.
+    """Keeps the rows that meet all given conditions.
 
-    matches  column -> regular expression (Java's), found anywhere in it
+    matches  column -> regular expression of Java that matches a part of the value
     equals   column -> value of the column's type
-    model    a classifier trained by `odradek pipeline train`: rows of its class `keep_class` stay
+    model    a classifier of `odradek pipeline train`; rows of the class `keep_class` are kept
     """
 
     kind: Literal["filter"]
@@ -129,7 +126,7 @@ class Filter(Step):
 
 
 class Map(Step):
-    """New or changed columns; `only` drops all others."""
+    """Adds or replaces columns; `only` drops all others."""
 
     kind: Literal["map"]
     columns: Expressions
@@ -137,7 +134,7 @@ class Map(Step):
 
 
 class Mask(Step):
-    """Hides what is in columns: `hash` (SHA-256, salted), `last4`, `null` or `constant`."""
+    """Masks the values of columns: `hash` (SHA-256, salted), `last4`, `null` or `constant`."""
 
     kind: Literal["mask"]
     columns: Columns
@@ -147,7 +144,7 @@ class Mask(Step):
 
 
 class Route(Step):
-    """Adds the column `topic`: the first rule that holds names it.
+    """Adds the column `topic`, given by the first rule whose condition is true.
 
     rules  topic -> SQL condition, in order
     """
@@ -155,11 +152,11 @@ class Route(Step):
     kind: Literal["route"]
     rules: Expressions
     otherwise: Text | None = None
-    """None: rows of no rule are dropped."""
+    """The topic of rows without a matching rule; None: they are dropped."""
 
 
 class Deduplicate(Step):
-    """One row per key; keys are remembered for `watermark`."""
+    """Keeps one row per key; a stream stores keys for the time `watermark`."""
 
     kind: Literal["deduplicate"]
     keys: Columns
@@ -169,13 +166,15 @@ class Deduplicate(Step):
 
 def _check_slide(length: str | None, slide: str | None) -> None:
     if length is not None and slide is not None and duration_ms(slide) > duration_ms(length):
-        raise ValueError(f"slide {slide} is longer than length {length}: rows would be left out")
+        raise ValueError(
+            f"slide {slide} is longer than length {length}: some rows would be in no window"
+        )
 
 
 def _check_names(names: list[str]) -> None:
-    again = twice(names)
+    again = first_duplicate(names)
     if again is not None:
-        raise ValueError(f"column {again!r} would be there twice; give it another name")
+        raise ValueError(f"column {again!r} would exist twice; give it another name")
 
 
 class Window(Step):
@@ -207,13 +206,13 @@ class Window(Step):
 
 
 class Join(Step):
-    """Rows of two views.
+    """Joins the rows of two views.
 
     on       SQL condition; the left rows are `l`, the right ones `r`
-    columns  of the result, as expressions over `l` and `r`
+    columns  of the result: expressions over `l` and `r`
     left_time, right_time
-             of two streams: their columns of time, which are given the watermark; not those of a
-             side that has one from a step above
+             for two streams: the event times that get the watermark; to be left out for a side on
+             which an earlier step has set one
     """
 
     kind: Literal["join"]
@@ -271,9 +270,7 @@ class TopKeys(Step):
     @model_validator(mode="after")
     def _other_name(self) -> Self:
         if self.column in ("window_start", "window_end", "rank", "count", "share"):
-            raise ValueError(
-                f"column {self.column!r} would be there twice; rename it with a map step"
-            )
+            raise ValueError(f"column {self.column!r} would exist twice; rename it with a map step")
         return self
 
 
@@ -283,8 +280,8 @@ class Anomalies(Step):
     zscore  distance from the mean of the last `history` rows in standard deviations
     ewma    distance from the exponentially weighted mean (weight `alpha`) in weighted deviations
 
-    `minimum` anomalies in a row are a new level, which is the measure from then on.  In a stream a
-    group is remembered for ever.
+    `minimum` anomalies in a row are a new level: later rows are compared with them.  A stream
+    never drops the state of a group.
     """
 
     kind: Literal["anomalies"]
@@ -296,21 +293,22 @@ class Anomalies(Step):
     history: Annotated[int, Field(ge=2, le=10_000)] = 100
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.1
     minimum: Annotated[int, Field(ge=2, le=10_000)] = 10
-    """Rows of a group before any of them is called an anomaly."""
+    """Rows of a group before a row can be an anomaly."""
 
     @model_validator(mode="after")
     def _enough_history(self) -> Self:
         if self.method == "zscore" and self.minimum > self.history:
             raise ValueError(
-                f"minimum {self.minimum} is more than history {self.history}: nothing is judged"
+                f"minimum {self.minimum} is more than history {self.history}: no row could be an"
+                " anomaly"
             )
         return self
 
 
 class Sql(Part):
-    """A query over the views above it; `file` is read beside the pipeline file.
+    """A SQL query over earlier views; `file` is relative to the pipeline file.
 
-    watermarks  view -> {time column -> duration}, put on the views before the query
+    watermarks  view -> {time column -> duration}, set before the query
     """
 
     kind: Literal["sql"]

@@ -1,1 +1,1 @@
-"""DataFrame -> DataFrame, one step of a pipeline file each; no reads, no writes."""
+"""The steps of a pipeline file as functions from DataFrame to DataFrame, without I/O."""

@@ -1,4 +1,4 @@
-"""Anomalies per group, in order of time: a stream keeps each group's memory in Spark's state."""
+"""Finds anomalies per group, in order of time; a stream keeps the groups in Spark's state."""
 
 from __future__ import annotations
 
@@ -27,32 +27,34 @@ from pyspark.sql.types import (
 from odradek.pipeline.spec.steps import Anomalies
 from odradek.pipeline.transforms.columns import column, quoted
 from odradek.pipeline.transforms.scoring import Memory
-from odradek.pipeline.transforms.unfit import Unfit
+from odradek.pipeline.transforms.step_input_error import StepInputError
 
 ALL: Final = "_all"
-"""The group of everything, where no columns are named."""
+"""The group of all rows, when no columns are given."""
 TIME: Final = "_time"
 VALUE: Final = "_value"
 ADDED: Final = ("score", "expected", "is_anomaly")
 STATE: Final = "memory STRING"
-"""JSON: Spark 4.0 cannot hand an array of its state back to Python."""
+"""A string of JSON: Spark 4.0 cannot return an array in a state to Python."""
 ARROW_OF_SPARK_4_0_END: Final = 21
 FIRST: Final = -(1 << 63)
-"""A row without a time comes before all others."""
+"""The time of rows without a time, which so precede all others."""
 
 
 def find_anomalies(rows: DataFrame, step: Anomalies) -> DataFrame:
-    """The same rows with score (in deviations), expected and is_anomaly; one row a row.
+    """Add score (in deviations), expected and is_anomaly to each row.
 
-    Rows whose value is null are dropped; those without a time come first.  In a stream rows are
-    ordered within a batch; one that comes in a later batch is judged then.  Watermarks end here.
+    Rows with a null value are dropped; rows without a time are first.  A stream orders rows within
+    each batch.  The result has no watermark.
 
-    raises  Unfit for a value that is no number, a time that is none, a column that is there already
+    raises  StepInputError when value is not a number, time is not a time, or a column exists
     """
     names = rows.columns
     for name in ADDED:
         if name in names:
-            raise Unfit(f"there is a column {name} already; rename it with a map step before")
+            raise StepInputError(
+                f"there is a column {name} already; rename it with a map step before"
+            )
     if rows.isStreaming:
         check_versions(pyspark.__version__, pyarrow.__version__)
     rows = rows.withColumns({TIME: _time(rows, step), VALUE: _value(rows, step)})
@@ -75,12 +77,12 @@ def find_anomalies(rows: DataFrame, step: Anomalies) -> DataFrame:
 
 
 def check_versions(spark: str, arrow: str) -> None:
-    """See that stateful Python functions work: those of PySpark 4.0 end the query with newer Arrow.
+    """Check the versions: stateful functions of PySpark 4.0 fail with a newer Arrow.
 
-    raises  Unfit
+    raises  StepInputError
     """
     if spark.startswith("4.0.") and int(arrow.partition(".")[0]) >= ARROW_OF_SPARK_4_0_END:
-        raise Unfit(
+        raise StepInputError(
             f"PySpark {spark} and pyarrow {arrow} do not work together in this step:"
             " pip install 'pyarrow<21', or a newer PySpark"
         )
@@ -123,7 +125,7 @@ def _time(rows: DataFrame, step: Anomalies) -> Column:
     if isinstance(kind, NumericType):
         return F.coalesce(time.cast("double"), F.lit(float(FIRST)))
     if not isinstance(kind, TimestampType | TimestampNTZType | DateType):
-        raise Unfit(f"time = {step.time!r} is {kind.simpleString().upper()}, not a time")
+        raise StepInputError(f"time = {step.time!r} is {kind.simpleString().upper()}, not a time")
     return F.coalesce(F.unix_micros(time.cast("timestamp")), F.lit(FIRST))
 
 
@@ -131,12 +133,14 @@ def _value(rows: DataFrame, step: Anomalies) -> Column:
     value = column(rows, step.value)
     kind = rows.select(value).schema.fields[0].dataType
     if not isinstance(kind, NumericType):
-        raise Unfit(f"value = {step.value!r} is {kind.simpleString().upper()}, not a number")
+        raise StepInputError(
+            f"value = {step.value!r} is {kind.simpleString().upper()}, not a number"
+        )
     return value.cast("double")
 
 
 def _carried(rows: DataFrame, name: str) -> Column:
-    """As pandas keeps it whole: there integers with nulls are floats, and times end in 2262."""
+    """Convert a column that pandas would change: integers with nulls, and times after 2262."""
     known, kind = F.col(quoted(name)), rows.schema[name].dataType
     if isinstance(kind, TimestampType):
         return F.unix_micros(known).cast(StringType())

@@ -1,4 +1,4 @@
-"""From a step of a pipeline file to its function."""
+"""Applies a step of a pipeline file to the views before it."""
 
 from __future__ import annotations
 
@@ -27,57 +27,55 @@ from odradek.pipeline.spec.steps import (
 from odradek.pipeline.transforms import rows, windows
 from odradek.pipeline.transforms.anomalies import find_anomalies
 from odradek.pipeline.transforms.parse import parse
+from odradek.pipeline.transforms.step_input_error import StepInputError
 from odradek.pipeline.transforms.times import Bound
-from odradek.pipeline.transforms.unfit import Unfit
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """What a step makes."""
-
+class StepResult:
     rows: DataFrame
     rejects: DataFrame | None = None
-    """What did not parse, as records for a dead-letter topic."""
+    """Records for the dead-letter topic, from rows that could not be parsed."""
 
 
 def apply(
     spark: SparkSession, step: AnyStep, views: Mapping[str, DataFrame], folder: Path, bound: Bound
-) -> Applied:
-    """Do one step over the views above it.
+) -> StepResult:
+    """Apply a step to the views before it.
 
-    bound   for the event times of which the step makes a watermark
-    folder  where relative paths of models and SQL files begin
-    raises  Unfit, OSError; pyspark.errors.PySparkException for SQL that does not fit
+    bound   bound on the event times that advance the step's watermark
+    folder  the base of relative paths of models and SQL files
+    raises  StepInputError, OSError; pyspark.errors.PySparkException for SQL that does not fit
     """
     if isinstance(step, Sql):
-        return Applied(_sql(spark, step, views, folder, bound))
+        return StepResult(_sql(spark, step, views, folder, bound))
     source = views[step.source]
     if isinstance(step, Deduplicate | Window | Correlate | TopKeys) and step.watermark is not None:
         source = bound.drop_ahead(source, step.time)
     match step:
         case Parse():
-            return Applied(*parse(source, step, bound))
+            return StepResult(*parse(source, step, bound))
         case Filter():
             model = None if step.model is None else PipelineModel.load(str(folder / step.model))
-            return Applied(rows.keep(source, step, model))
+            return StepResult(rows.keep(source, step, model))
         case Map():
-            return Applied(rows.change(source, step))
+            return StepResult(rows.change(source, step))
         case Mask():
-            return Applied(rows.mask(source, step))
+            return StepResult(rows.mask(source, step))
         case Route():
-            return Applied(rows.route(source, step))
+            return StepResult(rows.route(source, step))
         case Deduplicate():
-            return Applied(rows.deduplicate(source, step))
+            return StepResult(rows.deduplicate(source, step))
         case Window():
-            return Applied(windows.aggregate(source, step))
+            return StepResult(windows.aggregate(source, step))
         case Join():
-            return Applied(_join(step, views, bound))
+            return StepResult(_join(step, views, bound))
         case Correlate():
-            return Applied(windows.correlate(source, step))
+            return StepResult(windows.correlate(source, step))
         case TopKeys():
-            return Applied(windows.top_keys(source, step))
+            return StepResult(windows.top_keys(source, step))
         case Anomalies():
-            return Applied(find_anomalies(source, step))
+            return StepResult(find_anomalies(source, step))
 
 
 def _join(step: Join, views: Mapping[str, DataFrame], bound: Bound) -> DataFrame:
@@ -99,7 +97,9 @@ def _sql(
     number = 0
     for view, columns in step.watermarks.items():
         if view not in views:
-            raise Unfit(f"watermarks: {view!r} is no view above; there are: {', '.join(views)}")
+            raise StepInputError(
+                f"watermarks: {view!r} is not a view above; there are: {', '.join(views)}"
+            )
         delayed = views[view]
         for column, delay in columns.items():
             delayed = bound.drop_ahead(delayed, column, number)

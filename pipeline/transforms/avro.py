@@ -1,4 +1,4 @@
-"""Avro's bytes to a structure, strictly: what Spark's reader lets pass, writing it again finds."""
+"""Decodes Avro strictly: errors that Spark's decoder ignores are found by encoding again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TIMES: Final = ("timestamp-millis", "timestamp-micros", "date")
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Rows with one more column, the structure.
+    """Rows with the decoded struct as an added column.
 
-    is_readable  whether the bytes were a record of the schema, and nothing more
+    is_readable  whether the bytes are exactly one record of the schema
     texts        field -> whether it is null or UTF-8
     """
 
@@ -31,20 +31,20 @@ class Read:
 
 
 def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Read:
-    """Add the column `name` with the record's fields.
+    """Add the column `name` with the fields of the record.
 
-    Bytes after the record are found where every field is plain (a number, text, bytes, a time, or
-    one of them or null).  With other fields they are overlooked, and a record of nulls alone is
-    taken for one that cannot be read: a map may be written in more than one way.
+    Trailing bytes are detected when every field is plain: a number, text, bytes, a time, or one of
+    these or null.  Other types (a map) have several encodings: with them trailing bytes are not
+    detected, and a record of nulls only is taken for an unreadable one.
 
-    raises  py4j.protocol.Py4JJavaError for a schema that is none
+    raises  py4j.protocol.Py4JJavaError for an invalid schema
     """
     jvm: Any = rows.sparkSession._jvm
-    # PySpark itself stumbles over what Java says of a schema.
+    # PySpark's own function fails on Java's error for an invalid schema.
     getattr(jvm.org.apache.avro.Schema, "Parser")().parse(schema_text)  # noqa: B009
     rows = rows.withColumn(name, from_avro(data, schema_text, {"mode": "PERMISSIVE"}))
     parsed = F.col(name)
-    # A record that cannot be read comes out as a structure of nulls.
+    # An unreadable record is decoded as a struct of nulls.
     structure = rows.schema[name].dataType
     assert isinstance(structure, StructType), "the Avro schema is a record's"
     fields = json.loads(schema_text)["fields"]
@@ -54,7 +54,7 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
         if isinstance(field.dataType, StringType)
     }
     if all(_is_plain(field["type"]) for field in fields):
-        # Null where none may be: to write it would be an error, not a difference.
+        # A null that the schema forbids: encoding it would raise an error.
         wanted = [parsed[one["name"]].isNotNull() for one in fields if not _is_nullable(one)]
         is_there = reduce(lambda one, other: one & other, wanted, parsed.isNotNull())
         again = F.when(is_there, to_avro(parsed, schema_text))
@@ -68,7 +68,7 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether values of a type are written in one way only, and Spark writes them so."""
+    """Whether values of a type have one encoding only, which is the one of Spark."""
     if isinstance(kind, list):
         others = [one for one in kind if one != "null"]
         return len(others) == 1 and len(kind) == 2 and _is_plain(others[0])

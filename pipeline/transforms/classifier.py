@@ -11,19 +11,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from odradek.pipeline.transforms.columns import column
-from odradek.pipeline.transforms.unfit import Unfit
+from odradek.pipeline.transforms.step_input_error import StepInputError
 
 FEATURES: Final = 1 << 12
 CLASSES_MIN: Final = 2
 
 
 def train(rows: DataFrame, text_column: str, class_column: str) -> PipelineModel:
-    """Learn from labelled texts.
+    """Train a model on labelled texts; the result depends on the rows only.
 
-    The model wants the column `_text` and adds `_class`.  The same rows make the same model; those
-    without a class are left out.
+    The model reads the column `_text` and adds `_class`.  Rows without a class are left out.
 
-    raises  Unfit for rows of fewer than two classes
+    raises  StepInputError for rows of fewer than two classes
     """
     known = rows.select(
         F.coalesce(column(rows, text_column).cast("string"), F.lit("")).alias("_text"),
@@ -31,7 +30,9 @@ def train(rows: DataFrame, text_column: str, class_column: str) -> PipelineModel
     )
     known = known.where(F.col("_label").isNotNull())
     if known.select("_label").distinct().count() < CLASSES_MIN:
-        raise Unfit(f"{class_column!r} holds fewer than {CLASSES_MIN} classes: nothing to learn")
+        raise StepInputError(
+            f"{class_column!r} has fewer than {CLASSES_MIN} classes: nothing to learn"
+        )
     classes = StringIndexer(
         inputCol="_label", outputCol="_known", stringOrderType="alphabetAsc"
     ).fit(known)

@@ -1,4 +1,4 @@
-"""Columns by the names that a pipeline file gives them, whatever characters these have."""
+"""Columns by their names in a pipeline file, which may contain any characters."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pyspark.sql import functions as F
 
 
 def quoted(name: str) -> str:
-    """A name as Spark takes it where `a.b` would be the field b of a."""
+    """A name in backquotes; without them Spark reads `a.b` as field b of column a."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def path_of(rows: DataFrame, name: str) -> str:
-    """A column of the rows by its whole name, else a field in one: `order.price`."""
+    """The path of the column with this whole name, or else of a field: `order.price`."""
     known = {one.lower() for one in rows.columns}
     return quoted(name) if name.lower() in known else name
 
 
 def column(rows: DataFrame, name: str) -> Column:
-    """The same as a column."""
+    """The column with this whole name, or else a field: `order.price`."""
     return F.col(path_of(rows, name))

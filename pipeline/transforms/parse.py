@@ -1,4 +1,4 @@
-"""Bytes or text to columns, and what does not parse to dead letters that say why."""
+"""Parses bytes or text into columns; rows that fail become dead letters with a reason."""
 
 from __future__ import annotations
 
@@ -27,25 +27,27 @@ from odradek.pipeline.transforms.times import Bound, as_texts, has_times, is_wro
 
 PARSED: Final = "_parsed"
 ORIGIN: Final = ("topic", "partition", "offset")
-"""Columns of a Kafka source that a dead letter has in its headers, beside the timestamp."""
-OURS: Final = "odradek."
-"""How the names of the headers begin that a dead letter gets; no other header of it does."""
+"""Columns of a Kafka source in the headers of a dead letter, besides the timestamp."""
+HEADER_PREFIX: Final = "odradek."
+"""Prefix of the headers that are added to a dead letter; other headers do not have it."""
 
 
 def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[DataFrame, DataFrame]:
-    """The rows that parse: the kept columns, then those of the schema.  And the others as records.
+    """The parsed rows (kept columns, then those of the schema), and the dead letters as records.
 
-    A field that is missing is null; one of another type makes a dead letter, as does a null in a
-    `required` or NOT NULL column, text that is not UTF-8, and anything after the value.  So does a
-    time outside of the years 1 to 9999, a number for a TIMESTAMP without a unit in `epoch`, and in
-    a stream with `rejects` a time that is beyond the bound.  Fields that the schema does not have
-    are left out.  Of a key that stands twice in JSON the last counts.  CSV is RFC 4180's; an empty
-    field is null.
+    A missing field is null, a field that is not in the schema is ignored.  Of two equal keys in
+    JSON the last counts.  CSV follows RFC 4180; an empty field is null.
 
-    Dead letters, one a row that does not parse: key and value as they came, and headers, those of
-    the record first where the rows have the column `headers`.  Then `odradek.reason`, and for rows
-    of a Kafka source `odradek.topic`, `.partition`, `.offset` and `.timestamp` (ms since 1970).  A
-    record's own headers `odradek.*`, which an earlier step gave it, are left out.
+    A row is a dead letter in these cases:
+    1. a field has another type, or text is not UTF-8;
+    2. a `required` or NOT NULL column is null;
+    3. something follows the value;
+    4. a time is outside of the years 1 to 9999, or a number without a unit in `epoch`;
+    5. in a stream with `rejects`, a time is beyond the bound.
+
+    A dead letter has the key and value of its record, and as headers those of the record (if the
+    rows have the column `headers`, and without `odradek.*`), then `odradek.reason`, and for rows of
+    a Kafka source `odradek.topic`, `.partition`, `.offset` and `.timestamp` (ms since 1970).
     """
     data = column(rows, step.column)
     if step.format == "avro":
@@ -60,7 +62,7 @@ def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[Dat
     text = data.cast("string")
     schema = StructType.fromDDL(step.row_schema)
     assert isinstance(schema, StructType), "a schema names columns"
-    # A field may not stay away that the schema itself wants.
+    # Columns that the schema declares NOT NULL are required.
     wanted = [one.name for one in schema.fields if not one.nullable]
     if step.format == "csv":
         text = F.rtrim(text, F.lit("\r\n"))
@@ -80,7 +82,7 @@ def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[Dat
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """Rows with the column PARSED, and what is known of it."""
+    """Rows with the column PARSED, and the conditions for it."""
 
     rows: DataFrame
     schema: StructType
@@ -90,7 +92,7 @@ class _Parsed:
 
 
 def _with_times(parsed: _Parsed, step: Parse) -> _Parsed:
-    """The same where a time that cannot be read makes a row bad."""
+    """Mark rows with a time that cannot be read as bad."""
     is_text = step.format != "avro"
     is_good, reason = parsed.is_good, parsed.reason
     for path, value, kind in _times(parsed.schema, F.col(PARSED)):
@@ -105,7 +107,7 @@ def _with_times(parsed: _Parsed, step: Parse) -> _Parsed:
 def _times(
     schema: StructType, value: Column, above: str = ""
 ) -> Iterator[tuple[str, Column, DataType]]:
-    """Path, value and type of what has times in it; of a structure, those of its fields."""
+    """Yield path, value and type of each column with times; for a struct, of its fields."""
     for field in schema.fields:
         path, inner = above + field.name, value[field.name]
         if isinstance(field.dataType, StructType):
@@ -141,7 +143,7 @@ def _divided(parsed: _Parsed, step: Parse, bound: Bound | None) -> tuple[DataFra
 
 
 def _at(path: str, columns: Mapping[str, Column]) -> Column:
-    """The column of a path: one by its whole name, else a field in one."""
+    """The column of a path: a column with this whole name, or else a field."""
     known = {name.lower(): value for name, value in columns.items()}
     if path.lower() in known:
         return known[path.lower()]
@@ -158,7 +160,7 @@ def _from_text(text: Column, schema: StructType, step: Parse) -> Column:
 
 
 def _is_object(text: Column) -> Column:
-    """Whether it is one JSON object; what follows a value is overlooked by Spark's parser."""
+    """Whether the text is one JSON object; Spark's parser ignores what follows a value."""
     is_one = F.ltrim(text, F.lit(" \t\r\n")).startswith("{")
     is_one = is_one & F.rtrim(text, F.lit(" \t\r\n")).endswith("}")
     alone = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "ARRAY<STRING>")
@@ -168,7 +170,7 @@ def _is_object(text: Column) -> Column:
 
 
 def _reason(text: Column, schema: StructType, step: Parse) -> Column:
-    """Why a row is bad; evaluated for bad rows only."""
+    """The reason why a row is bad; evaluated for bad rows only."""
     reason = F.when(text.isNull() | (text == ""), F.lit("no value"))
     reason = reason.when(~F.is_valid_utf8(text), F.lit("not UTF-8"))
     if step.format == "json":
@@ -197,7 +199,7 @@ def _reason_json(reason: Column, text: Column, schema: StructType, step: Parse) 
 def _leaves(
     schema: StructType, around: Callable[[StructField], StructType], above: str = ""
 ) -> Iterator[tuple[str, StructType]]:
-    """What is said of each field, and a schema of it alone; structures before their fields."""
+    """Yield a text for each field, and a schema of that field; structs before their fields."""
     for field in schema.fields:
         said = f"{above}{field.name} is no {_kind(field.dataType)}"
         if not isinstance(field.dataType, StructType):
@@ -207,7 +209,7 @@ def _leaves(
         def inside(one: StructField, name: str = field.name) -> StructType:
             return around(StructField(name, StructType([one])))
 
-        # Any object fits a structure whose field it lacks.
+        # Any object matches a struct whose fields are all missing.
         yield said, inside(StructField(CORRUPT, StringType()))
         yield from _leaves(field.dataType, inside, f"{above}{field.name}.")
 
@@ -232,10 +234,10 @@ def _dead_letters(bad: DataFrame, reason: Column, step: Parse) -> DataFrame:
 
 
 def _headers(bad: DataFrame, reason: Column) -> Column:
-    """Spark's sink takes no timestamp: that of the record is a header as well."""
+    """The headers of a dead letter, with the timestamp, which Spark's sink cannot write."""
     added = [_header("reason", reason)]
     added += [_header(name, F.col(name).cast("string")) for name in ORIGIN if name in bad.columns]
-    # Rows of other sources may have columns of these names with anything in them.
+    # Columns with these names may have other types when the source is not Kafka.
     kinds = {field.name: field.dataType for field in bad.schema.fields}
     if isinstance(kinds.get("timestamp"), TimestampType):
         at_ms = F.unix_millis(F.col("timestamp"))
@@ -243,8 +245,8 @@ def _headers(bad: DataFrame, reason: Column) -> Column:
     ours = F.array(*added)
     if not _are_headers(kinds.get("headers")):
         return ours
-    theirs = F.filter(F.col("headers"), lambda one: ~one["key"].startswith(OURS))
-    # Null where a record has none.
+    theirs = F.filter(F.col("headers"), lambda one: ~one["key"].startswith(HEADER_PREFIX))
+    # The column is null for a record without headers.
     return F.coalesce(F.concat(theirs, ours), ours)
 
 
@@ -257,4 +259,4 @@ def _are_headers(kind: DataType | None) -> bool:
 
 
 def _header(name: str, value: Column) -> Column:
-    return F.struct(F.lit(OURS + name).alias("key"), value.cast("binary").alias("value"))
+    return F.struct(F.lit(HEADER_PREFIX + name).alias("key"), value.cast("binary").alias("value"))

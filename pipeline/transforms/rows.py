@@ -1,4 +1,4 @@
-"""Steps that look at one row at a time, and the removal of duplicates."""
+"""Steps on single rows, and deduplication."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pyspark.sql.types import BinaryType, BooleanType, NumericType, StringType
 
 from odradek.pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
 from odradek.pipeline.transforms.columns import column, path_of, quoted
-from odradek.pipeline.transforms.unfit import Unfit
-from odradek.pipeline.transforms.windows import marked
+from odradek.pipeline.transforms.step_input_error import StepInputError
+from odradek.pipeline.transforms.windows import with_watermark
 
-PLACE: Final = "_place"
-"""Of a row among those with its key."""
+RANK: Final = "_rank"
+"""The rank of a row among those with its key."""
 
 
 def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFrame:
-    """The rows for which every condition holds; a null never does.
+    """The rows that meet every condition; a null meets none.
 
     model   of `classifier.train`, for `step.model`
-    raises  Unfit for a value in `equals` that no row can have; py4j.protocol.Py4JJavaError for a
-            pattern that is none
+    raises  StepInputError for a value in `equals` of another type than the column;
+            py4j.protocol.Py4JJavaError for an invalid pattern
     """
     conditions: list[Column] = []
     if step.where is not None:
         conditions.append(F.expr(step.where))
     jvm: Any = rows.sparkSession._jvm
     for name, pattern in step.matches.items():
-        # A pattern that is none shall be told now, not by the first batch.
+        # An invalid pattern fails here, not in the first batch.
         jvm.java.util.regex.Pattern.compile(pattern)
         conditions.append(column(rows, name).cast("string").rlike(pattern))
     conditions += [_is_equal(rows, name, value) for name, value in step.equals.items()]
@@ -46,7 +46,7 @@ def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFram
 
 
 def _is_equal(rows: DataFrame, name: str, value: str | float | bool) -> Column:
-    """Values of other types are never equal; Spark would end the query at the first of them."""
+    """The comparison with a value; Spark would fail for a value of another type."""
     known = column(rows, name)
     kind = rows.select(known).schema.fields[0].dataType
     fits = {
@@ -55,12 +55,14 @@ def _is_equal(rows: DataFrame, name: str, value: str | float | bool) -> Column:
     }.get(type(value), isinstance(kind, NumericType))
     if not fits:
         shown = kind.simpleString().upper()
-        raise Unfit(f"equals: {name} is {shown} and never {value!r}; where takes any expression")
+        raise StepInputError(
+            f"equals: {name} is {shown} and never {value!r}; where takes any expression"
+        )
     return (known.cast("string") if isinstance(kind, BinaryType) else known) == F.lit(value)
 
 
 def change(rows: DataFrame, step: Map) -> DataFrame:
-    """New or changed columns; all expressions see the columns as they came."""
+    """Add or replace columns; all expressions read the columns of the input."""
     columns = {name: F.expr(text) for name, text in step.columns.items()}
     if step.only:
         return rows.select(*(one.alias(name) for name, one in columns.items()))
@@ -68,17 +70,17 @@ def change(rows: DataFrame, step: Map) -> DataFrame:
 
 
 def mask(rows: DataFrame, step: Mask) -> DataFrame:
-    """The same rows with columns made unreadable; a null stays a null.
+    """Mask columns; a null stays a null.
 
-    last4 leaves the last four characters of longer texts only.  hash, last4 and constant make text.
+    last4 keeps the last four characters of longer texts.  hash, last4 and constant return text.
 
-    raises  Unfit for a name that is no column of the rows, such as that of a field in one
+    raises  StepInputError for a name that is not a column of the rows, such as a field of one
     """
     known = {name.lower() for name in rows.columns}
     for name in step.columns:
         if name.lower() not in known:
-            # A new column of that name would leave the old one readable.
-            raise Unfit(f"{name} is no column; there are: {', '.join(rows.columns)}")
+            # withColumn would add a second column, and keep the values of the first.
+            raise StepInputError(f"{name} is not a column; there are: {', '.join(rows.columns)}")
     return rows.withColumns({name: _masked(rows[quoted(name)], step) for name in step.columns})
 
 
@@ -91,14 +93,14 @@ def _masked(clear: Column, step: Mask) -> Column:
             shown = F.regexp_replace(text, r"(?s).(?=.{4})", "*")
             return F.when(F.length(text) > 4, shown).otherwise(F.repeat(F.lit("*"), F.length(text)))
         case "null":
-            # Of the column's own type.
+            # A null of the column's type.
             return F.when(F.lit(False), clear)
         case "constant":
             return F.when(clear.isNotNull(), F.lit(step.constant))
 
 
 def route(rows: DataFrame, step: Route) -> DataFrame:
-    """Rows with the column `topic`: where they go."""
+    """Add the column `topic` by the rules of the step."""
     chosen: Column | None = None
     for topic, condition in step.rules.items():
         is_here = F.expr(condition)
@@ -109,14 +111,14 @@ def route(rows: DataFrame, step: Route) -> DataFrame:
 
 
 def deduplicate(rows: DataFrame, step: Deduplicate) -> DataFrame:
-    """One row per key; nulls are one key.
+    """Keep one row per key; nulls are equal keys.
 
-    In a stream the first one that came; a key that comes again after the watermark is new.  In a
-    batch the one with the least time.
+    In a stream it is the first row to arrive; after the watermark a key is new again.  In a batch
+    it is the row with the smallest time.
     """
     if not rows.isStreaming:
         keys = [path_of(rows, key) for key in step.keys]
         order = Window.partitionBy(*keys).orderBy(path_of(rows, step.time))
         first = F.row_number().over(order)
-        return rows.withColumn(PLACE, first).where(F.col(PLACE) == 1).drop(PLACE)
-    return marked(rows, step.time, step.watermark).dropDuplicatesWithinWatermark(step.keys)
+        return rows.withColumn(RANK, first).where(F.col(RANK) == 1).drop(RANK)
+    return with_watermark(rows, step.time, step.watermark).dropDuplicatesWithinWatermark(step.keys)

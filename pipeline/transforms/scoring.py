@@ -1,8 +1,7 @@
-"""How far a value lies from those before it: pure functions over numbers.
+"""Scores a value by its distance from earlier values: pure functions over numbers.
 
-A value that is called an anomaly enters the memory as the farthest value that would not have been,
-so that a spike hides nothing that follows it.  As many anomalies in a row as a judgement needs rows
-are a new level: the memory is then theirs.
+An anomaly is stored as the farthest value that would not have been one, so that a spike does not
+hide later anomalies.  `minimum` anomalies in a row are a new level and replace the stored values.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import Final, Self
 from odradek.pipeline.spec.steps import Anomalies
 
 LEAST_DEVIATION: Final = 1e-9
-"""Of the mean's size: values that do not vary at all make any change infinite otherwise."""
+"""Lower bound of a deviation, relative to the mean: constant values have a deviation of 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One value judged; no `expected` and `score` before there is something to compare with."""
+    """The score of one value; `expected` and `score` are None before there are enough values."""
 
     score: float | None
     expected: float | None
@@ -29,7 +28,7 @@ class Scored:
 
 
 def mean_and_variance(values: Sequence[float]) -> tuple[float, float]:
-    """Of the values themselves, not of what they are a sample of; 0 and 0 of none."""
+    """Mean and population variance; 0 and 0 for no values."""
     if not values:
         return 0.0, 0.0
     mean = sum(values) / len(values)
@@ -37,12 +36,12 @@ def mean_and_variance(values: Sequence[float]) -> tuple[float, float]:
 
 
 class Memory:
-    """What a group's values were.
+    """The earlier values of a group.
 
-    history  the last ones (zscore), oldest first; or [mean, variance, count] (ewma)
-    streak   the values since the last that was no anomaly, as they came
+    history  the last values (zscore), oldest first; or [mean, variance, count] (ewma)
+    streak   the anomalies since the last normal value
 
-    cost     of a judgement: one pass over the history (zscore), or none (ewma)
+    cost     of a score: one pass over the history (zscore), or constant (ewma)
     """
 
     __slots__ = ("_step", "history", "streak")
@@ -54,19 +53,19 @@ class Memory:
 
     @classmethod
     def from_text(cls, step: Anomalies, text: str) -> Self:
-        """What `to_text` has written."""
+        """The inverse of `to_text`."""
         memory = cls(step)
         memory.history, memory.streak = json.loads(text)
         return memory
 
     def to_text(self) -> str:
-        """JSON, exact to the last bit."""
+        """JSON; numbers are exact."""
         return json.dumps([self.history, self.streak])
 
     def judge(self, value: float) -> Scored:
-        """Compare a value with those before it, then remember it.
+        """Score a value, then store it.
 
-        What is no finite number is an anomaly without a score, and is not remembered.
+        A value that is not finite is an anomaly without a score, and is not stored.
         """
         if not isfinite(value):
             return Scored(None, None, is_anomaly=True)

@@ -1,4 +1,4 @@
-"""Times: numbers with a unit, what no calendar holds, and what is too far ahead of now."""
+"""Parses times, checks their range, and drops rows whose time is too far ahead."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.pipeline.spec.common import duration_ms
 from odradek.pipeline.spec.epoch import Epoch
+from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.transforms.columns import column
 
 AHEAD: Final = "ahead"
-"""How the names of metrics begin that count what was dropped: `ahead:STEP:NUMBER`."""
+"""Prefix of the metrics that count dropped rows: `ahead:STEP:NUMBER`."""
 NUMBER: Final = r"^\s*[+-]?[0-9]+\s*$"
 FIRST_DAY: Final = -719_162
 LAST_DAY: Final = 2_932_896
-"""Of the years 1 to 9999, counted from 1970."""
+"""Bounds of the years 1 to 9999 in days since 1970."""
 DAY_MICROS: Final = 86_400_000_000
 OUTSIDE: Final = "is not in the years 1 to 9999"
 KINDS: Final = (TimestampType, TimestampNTZType, DateType)
@@ -39,7 +39,7 @@ KINDS: Final = (TimestampType, TimestampNTZType, DateType)
 def as_texts(kind: DataType) -> DataType:
     """The type with STRING for each TIMESTAMP.
 
-    Spark's JSON reader takes any integer for seconds; of a text it can be seen what it was.
+    Spark's JSON reader reads any integer as seconds; a string shows whether it was a number.
     """
     match kind:
         case TimestampType():
@@ -58,7 +58,7 @@ def as_texts(kind: DataType) -> DataType:
 
 
 def has_times(kind: DataType) -> bool:
-    """Whether a TIMESTAMP, TIMESTAMP_NTZ or DATE is, or is somewhere in, a type."""
+    """Whether a type is or contains a TIMESTAMP, TIMESTAMP_NTZ or DATE."""
     return isinstance(kind, KINDS) or any(has_times(inner) for inner in _inner(kind))
 
 
@@ -73,13 +73,13 @@ def _inner(kind: DataType) -> Iterator[DataType]:
 
 
 def read(value: Column, kind: DataType, epoch: Epoch, path: str, *, is_text: bool = True) -> Column:
-    """A value of the type, from one of `as_texts` of it.
+    """Convert a value of the type `as_texts(kind)` to `kind`.
 
-    A time that cannot be read, or is not in the years 1 to 9999, is null; see `is_wrong`.
+    A time that cannot be parsed, or is outside of the years 1 to 9999, is null; see `is_wrong`.
 
-    epoch    the unit of numbers, or that of each path
-    path     of the column, as `order.at`
-    is_text  whether a TIMESTAMP is a text; else it is one already
+    epoch    the unit of numbers: one for all, or one per path
+    path     of the column, such as `order.at`
+    is_text  whether a TIMESTAMP is a string in `value`
     """
     if not has_times(kind):
         return value
@@ -115,7 +115,7 @@ def read(value: Column, kind: DataType, epoch: Epoch, path: str, *, is_text: boo
 def is_wrong(
     value: Column, kind: DataType, epoch: Epoch, path: str, *, is_text: bool = True
 ) -> Column:
-    """Whether `read` finds a time in the value that it makes null; never null itself."""
+    """Whether `read` replaces a time in the value by null; the result is never null."""
     match kind:
         case StructType():
             parts = [
@@ -141,7 +141,7 @@ def _is_kept(micros: Column) -> Column:
 
 
 def _from_text(text: Column, unit: str | None) -> Column:
-    """The time of a text; null where it is none, or a number without a unit."""
+    """The time in a text; null for an invalid one, and for a number without a unit."""
     time = text.try_cast("timestamp")
     is_number = text.rlike(NUMBER)
     if unit is None:
@@ -159,9 +159,9 @@ def _from_text(text: Column, unit: str | None) -> Column:
 def reasons(
     value: Column, kind: DataType, epoch: Epoch, path: str, said: str, *, is_text: bool
 ) -> Iterator[tuple[Column, str]]:
-    """Conditions of a time that `is_wrong`, with what is said of it; the first that holds counts.
+    """Conditions for a time that `is_wrong`, each with its reason; the first true one counts.
 
-    said  of a value that is no time
+    said  the reason for a value that is not a time
     """
     if isinstance(kind, TimestampType) and is_text:
         unit = epoch.get(path) if isinstance(epoch, dict) else epoch
@@ -178,11 +178,11 @@ def reasons(
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How far ahead of now the event times of a stream may be.
+    """Bound on the event times of a stream, relative to the time of their batch.
 
-    step       that applies it
+    step       the step that applies it
     ahead_max  a duration of the file
-    columns    of a parse step: those that a watermark is made of further down
+    columns    of a parse step: those that a later step uses for a watermark
     """
 
     step: str
@@ -190,22 +190,22 @@ class Bound:
     columns: Sequence[str] = ()
 
     def is_ahead(self, time: Column) -> Column:
-        """Whether a time is too far ahead of its batch's; the same when the batch is repeated."""
+        """Whether a time is beyond the bound; the result is the same when the batch is repeated."""
         now = F.unix_micros(F.current_timestamp())
         bound = now + F.lit(duration_ms(self.ahead_max) * 1_000)
         return F.coalesce(F.unix_micros(time.cast("timestamp")) > bound, F.lit(False))
 
     @property
     def said(self) -> str:
-        """Of a column that is."""
+        """The reason for a column beyond the bound."""
         return f"is more than {self.ahead_max} ahead of now"
 
     def drop_ahead(self, rows: DataFrame, time: str, number: int = 0) -> DataFrame:
-        """Rows that may move a watermark; the others are counted by the metric AHEAD:STEP:NUMBER.
+        """Drop the rows beyond the bound, and count them in the metric AHEAD:STEP:NUMBER.
 
-        A batch has no watermark: there all rows stay.
+        In batch mode, which has no watermarks, all rows are kept.
 
-        number  of the watermark, for a step that makes several
+        number  of the watermark, for a step that sets several
         """
         if not rows.isStreaming:
             return rows

@@ -1,4 +1,4 @@
-"""Aggregates over windows of event time, joins, correlations, the most frequent keys."""
+"""Steps over windows of event time, and joins."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _window(time: str, length: str, slide: str | None) -> Column:
     return F.window(time, length, slide) if slide is not None else F.window(time, length)
 
 
-def marked(rows: DataFrame, time: str, watermark: str | None) -> DataFrame:
-    """Rows with a watermark, unless a step above has set it."""
+def with_watermark(rows: DataFrame, time: str, watermark: str | None) -> DataFrame:
+    """Set a watermark, unless it is None: an earlier step has set it."""
     return rows if watermark is None else rows.withWatermark(time, watermark)
 
 
@@ -34,7 +34,7 @@ def aggregate(rows: DataFrame, step: Window) -> DataFrame:
         assert step.length is not None, "a window has a length or a gap"
         window = _window(time, step.length, step.slide)
     aggregates = [F.expr(text).alias(name) for name, text in step.aggregates.items()]
-    grouped = marked(rows, step.time, step.watermark).groupBy(
+    grouped = with_watermark(rows, step.time, step.watermark).groupBy(
         window.alias("window"), *_groups(rows, step.group_by)
     )
     names = map(quoted, (*step.group_by, *step.aggregates))
@@ -48,27 +48,27 @@ def _groups(rows: DataFrame, names: list[str]) -> list[Column]:
 def join(left: DataFrame, right: DataFrame, step: Join) -> DataFrame:
     """Rows of both sides; see `Join`.
 
-    Two streams: `on` must bound the time between the rows, or nothing is ever forgotten.
+    For two streams `on` must bound the time between the rows, or the state grows without bound.
     """
     if step.left_time is not None and step.watermark is not None:
-        left = marked(left, step.left_time, step.watermark)
+        left = with_watermark(left, step.left_time, step.watermark)
     if step.right_time is not None and step.watermark is not None:
-        right = marked(right, step.right_time, step.watermark)
+        right = with_watermark(right, step.right_time, step.watermark)
     joined = left.alias("l").join(right.alias("r"), F.expr(step.on), step.how)
     return joined.select(*(F.expr(text).alias(name) for name, text in step.columns.items()))
 
 
 def correlate(rows: DataFrame, step: Correlate) -> DataFrame:
-    """Pearson's r per window and group; null where a column does not vary.
+    """Pearson's r per window and group; null where a column is constant.
 
-    count is that of the pairs; rows where one of the two is null are none.
+    `count` counts the rows in which neither column is null.
     """
     window = _window(path_of(rows, step.time), step.length, step.slide).alias("window")
     x, y = F.expr(step.x).cast("double"), F.expr(step.y).cast("double")
     groups = _groups(rows, step.group_by)
-    grouped = marked(rows, step.time, step.watermark).groupBy(window, *groups)
+    grouped = with_watermark(rows, step.time, step.watermark).groupBy(window, *groups)
     x, y = F.when(y.isNotNull(), x), F.when(x.isNotNull(), y)
-    # Spark's own corr ends the query where a column does not vary.
+    # Spark's own corr fails for a constant column.
     r = F.try_divide(F.covar_pop(x, y), F.stddev_pop(x) * F.stddev_pop(y))
     result = grouped.agg(r.alias("r"), F.count(x).alias("count"))
     known = F.when(~F.isnan("r"), F.col("r")).alias("r")
@@ -76,18 +76,18 @@ def correlate(rows: DataFrame, step: Correlate) -> DataFrame:
 
 
 def top_keys(rows: DataFrame, step: TopKeys) -> DataFrame:
-    """The most frequent values per window, the lesser value first where counts are equal.
+    """The most frequent values per window; of equally frequent ones the smaller first.
 
-    The counts of all values of one window meet in one task: some 10 million values at most.
+    One task holds the counts of all values of a window: about 10 million values at most.
     """
     window = F.window(path_of(rows, step.time), step.length)
     counts = (
-        marked(rows, step.time, step.watermark)
+        with_watermark(rows, step.time, step.watermark)
         .groupBy(window.alias("window"), column(rows, step.column).alias("key"))
         .agg(F.count("*").alias("count"))
     )
     ranked = F.sort_array(F.collect_list(F.struct(-F.col("count"), F.col("key"))))
-    # The counts of a window come when it is over; the second aggregation takes the same windows.
+    # The counts of a window are emitted at its end; the second aggregation uses the same windows.
     tops = counts.groupBy(F.window(F.window_time("window"), step.length).alias("window")).agg(
         F.sum("count").alias("total"), F.slice(ranked, 1, step.k).alias("ranked")
     )

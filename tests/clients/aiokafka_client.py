@@ -15,7 +15,7 @@ ACKS: dict[str, int | str] = {"0": 0, "1": 1, "all": "all"}
 
 
 async def find_position(consumer: Any, partition: TopicPartition, start: str) -> int:
-    """The offset that a place stands for."""
+    """The offset of a start position."""
     if start == EARLIEST:
         return int((await consumer.beginning_offsets([partition]))[partition])
     end = int((await consumer.end_offsets([partition]))[partition])
@@ -29,7 +29,7 @@ async def find_position(consumer: Any, partition: TopicPartition, start: str) ->
 
 
 class AioKafkaReader:
-    """The position now; the records by a second consumer, later."""
+    """Looks up the start position now; a second consumer reads the records later."""
 
     def __init__(self, bootstrap: str, partition: TopicPartition, start: str, count: int) -> None:
         self._bootstrap = bootstrap
@@ -65,7 +65,7 @@ class AioKafkaReader:
         return gathered
 
     def messages(self) -> list[Message]:
-        """Read what was asked for."""
+        """Read the requested records."""
         if self._count == 0:
             return []
         return asyncio.run(self._read())
@@ -81,7 +81,7 @@ class AioKafka:
         self._bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """By its admin client."""
+        """Create a topic with the library's admin client."""
 
         async def create() -> None:
             admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
@@ -94,7 +94,7 @@ class AioKafka:
         asyncio.run(create())
 
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
-        """By a producer for this call alone."""
+        """Use a producer for this call only."""
 
         async def produce() -> list[int]:
             producer: Any = AIOKafkaProducer(
@@ -116,13 +116,13 @@ class AioKafka:
                     )
                     for message in messages
                 ]
-                answers = [await asyncio.wait_for(future, WAIT_S) for future in pending]
-            return [-1 if answer is None else int(answer.offset) for answer in answers]
+                responses = [await asyncio.wait_for(future, WAIT_S) for future in pending]
+            return [-1 if response is None else int(response.offset) for response in responses]
 
         return asyncio.run(produce())
 
     def begin_transactions(self, transactional_id: str) -> None:
-        """By a producer for this call alone."""
+        """Use a producer for this call only."""
 
         async def begin() -> None:
             producer: Any = AIOKafkaProducer(
@@ -136,8 +136,8 @@ class AioKafka:
         asyncio.run(begin())
 
     def read(self, topic: str, partition: int, start: str, count: int) -> AioKafkaReader:
-        """By consumers for this call alone."""
+        """Use consumers for this call only."""
         return AioKafkaReader(self._bootstrap, TopicPartition(topic, partition), start, count)
 
     def close(self) -> None:
-        """Nothing runs between calls."""
+        """Nothing to close: nothing runs between calls."""

@@ -1,4 +1,4 @@
-"""LinkedIn's Burrow (Debian's package) reads `__consumer_offsets` and tells lags by HTTP."""
+"""Runs LinkedIn's Burrow, which reads `__consumer_offsets` and reports lags over HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.processes import LoggedProcess, free_port
 from tests.support.zookeeper import zookeeper
 
 READY_TIMEOUT_S = 90.0
-ANSWER_TIMEOUT_S = 60.0
+RESPONSE_TIMEOUT_S = 60.0
 
 CONFIGURATION = """\
 [general]
@@ -49,24 +49,24 @@ min-distance=0
 
 
 class Burrow:
-    """One that runs, and watches one cluster."""
+    """A running Burrow that monitors one cluster."""
 
     def __init__(self, port: int, process: LoggedProcess) -> None:
         self.process = process
         self._groups = f"http://127.0.0.1:{port}/v3/kafka/local/consumer"
 
     def lags(self, group: str, topic: str) -> dict[int, int]:
-        """By partition, as far as it knows them now."""
+        """The known lags by partition."""
         try:
             url = f"{self._groups}/{group}"
-            with urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT_S) as answer:
-                told = json.load(answer)
+            with urllib.request.urlopen(url, timeout=RESPONSE_TIMEOUT_S) as connection:
+                response = json.load(connection)
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == 404:
                 return {}
             raise
-        partitions = told["topics"].get(topic, [])
+        partitions = response["topics"].get(topic, [])
         return {
             number: one["current-lag"]
             for number, one in enumerate(partitions)
@@ -76,7 +76,7 @@ class Burrow:
 
 @contextmanager
 def burrow(folder: Path, broker: str) -> Iterator[Burrow]:
-    """Start it with the ZooKeeper that it wants for itself."""
+    """Within, Burrow runs with the ZooKeeper that it requires."""
     port = free_port()
     with zookeeper(folder / "zookeeper") as coordination:
         # Burrow gives up at its first failure to connect; this one tries again.

@@ -59,7 +59,7 @@ class ConfluentReader:
         self._consumer.assign([TopicPartition(topic, partition, place)])
 
     def messages(self) -> list[Message]:
-        """Read what was asked for, then close."""
+        """Read the requested records, then close the consumer."""
         gathered: list[Message] = []
         while len(gathered) < self._count:
             got = self._consumer.consume(self._count - len(gathered), timeout=WAIT_S)
@@ -79,12 +79,12 @@ class Confluent:
         self._bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """By its admin client."""
+        """Create a topic with the library's admin client."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(WAIT_S)
 
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
-        """By a producer for this call alone."""
+        """Use a producer for this call only."""
         offsets = [-1] * len(messages)
         errors: list[str] = []
         producer = Producer(
@@ -119,15 +119,15 @@ class Confluent:
         return offsets
 
     def begin_transactions(self, transactional_id: str) -> None:
-        """By a producer for this call alone."""
+        """Use a producer for this call only."""
         producer = Producer(
             {"bootstrap.servers": self._bootstrap, "transactional.id": transactional_id}
         )
         producer.init_transactions(WAIT_S)
 
     def read(self, topic: str, partition: int, start: str, count: int) -> ConfluentReader:
-        """By a consumer for this call alone."""
+        """Use a consumer for this call only."""
         return ConfluentReader(self._bootstrap, topic, partition, start, count)
 
     def close(self) -> None:
-        """Nothing runs between calls."""
+        """Nothing to close: nothing runs between calls."""

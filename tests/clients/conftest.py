@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from time import monotonic
 
 import pytest
 
@@ -12,19 +13,19 @@ pytest.register_assert_rewrite("tests.clients.records")
 
 from odradek.protocol.errors import ErrorCode  # noqa: E402
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest  # noqa: E402
-from tests.clients.contract import Client  # noqa: E402  rewriting comes before importing
+from tests.clients.contract import WAIT_S, Client  # noqa: E402  rewriting comes before importing
 from tests.clients.libraries import connect  # noqa: E402
 from tests.clients.members import Crew  # noqa: E402
 from tests.support.broker_process import BrokerProcess, odradek_broker  # noqa: E402
 from tests.support.target import target_broker  # noqa: E402
 from tests.support.wire import Wire  # noqa: E402
 
-BUILD_AND_ANSWER_TIMEOUT_S = 300
+BUILD_AND_ANSWER_TIMEOUT_S = 600
 """The first test of a program may have to fetch and build it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here needs a client library that we did not write."""
+    """Mark the tests, which need foreign client libraries, and lengthen their time-out."""
     for item in items:
         if "tests/clients/" in item.path.as_posix():
             item.add_marker(pytest.mark.client)
@@ -58,13 +59,13 @@ def client(
 
 @pytest.fixture(scope="session")
 def topic_names() -> Iterator[str]:
-    """Names that no other test uses, also not those of another run on the same broker."""
+    """Topic names that no other test and no other run on the same broker uses."""
     return (f"t-{os.getpid()}-{number}" for number in itertools.count())
 
 
 @pytest.fixture
 def topic(topic_names: Iterator[str]) -> str:
-    """A topic name of this test alone; the topic is not made."""
+    """A topic name of this test only; the topic is not created."""
     return next(topic_names)
 
 
@@ -73,25 +74,26 @@ GROUP_SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "5",
 }
-"""Nobody waits for members who might come, and those that are gone are soon known to be."""
+"""A rebalance does not wait for further members, and sessions may be short."""
 
 
 @pytest.fixture(scope="session")
 def group_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker whose groups are quick."""
+    """The address of a broker with GROUP_SETTINGS."""
     with target_broker(tmp_path_factory.mktemp("group-broker"), GROUP_SETTINGS) as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Our broker, with the same settings: tests look at its files, weigh it and kill it."""
+    """Our broker with GROUP_SETTINGS; tests read its files, measure its memory and kill it."""
     with odradek_broker(tmp_path_factory.mktemp("killed"), overrides=GROUP_SETTINGS) as running:
         with Wire(running.address) as wire:
-            # The topic of the offsets is made when it is first asked for, and takes a moment.
-            asked = FindCoordinatorRequest(key="g", key_type=0)
-            answers = (wire.call(asked, 3).error_code for _ in range(10_000))
-            assert ErrorCode.NONE in answers
+            # The first request creates __consumer_offsets, which takes a moment.
+            request = FindCoordinatorRequest(key="g", key_type=0)
+            deadline_s = monotonic() + WAIT_S
+            while wire.call(request, 3).error_code != ErrorCode.NONE:
+                assert monotonic() < deadline_s, "the group has no coordinator"
         yield running
 
 
@@ -99,7 +101,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def crowd_processes(
     broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Crew]:
-    """Members' processes that speak to `broker`, kept for the whole run."""
+    """Processes for members of groups of `broker`, kept for the whole run."""
     crew = Crew(broker.address, tmp_path_factory.mktemp("crowd"))
     yield crew
     crew.close()
@@ -107,14 +109,14 @@ def crowd_processes(
 
 @pytest.fixture
 def crowd(crowd_processes: Crew) -> Iterator[Crew]:
-    """The members of a test that looks at `broker`; they have left when it is over."""
+    """The members of a test with `broker`; they leave at its end."""
     yield crowd_processes
     crowd_processes.end_test()
 
 
 @pytest.fixture(scope="session")
 def all_processes(group_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    """Members' processes that speak to `group_bootstrap`, kept for the whole run."""
+    """Processes for members of groups of `group_bootstrap`, kept for the whole run."""
     crew = Crew(group_bootstrap, tmp_path_factory.mktemp("members"))
     yield crew
     crew.close()
@@ -122,6 +124,6 @@ def all_processes(group_bootstrap: str, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def crew(all_processes: Crew) -> Iterator[Crew]:
-    """The members of a test; they have left when it is over."""
+    """The members of a test; they leave at its end."""
     yield all_processes
     all_processes.end_test()

@@ -1,4 +1,4 @@
-"""What every client library of these tests can do, whatever language it is written in."""
+"""The interface of the client libraries in these tests, in whatever language."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ WAIT_S = 90.0
 
 
 def at_offset(offset: int) -> str:
-    """Start reading at a record number."""
+    """Start at an offset."""
     return f"offset:{offset}"
 
 
 def at_time(timestamp_ms: int) -> str:
-    """Start reading at the first record whose timestamp is not earlier."""
+    """Start at the first record at or after a time."""
     return f"time:{timestamp_ms}"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A record as a program sees it; `offset` is -1 before it is known."""
+    """A record; `offset` is -1 while it is unknown."""
 
     partition: int
     timestamp_ms: int
@@ -46,7 +46,7 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a library cannot do is not asked of it; what it can do, it must."""
+    """The features of a library: tests use exactly these."""
 
     codecs: tuple[str, ...] = CODECS
     idempotent: bool = True
@@ -62,7 +62,7 @@ class Abilities:
     """An empty key, value or header stays empty and does not become null."""
 
     def and_those_of(self, other: Abilities) -> Abilities:
-        """What can be sent by one library and read by another."""
+        """The features that both libraries have."""
         return Abilities(
             codecs=tuple(codec for codec in self.codecs if codec in other.codecs),
             null_values=self.null_values and other.null_values,
@@ -72,13 +72,13 @@ class Abilities:
 
 
 class Reader(Protocol):
-    """One partition, being read from a place."""
+    """Reads one partition from a start position."""
 
     position: int
-    """The offset where it starts; known before any record comes."""
+    """The offset of the start; known before the first record is read."""
 
     def messages(self) -> list[Message]:
-        """The records asked for; waits for those that do not exist yet."""
+        """The requested records; waits for those that do not exist yet."""
 
 
 class Client(Protocol):
@@ -88,16 +88,16 @@ class Client(Protocol):
     abilities: Abilities
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Returns once the broker said that it is made."""
+        """Create a topic; returns after the broker's response."""
 
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
-        """Offsets in the order of the messages, -1 where the library is not told."""
+        """Write records; returns their offsets in order, -1 where they are not reported."""
 
     def begin_transactions(self, transactional_id: str) -> None:
-        """Make ready for transactions; raises the library's error, or AssertionError."""
+        """Initialize transactions; raises the library's error, or AssertionError."""
 
     def read(self, topic: str, partition: int, start: str, count: int) -> Reader:
-        """Find the place to start; the records come from `Reader.messages`."""
+        """Look up the start position; `Reader.messages` returns the records."""
 
     def close(self) -> None:
-        """End whatever runs."""
+        """End all processes and connections."""

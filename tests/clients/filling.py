@@ -1,4 +1,4 @@
-"""A topic whose records are numbered, and what a group has made of them."""
+"""A topic with numbered records, and checks of the group that reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDS = 10
 
 
 class Filling:
-    """Puts records into a topic of its own and knows what lies in it."""
+    """Writes records to its topic and knows all of them."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.topic = topic
@@ -33,10 +33,10 @@ class Filling:
         self._begin(bootstrap)
 
     def _begin(self, bootstrap: str) -> None:
-        """Commit the beginning of every partition for the group.
+        """Commit the start of every partition for the group.
 
-        librdkafka that has to ask for the beginning, and is revoked and assigned the partition
-        meanwhile, goes back there when the answer comes (confluent-kafka-dotnet issue 1792).
+        Without it librdkafka looks up the start.  When the partition is revoked and assigned again
+        meanwhile, the late response resets it to the start (confluent-kafka-dotnet issue 1792).
         """
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": self.group})
         places = [TopicPartition(self.topic, number, 0) for number in range(self.partitions)]
@@ -46,7 +46,7 @@ class Filling:
             consumer.close()
 
     def add(self, count: int = RECORDS) -> None:
-        """As many to each partition."""
+        """Write `count` records to each partition."""
         numbers = range(self.count, self.count + count)
         messages = [
             Message(partition, 1_700_000_000_000 + number, None, b"%d" % number)
@@ -67,7 +67,7 @@ class Filling:
         *,
         session_ms: int = SESSION_MS,
     ) -> list[Member]:
-        """A member of each library; returns when they share the partitions."""
+        """Start a member of each library; returns when they share the partitions."""
         members = [crew.take(library) for library in libraries]
         for member in members:
             member.join(self.topic, self.group, assignor, session_ms=session_ms)
@@ -75,14 +75,14 @@ class Filling:
         return members
 
     def wait_until_shared(self, crew: Crew, members: Sequence[Member]) -> None:
-        """Every partition has one owner, and all have as many as the others, or one more."""
+        """Wait until each partition has one owner, and members have equal counts within one."""
         crew.wait_until(
             lambda: is_shared(members, self.partitions),
             f"{len(members)} members share {self.partitions} partitions",
         )
 
     def wait_until_committed(self, crew: Crew, members: Sequence[Member]) -> None:
-        """The end of every partition was committed by one of them."""
+        """Wait until the members have committed the end of every partition."""
 
         def is_committed() -> bool:
             last: dict[int, int] = {}
@@ -95,7 +95,7 @@ class Filling:
 
 
 def commit(group: str, topic: str, **fields: Any) -> OffsetCommitRequest:
-    """Of partition 0."""
+    """An OffsetCommit request for partition 0."""
     metadata = fields.pop("metadata", None)
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=1, committed_metadata=metadata

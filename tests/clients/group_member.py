@@ -1,8 +1,8 @@
-"""Members of consumer groups by the Python libraries, behind the line protocol of README.md.
+"""Members of consumer groups with the Python libraries, controlled by the protocol in README.md.
 
     python -m tests.clients.group_member LIBRARY --bootstrap HOST:PORT
 
-The command `group` makes it a member that tells in lines of JSON what happens to it.
+The command `group` starts a member, which reports its events as lines of JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 with warnings.catch_warnings():
-    # Its import reads resources by a call that Python 3.11 deprecates and 3.13 takes back.
+    # Its import calls a function that Python 3.11 deprecates and 3.13 does not.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
     import kafka.coordinator.assignors.cooperative_sticky
@@ -36,13 +36,13 @@ POLL_MS = 50
 MAX_POLL_INTERVAL_MS = 30_000
 HEARTBEATS_PER_SESSION = 8
 NEW_PROTOCOL = "consumer"
-"""In the place of an assignor: the broker assigns, and says how often it wants heartbeats."""
+"""Instead of an assignor: the broker assigns, and sets the heartbeat interval."""
 
 T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
-    """The words of the command."""
+    """The arguments of the command `group`."""
 
     topic: str
     group: str
@@ -52,17 +52,17 @@ class Wanted(NamedTuple):
 
     @property
     def heartbeat_ms(self) -> int:
-        """Often enough that a busy machine does not end the session."""
+        """The heartbeat interval, short enough that a busy machine does not end the session."""
         return self.session_ms // HEARTBEATS_PER_SESSION
 
 
-def tell(**answer: object) -> None:
-    """A line for the test."""
-    print(json.dumps(answer), flush=True)
+def report(**fields: object) -> None:
+    """Print a line for the test."""
+    print(json.dumps(fields), flush=True)
 
 
 class Member(ABC):
-    """A member that lives: what it owns and how far it has read."""
+    """A running member: its partitions and its read offsets."""
 
     def __init__(self) -> None:
         self.owned: set[int] = set()
@@ -70,32 +70,32 @@ class Member(ABC):
 
     @abstractmethod
     def poll(self) -> Mapping[int, list[int]]:
-        """The offsets of the records that came, by partition."""
+        """Poll; returns the offsets of the records by partition."""
 
     @abstractmethod
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Returns when they are stored; raises one of `REFUSALS`."""
+        """Commit; returns when the offsets are stored, raises one of `REFUSALS`."""
 
     @abstractmethod
     def named(self) -> tuple[int, str]:
-        """Generation and member id."""
+        """The generation and the member id."""
 
     @abstractmethod
     def close(self) -> None:
         """Leave, unless static."""
 
     def assigned(self, partitions: Iterable[Any]) -> None:
-        """The library gave these in addition."""
+        """Callback: the library has assigned these partitions in addition."""
         numbers = sorted(each.partition for each in partitions)
         self.owned.update(numbers)
         self._tell_owned("assigned", numbers)
 
     def revoked(self, partitions: Iterable[Any]) -> None:
-        """The library takes these."""
+        """Callback: the library revokes these partitions."""
         self._taken("revoked", partitions)
 
     def lost(self, partitions: Iterable[Any]) -> None:
-        """The library says that somebody else may have them already."""
+        """Callback: these partitions may have another owner already."""
         self._taken("lost", partitions)
 
     def _taken(self, event: str, partitions: Iterable[Any]) -> None:
@@ -108,7 +108,7 @@ class Member(ABC):
     def _tell_owned(self, event: str, numbers: list[int]) -> None:
         generation, name = self.named()
         owned = sorted(self.owned)
-        tell(event=event, partitions=numbers, owned=owned, generation=generation, member=name)
+        report(event=event, partitions=numbers, owned=owned, generation=generation, member=name)
 
 
 class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):  # type: ignore[misc]
@@ -144,10 +144,10 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):  # type: ignor
     on_partitions_lost = Member.lost
 
     def poll(self) -> Mapping[int, list[int]]:
-        """What came in a moment.
+        """Poll for a moment.
 
-        A join that outlasts one poll and ends within the next is forgotten by the library (3.0.12),
-        which never sends a heartbeat again: so every join is seen through before polling goes on.
+        When a join takes longer than one poll and ends in the next, the library (3.0.12) stops
+        sending heartbeats.  So every join is completed before the next poll.
         """
         coordinator = self._consumer._coordinator
         while coordinator.need_rejoin() or coordinator._join_task is not None:
@@ -157,7 +157,7 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):  # type: ignor
         return {each.partition: [one.offset for one in found] for each, found in polled.items()}
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """One request."""
+        """Commit with one request."""
         self._consumer.commit(
             {
                 kafka.TopicPartition(self._topic, number): kafka.OffsetAndMetadata(offset, "", -1)
@@ -166,17 +166,17 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):  # type: ignor
         )
 
     def named(self) -> tuple[int, str]:
-        """Of its coordinator, whatever its state."""
+        """The generation and member id of the coordinator, in any state."""
         generation = self._consumer._coordinator._generation
         return generation.generation_id, generation.member_id
 
     def close(self) -> None:
-        """Nothing is committed by it."""
+        """Leave without a commit."""
         self._consumer.close(autocommit=False)
 
 
 class ConfluentMember(Member):
-    """confluent-kafka, which is librdkafka."""
+    """confluent-kafka, a binding of librdkafka."""
 
     def __init__(self, address: str, wanted: Wanted) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class ConfluentMember(Member):
         )
 
     def poll(self) -> Mapping[int, list[int]]:
-        """What came in a moment; a fatal error raises."""
+        """Poll for a moment; a fatal error is raised."""
         polled: dict[int, list[int]] = {}
         for message in self._consumer.consume(500, POLL_MS / 1000):
             if message.error() is None:
@@ -216,7 +216,7 @@ class ConfluentMember(Member):
         return polled
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """One request; errors of partitions raise too."""
+        """Commit with one request; errors of partitions are raised."""
         stored = self._consumer.commit(
             offsets=[
                 confluent_kafka.TopicPartition(self._topic, number, offset)
@@ -229,18 +229,18 @@ class ConfluentMember(Member):
                 raise confluent_kafka.KafkaException(each.error)
 
     def named(self) -> tuple[int, str]:
-        """The generation is told only within what a producer is given for its transaction."""
+        """The generation is only available in the group metadata for transactional producers."""
         metadata = self._consumer.consumer_group_metadata()
         generation = metadata.removeprefix(b"CGMDv2:")[:4]
         return int.from_bytes(generation, sys.byteorder, signed=True), self._consumer.memberid()
 
     def close(self) -> None:
-        """The partitions are revoked first."""
+        """Leave; the partitions are revoked first."""
         self._consumer.close()
 
 
 class AioKafkaMember(Member, aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
-    """aiokafka, on an event loop that runs while it is called."""
+    """aiokafka, on an event loop that runs during calls only."""
 
     ASSIGNORS = {
         "range": aiokafka.coordinator.assignors.range.RangePartitionAssignor,
@@ -277,12 +277,12 @@ class AioKafkaMember(Member, aiokafka.ConsumerRebalanceListener):  # type: ignor
     on_partitions_revoked = Member.revoked
 
     def poll(self) -> Mapping[int, list[int]]:
-        """What came in a moment."""
+        """Poll for a moment."""
         polled = self._run(self._consumer.getmany(timeout_ms=POLL_MS))
         return {each.partition: [one.offset for one in found] for each, found in polled.items()}
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """One request."""
+        """Commit with one request."""
         self._run(
             self._consumer.commit(
                 {
@@ -293,12 +293,12 @@ class AioKafkaMember(Member, aiokafka.ConsumerRebalanceListener):  # type: ignor
         )
 
     def named(self) -> tuple[int, str]:
-        """Of its coordinator, whatever its state."""
+        """The generation and member id of the coordinator, in any state."""
         coordinator = self._consumer._coordinator
         return coordinator.generation, coordinator.member_id
 
     def close(self) -> None:
-        """Nothing is committed by it."""
+        """Leave without a commit."""
         self._run(self._consumer.stop())
         self._loop.close()
 
@@ -313,28 +313,28 @@ REFUSALS = (
     aiokafka.errors.KafkaError,
     aiokafka.errors.IllegalStateError,
     confluent_kafka.KafkaException,
-    AssertionError,  # kafka-python and aiokafka, where a partition is not theirs any more
+    AssertionError,  # kafka-python and aiokafka, when a partition has been revoked
 )
 
 
 def commit(member: Member, offsets: Mapping[int, int]) -> None:
-    """Tell the outcome of a commit."""
+    """Commit and report the result."""
     if not offsets:
-        tell(event="refused", error="it has nothing to commit", committed={})
+        report(event="refused", error="it has nothing to commit", committed={})
         return
     try:
         member.commit(offsets)
     except REFUSALS as refusal:
-        tell(event="refused", error=repr(refusal), committed=dict(offsets))
+        report(event="refused", error=repr(refusal), committed=dict(offsets))
     else:
-        tell(event="committed", committed=dict(offsets), generation=member.named()[0])
+        report(event="committed", committed=dict(offsets), generation=member.named()[0])
 
 
 def live(member: Member, commands: queue.SimpleQueue[str]) -> None:
-    """Read and commit until told to leave."""
+    """Read and commit until the command `leave`."""
     while True:
         for partition, offsets in member.poll().items():
-            tell(event="read", partition=partition, offsets=offsets)
+            report(event="read", partition=partition, offsets=offsets)
             member.positions[partition] = offsets[-1] + 1
             commit(member, {partition: offsets[-1] + 1})
         try:
@@ -349,14 +349,14 @@ def live(member: Member, commands: queue.SimpleQueue[str]) -> None:
 
 
 def read_lines(commands: queue.SimpleQueue[str]) -> None:
-    """An empty one for the end of the input."""
+    """Put the lines of the input into the queue, and an empty line at its end."""
     for line in sys.stdin:
         commands.put(line.strip())
     commands.put("")
 
 
 def main() -> None:
-    """Take commands until the input ends."""
+    """Run commands until the end of the input."""
     library, option, address = sys.argv[1:]
     assert option == "--bootstrap", option
     commands: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -369,9 +369,9 @@ def main() -> None:
         try:
             live(LIBRARIES[library](address, wanted), commands)
         except REFUSALS as failure:
-            tell(error=repr(failure))
+            report(error=repr(failure))
         else:
-            tell(done=True)
+            report(done=True)
 
 
 if __name__ == "__main__":

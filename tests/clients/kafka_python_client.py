@@ -9,7 +9,7 @@ from typing import Any
 from tests.clients.contract import EARLIEST, LATEST, WAIT_S, Abilities, How, Message
 
 with warnings.catch_warnings():
-    # Its import reads resources by a call that Python 3.11 deprecates and 3.13 takes back.
+    # Its import calls a function that Python 3.11 deprecates and 3.13 does not.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import KafkaAdminClient, NewTopic
@@ -43,7 +43,7 @@ class KafkaPythonReader:
         return end if found is None else int(found.offset)
 
     def messages(self) -> list[Message]:
-        """Read what was asked for, then close."""
+        """Read the requested records, then close the consumer."""
         gathered: list[Message] = []
         while len(gathered) < self._count:
             record = next(self._consumer)
@@ -71,7 +71,7 @@ class KafkaPython:
         self._bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """By its admin client."""
+        """Create a topic with the library's admin client."""
         admin: Any = KafkaAdminClient(bootstrap_servers=self._bootstrap)
         try:
             admin.create_topics([NewTopic(topic, partitions, 1)])
@@ -79,7 +79,7 @@ class KafkaPython:
             admin.close()
 
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
-        """By a producer for this call alone."""
+        """Use a producer for this call only."""
         producer: Any = KafkaProducer(
             bootstrap_servers=self._bootstrap,
             acks=ACKS[how.acks],
@@ -100,13 +100,13 @@ class KafkaPython:
                 for message in messages
             ]
             producer.flush(timeout=WAIT_S)
-            answers = [future.get(timeout=WAIT_S) for future in pending]
-            return [-1 if how.acks == "0" else int(answer.offset) for answer in answers]
+            responses = [future.get(timeout=WAIT_S) for future in pending]
+            return [-1 if how.acks == "0" else int(response.offset) for response in responses]
         finally:
             producer.close()
 
     def begin_transactions(self, transactional_id: str) -> None:
-        """By a producer for this call alone."""
+        """Use a producer for this call only."""
         producer: Any = KafkaProducer(
             bootstrap_servers=self._bootstrap,
             transactional_id=transactional_id,
@@ -118,8 +118,8 @@ class KafkaPython:
             producer.close(timeout=0)
 
     def read(self, topic: str, partition: int, start: str, count: int) -> KafkaPythonReader:
-        """By a consumer for this call alone."""
+        """Use a consumer for this call only."""
         return KafkaPythonReader(self._bootstrap, TopicPartition(topic, partition), start, count)
 
     def close(self) -> None:
-        """Nothing runs between calls."""
+        """Nothing to close: nothing runs between calls."""

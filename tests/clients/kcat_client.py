@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tests.clients.contract import EARLIEST, LATEST, WAIT_S, Abilities, How, Message
 
 FORMAT = "%p %o %T %K %S %h\n%k%s\n"
-"""Lengths first, then the bytes, so that keys and values may hold anything."""
+"""Lengths, then bytes, so that keys and values may contain any bytes."""
 
 
 def run_kcat(arguments: Sequence[str], standard_input: bytes = b"") -> bytes:
@@ -45,7 +45,7 @@ def parse_messages(output: bytes) -> list[Message]:
 
 
 class KcatReader:
-    """A place in a partition; kcat runs when the records are asked for."""
+    """A position in a partition; `messages` runs kcat."""
 
     def __init__(self, bootstrap: str, topic: str, partition: int, start: str, count: int) -> None:
         self._arguments = ["-b", bootstrap, "-C", "-q", "-t", topic, "-p", str(partition)]
@@ -56,13 +56,13 @@ class KcatReader:
             return
         place = {EARLIEST: "-2", LATEST: "-1"}.get(start, number)
         query = ["-b", bootstrap, "-Q", "-t", f"{topic}:{partition}:{place}"]
-        answer = run_kcat(query).decode()
-        self.position = int(answer.rsplit(" ", 1)[1])
+        response = run_kcat(query).decode()
+        self.position = int(response.rsplit(" ", 1)[1])
         if self.position < 0:
             self.position = KcatReader(bootstrap, topic, partition, LATEST, 0).position
 
     def messages(self) -> list[Message]:
-        """Read what was asked for."""
+        """Read the requested records."""
         if self._count == 0:
             return []
         output = run_kcat(
@@ -72,7 +72,7 @@ class KcatReader:
 
 
 class Kcat:
-    """kcat: one run of the program for every record with headers of its own."""
+    """kcat: one run of the program per distinct headers."""
 
     name = "kcat"
     abilities = Abilities(
@@ -87,7 +87,7 @@ class Kcat:
         self._bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Not offered by kcat."""
+        """kcat does not support this."""
         raise NotImplementedError
 
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
@@ -128,7 +128,7 @@ class Kcat:
         )
 
     def begin_transactions(self, transactional_id: str) -> None:
-        """Not offered by kcat."""
+        """kcat does not support this."""
         raise NotImplementedError
 
     def read(self, topic: str, partition: int, start: str, count: int) -> KcatReader:
@@ -136,4 +136,4 @@ class Kcat:
         return KcatReader(self._bootstrap, topic, partition, start, count)
 
     def close(self) -> None:
-        """Nothing runs between calls."""
+        """Nothing to close: nothing runs between calls."""

@@ -41,7 +41,7 @@ NAMES = (*PYTHON_CLIENTS, *PROGRAMS)
 
 
 def connect(name: str, bootstrap: str, folder: Path) -> Client:
-    """A client library by name; nothing is sent before its first use."""
+    """Create a client library by name; it connects at its first use."""
     if name in PYTHON_CLIENTS:
         return PYTHON_CLIENTS[name](bootstrap)
     command, abilities = PROGRAMS[name]
@@ -50,21 +50,21 @@ def connect(name: str, bootstrap: str, folder: Path) -> Client:
 
 @dataclass(frozen=True, slots=True)
 class GroupAbilities:
-    """What a library can do as a member of a group."""
+    """The features of a library as a member of a group."""
 
     assignors: tuple[str, ...] = ("range", "roundrobin")
     static: bool = True
-    """It takes a group.instance.id."""
+    """It supports group.instance.id."""
     sends_instance: bool = True
-    """With every request, so that it can be told that it is fenced, rather than unknown."""
+    """It sends group.instance.id in every request, so it gets FENCED_INSTANCE_ID when fenced."""
     leaves_while_joining: bool = True
-    """One that does not is a member all the same after it said that it has left."""
+    """It can leave during a join; without this it reports that it has left and stays a member."""
     commits_as_it_was: bool = True
-    """A commit is sent with the generation in which it was asked for, or not at all."""
+    """It sends a commit with the generation at the time of the call, or not at all."""
 
     @property
     def is_cooperative(self) -> bool:
-        """It can keep partitions through a rebalance."""
+        """It can keep partitions during a rebalance."""
         return COOPERATIVE in self.assignors
 
 
@@ -86,7 +86,7 @@ GROUP_LIBRARIES: dict[str, GroupAbilities] = {
 
 
 def member_command(library: str) -> list[str]:
-    """The program that can be a member of a group by this library, without its address."""
+    """The command of a member with this library, without the broker's address."""
     if library in PYTHON_CLIENTS:
         return [sys.executable, "-m", "tests.clients.group_member", library]
     return PROGRAMS[library][0]()

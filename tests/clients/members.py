@@ -1,7 +1,7 @@
-"""Members of consumer groups in processes of their own, and what they tell.
+"""Members of consumer groups in processes, and the events that they report.
 
-The processes speak the line protocol of README.md.  One whose member has left is used again, since
-a JVM takes a second to start; one that was killed is not.
+The processes use the protocol in README.md.  A process whose member has left is used again, since a
+JVM takes a second to start.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tests.support.processes import die_with_parent
 
 WAIT_S = 90.0
 LEAVE_TIMEOUT_S = 60.0
-SESSION_MS = 1_500
-"""Long enough for a member that is not scheduled for a while; short, since tests wait it out."""
+SESSION_MS = 5_000
+"""Long enough for a member that is not scheduled for a while; short, since tests wait for it."""
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -31,56 +31,56 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line of a member; kind is `done` or `failed` for the last one."""
+    """An event of a member; the kind of the last one is `done` or `failed`."""
 
     kind: str
     fields: dict[str, Any]
 
     @property
     def generation(self) -> int:
-        """-1 where the library does not tell."""
-        told: int = self.fields.get("generation", -1)
-        return told
+        """The generation; -1 when the library does not report it."""
+        generation: int = self.fields.get("generation", -1)
+        return generation
 
 
 @dataclass(slots=True)
 class Membership:
-    """What a member has told since it was sent into its group."""
+    """The events of a member since the command `group`."""
 
     group: str
     topic: str
     events: list[Event] = field(default_factory=list)
 
     def of_kind(self, *kinds: str) -> list[Event]:
-        """In the order in which they came."""
+        """The events of these kinds, in order."""
         return [event for event in self.events if event.kind in kinds]
 
     @property
     def owned(self) -> frozenset[int]:
-        """The partitions that it believes to have."""
-        told = self.of_kind("assigned", "revoked", "lost")
-        return frozenset(told[-1].fields["owned"]) if told else frozenset()
+        """The partitions that the member reports as its own."""
+        events = self.of_kind("assigned", "revoked", "lost")
+        return frozenset(events[-1].fields["owned"]) if events else frozenset()
 
     @property
     def generation(self) -> int:
-        """Of its last assignment; -1 before it or where the library does not tell."""
-        told = self.of_kind("assigned")
-        return told[-1].generation if told else -1
+        """The generation of the last assignment; -1 before it, or when it is not reported."""
+        events = self.of_kind("assigned")
+        return events[-1].generation if events else -1
 
     @property
     def member_id(self) -> str:
-        """As of its last assignment."""
-        told: str = self.of_kind("assigned")[-1].fields["member"]
-        return told
+        """The member id at the last assignment."""
+        member_id: str = self.of_kind("assigned")[-1].fields["member"]
+        return member_id
 
     @property
     def reads(self) -> list[Place]:
-        """The records that came, in order."""
+        """The records that were read, in order."""
         return places(self.events)
 
     @property
     def committed(self) -> dict[int, int]:
-        """The last commit of each partition that was accepted."""
+        """The last successful commit of each partition."""
         found: dict[int, int] = {}
         for event in self.of_kind("committed"):
             found.update({int(number): at for number, at in event.fields["committed"].items()})
@@ -88,13 +88,13 @@ class Membership:
 
     @property
     def failure(self) -> str | None:
-        """Why it cannot be a member any more."""
-        told = self.of_kind("failed")
-        return told[-1].fields["error"] if told else None
+        """The error that ended the membership, or None."""
+        events = self.of_kind("failed")
+        return events[-1].fields["error"] if events else None
 
     @property
     def is_over(self) -> bool:
-        """It has left or failed."""
+        """Whether the member has left or failed."""
         return bool(self.of_kind("failed", "done"))
 
 
@@ -132,13 +132,13 @@ class Member:
 
     @property
     def now(self) -> Membership:
-        """Of the group that it was last sent to."""
+        """The current or last membership."""
         assert self._now is not None, "it has not joined"
         return self._now
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._child.poll() is None
 
     def join(
@@ -171,7 +171,7 @@ class Member:
         self._child.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL and wait for the end of the process."""
         if self.is_running:
             self._child.kill()
         self._child.wait(30)
@@ -180,14 +180,14 @@ class Member:
             self._child.stdin.close()
 
     def said(self) -> str:
-        """For a failing test."""
+        """The last lines of the member, for the report of a failing test."""
         events = [] if self._now is None else [each.fields for each in self._now.events]
         shown = "\n".join(json.dumps(each)[:300] for each in events[-25:])
         return f"--- {self.log.stem}\n{shown}\n{self.log.read_text(errors='replace')[-1500:]}"
 
 
 class Crew:
-    """The members of a test, out of the processes of a run."""
+    """The members of a test, in processes that a run of tests shares."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self._bootstrap = bootstrap
@@ -198,7 +198,7 @@ class Crew:
         self._count = 0
 
     def take(self, library: str) -> Member:
-        """A process that is no member yet."""
+        """Return a process without a membership; started if none is free."""
         for member in self._idle:
             if member.library == library and member.is_running:
                 self._idle.remove(member)
@@ -211,31 +211,31 @@ class Crew:
         return member
 
     def wait_until(self, condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> None:
-        """Until what the members have told makes it true."""
+        """Wait until the events of the members make the condition true."""
         deadline = time.monotonic() + wait_s
         with self._news:
             while not condition():
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    told = "\n".join(member.said() for member in self._busy)
-                    raise AssertionError(f"not in {wait_s} s: {what}\n{told}")
+                    lines = "\n".join(member.said() for member in self._busy)
+                    raise AssertionError(f"not in {wait_s} s: {what}\n{lines}")
                 self._news.wait(left)
 
     def listen(self, wait_s: float) -> None:
-        """Let the members go on for a while."""
+        """Collect events for a while."""
         deadline = time.monotonic() + wait_s
         with self._news:
             while (left := deadline - time.monotonic()) > 0:
                 self._news.wait(left)
 
     def dismiss(self, member: Member) -> None:
-        """Ask a member to leave, and wait until it has."""
+        """Make a member leave, and wait until it has."""
         now = member.now
         member.say("leave")
         self.wait_until(lambda: now.is_over, f"{member.log.stem} leaves", LEAVE_TIMEOUT_S)
 
     def end_test(self) -> None:
-        """Everybody leaves; who cannot is killed."""
+        """Make all members leave; kill those that do not."""
         busy, self._busy = self._busy, []
         for member in busy:
             if member.is_running and not member.now.is_over:
@@ -259,17 +259,17 @@ class Crew:
             member.kill()
 
 
-# What must be true of groups.
+# Checks of groups.
 
 
 def owners(members: Iterable[Member], partitions: int) -> list[int]:
-    """How many members believe to have each partition."""
+    """The number of owners of each partition, by the members' reports."""
     found = Counter(number for member in members for number in member.now.owned)
     return [found[number] for number in range(partitions)]
 
 
 def is_shared(members: Sequence[Member], partitions: int) -> bool:
-    """Each partition has one owner, and nobody has two more than another."""
+    """Whether each partition has one owner, and the counts of members differ by at most one."""
     sizes = [len(member.now.owned) for member in members]
     return (
         owners(members, partitions) == [1] * partitions
@@ -279,7 +279,7 @@ def is_shared(members: Sequence[Member], partitions: int) -> bool:
 
 
 def check_generations(memberships: Iterable[Membership]) -> int:
-    """No partition has two owners in a generation; how many generations were looked at."""
+    """Check that no partition has two owners in a generation; returns the number of generations."""
     owner: dict[tuple[int, int], str] = {}
     generations = set()
     for number, membership in enumerate(memberships):
@@ -299,7 +299,7 @@ def check_generations(memberships: Iterable[Membership]) -> int:
 
 
 def places(events: Iterable[Event]) -> list[Place]:
-    """The records that came with these events, in order."""
+    """The records in these events, in order."""
     return [
         (event.fields["partition"], offset)
         for event in events
@@ -309,5 +309,5 @@ def places(events: Iterable[Event]) -> list[Place]:
 
 
 def reads(members: Iterable[Member]) -> list[Place]:
-    """All records that came to anybody, sorted."""
+    """All records that any member has read, sorted."""
     return sorted(place for member in members for place in member.now.reads)

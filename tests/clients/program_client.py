@@ -10,22 +10,22 @@ from tests.support.programs import Program
 
 
 def word(content: bytes | None) -> str:
-    """Bytes as the line protocol writes them."""
+    """Bytes in the form of the protocol."""
     return "-" if content is None else "x" + content.hex()
 
 
 def header_words(message: Message) -> str:
-    """Headers as the line protocol writes them."""
+    """Headers in the form of the protocol."""
     return ",".join(f"{name}:{word(value)}" for name, value in message.headers) or "-"
 
 
 def unhex(digits: str | None) -> bytes | None:
-    """Bytes as the answers write them."""
+    """Parse bytes in a response of the program."""
     return None if digits is None else bytes.fromhex(digits)
 
 
 class ProgramReader:
-    """The rest of the answers to one consume command."""
+    """The remaining responses to one consume command."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -33,26 +33,26 @@ class ProgramReader:
         self.position: int = program.answer()["position"]
 
     def messages(self) -> list[Message]:
-        """Wait for the records of the command; none the second time."""
+        """Wait for the records of the command; a second call returns none."""
         if self.finished:
             return []
-        answers = self._program.answers()
+        responses = self._program.answers()
         self.finished = True
         return [
             Message(
-                partition=answer["partition"],
-                timestamp_ms=answer["timestamp"],
-                key=unhex(answer["key"]),
-                value=unhex(answer["value"]),
-                headers=tuple((name, unhex(value)) for name, value in answer["headers"]),
-                offset=answer["offset"],
+                partition=response["partition"],
+                timestamp_ms=response["timestamp"],
+                key=unhex(response["key"]),
+                value=unhex(response["value"]),
+                headers=tuple((name, unhex(value)) for name, value in response["headers"]),
+                offset=response["offset"],
             )
-            for answer in answers
+            for response in responses
         ]
 
 
 class ProgramClient:
-    """A library behind tests/support/programs.py; built and started when first used."""
+    """A library in a program of tests/support/programs.py, which is built at its first use."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ProgramClient:
         self._reader: ProgramReader | None = None
 
     def _program(self) -> Program:
-        """The program, ready for a command: one that still owes records is started anew."""
+        """The program, ready for a command; it is restarted if records are outstanding."""
         if self._reader is not None and not self._reader.finished:
             self.close()
         if self._running is None:
@@ -86,7 +86,7 @@ class ProgramClient:
         program.answers()
 
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
-        """One producer for this call alone."""
+        """Use a producer for this call only."""
         program = self._program()
         program.send(
             f"produce {topic} {how.codec} {how.acks} {str(how.idempotent).lower()} {len(messages)}",
@@ -96,16 +96,16 @@ class ProgramClient:
                 for message in messages
             ),
         )
-        return [answer["offset"] for answer in program.answers()]
+        return [response["offset"] for response in program.answers()]
 
     def begin_transactions(self, transactional_id: str) -> None:
-        """One producer for this call alone."""
+        """Use a producer for this call only."""
         program = self._program()
         program.send(f"transact {transactional_id}")
         program.answers()
 
     def read(self, topic: str, partition: int, start: str, count: int) -> ProgramReader:
-        """One consumer for this call alone; its records are taken before the next call."""
+        """Use a consumer for this call only; its records must be read before the next call."""
         program = self._program()
         program.send(f"consume {topic} {partition} {start} {count}")
         self._reader = ProgramReader(program)

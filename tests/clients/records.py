@@ -1,4 +1,4 @@
-"""The records that tests send: every kind of key, value and header that the format can hold."""
+"""The records that tests send: every kind of key, value and header."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from tests.clients.contract import Abilities, Message
 
 BASE_MS = (int(time.time()) - 3600) * 1000
-"""An hour ago: records that are older than the retention would be deleted during the tests."""
+"""An hour ago, since retention would delete old records during the tests."""
 
 STEP_MS = 1_000
 
@@ -16,7 +16,7 @@ PLAIN_HEADERS: tuple[tuple[str, bytes | None], ...] = (("trace", b"abc"), ("kind
 
 
 def build_messages(abilities: Abilities, partition: int, *, first: int = 0) -> list[Message]:
-    """Nine records of one partition, `STEP_MS` apart; `first` numbers them on."""
+    """Nine records of one partition, `STEP_MS` apart; their numbers start at `first`."""
     nothing = None if abilities.null_headers else b"some"
     empty = b"" if abilities.keeps_empty else b"other"
     bodies: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]] = [
@@ -42,9 +42,9 @@ def build_messages(abilities: Abilities, partition: int, *, first: int = 0) -> l
 
 
 def expect(sent: list[Message], got: list[Message], *, first_offset: int, timed: bool) -> None:
-    """`got` is `sent`, from `first_offset` on without a gap.
+    """Check that `got` equals `sent`, with consecutive offsets from `first_offset`.
 
-    timed  whether the sender chose the timestamps
+    timed  whether the sender has set the timestamps
     """
     wanted = [replace(message, offset=first_offset + number) for number, message in enumerate(sent)]
     if not timed:

@@ -1,4 +1,4 @@
-"""Burrow sees lags as they are: it reads `__consumer_offsets` itself, by the oldest requests."""
+"""Burrow reports the true lags: it reads `__consumer_offsets` with the oldest request versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_AGAIN_S = 0.3
 
 
 def produce(bootstrap: str, topic: str, count: int) -> None:
-    """As many records to each partition."""
+    """Write `count` records to each partition."""
     client = Confluent(bootstrap)
     messages = [
         Message(partition, 1_700_000_000_000, None, b"x")
@@ -29,7 +29,7 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
     client.produce(topic, messages, How(acks="all"))
 
 
-def test_burrow_tells_the_true_lag_of_a_group(
+def test_burrow_reports_the_true_lag_of_a_group(
     group_bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     Confluent(group_bootstrap).create_topic(topic, PARTITIONS)
@@ -49,10 +49,10 @@ def test_burrow_tells_the_true_lag_of_a_group(
     with burrow(tmp_path, group_bootstrap) as watcher:
 
         def wait_for(lags: dict[int, int], commit_again: list[int]) -> None:
-            """It drops what was committed before it knew the end, so commits go on, as in life."""
+            """Commit repeatedly: Burrow ignores commits before it knows the end offset."""
             deadline = time.monotonic() + WAIT_S
-            while (told := watcher.lags(group, topic)) != lags:
-                assert time.monotonic() < deadline, (told, lags, watcher.process.tail())
+            while (found := watcher.lags(group, topic)) != lags:
+                assert time.monotonic() < deadline, (found, lags, watcher.process.tail())
                 commit(commit_again)
                 select.select([], [], [], LOOK_AGAIN_S)
 

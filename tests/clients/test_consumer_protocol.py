@@ -1,4 +1,4 @@
-"""The new group protocol (KIP-848) by the libraries that speak it, and groups that change to it."""
+"""The new group protocol (KIP-848) with the libraries that support it, and upgrades to it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.support.broker_process import BrokerProcess, odradek_broker
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 DUMP_LOG_TOOLS = {"3.9.2": DUMP_LOG_TOOL, "4.3.0": "org.apache.kafka.tools.DumpLogSegments"}
 NEW = "consumer"
-"""In the place of an assignor."""
+"""Given instead of an assignor."""
 PARTITIONS = 6
 OFFSETS_PARTITIONS = 3
 SESSION_MS = 5_000
 HEARTBEAT_MS = 1_500
-"""librdkafka's time-out of a heartbeat too.  It repeats a lost one as it was, and is not told again
-what it must give up: a response that is late by more costs its rebalance timeout (with Apache Kafka
-4.3 too)."""
+"""Also librdkafka's time-out of a heartbeat.  It repeats a heartbeat that timed out unchanged, and
+the response does not contain the partitions to revoke again: a later response costs the rebalance
+timeout (with Apache Kafka 4.3, too)."""
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
@@ -43,7 +43,7 @@ each_library = pytest.mark.parametrize("library", LIBRARIES)
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Our broker; members of its groups are heard often."""
+    """Our broker with short heartbeat intervals."""
     with odradek_broker(tmp_path_factory.mktemp("kip848"), overrides=SETTINGS) as running:
         yield running
 
@@ -52,7 +52,7 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProce
 def processes(
     own_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Crew]:
-    """Members' processes."""
+    """Processes for members."""
     crew = Crew(own_broker.address, tmp_path_factory.mktemp("kip848-members"))
     yield crew
     crew.close()
@@ -60,19 +60,19 @@ def processes(
 
 @pytest.fixture
 def team(processes: Crew) -> Iterator[Crew]:
-    """The members of a test; they have left when it is over."""
+    """The members of a test; they leave at its end."""
     yield processes
     processes.end_test()
 
 
 @pytest.fixture
 def filling(own_broker: BrokerProcess, topic: str) -> Filling:
-    """A topic, empty as yet."""
+    """An empty topic."""
     return Filling(own_broker.address, topic, PARTITIONS)
 
 
 def groups_tool(broker: BrokerProcess, folder: Path, *arguments: str) -> str:
-    """kafka-consumer-groups.sh of 4.3: what it printed."""
+    """Run kafka-consumer-groups.sh of 4.3; returns its output."""
     done = run_tool(
         GROUPS_TOOL,
         ["--bootstrap-server", broker.address, *arguments],
@@ -84,12 +84,12 @@ def groups_tool(broker: BrokerProcess, folder: Path, *arguments: str) -> str:
 
 
 def have_all(members: list[Member]) -> bool:
-    """Each partition has one owner among them."""
+    """Whether each partition has one owner among the members."""
     return owners(members, PARTITIONS) == [1] * PARTITIONS
 
 
 @each_library
-def test_members_share_leave_and_are_killed_and_every_record_is_read_once(
+def test_every_record_is_read_once_when_members_join_leave_and_are_killed(
     team: Crew, filling: Filling, library: str
 ) -> None:
     members = filling.gather(team, [library] * 3, NEW)
@@ -107,7 +107,7 @@ def test_members_share_leave_and_are_killed_and_every_record_is_read_once(
     assert reads(members) == filling.places()
 
 
-def test_members_of_all_libraries_share(team: Crew, filling: Filling) -> None:
+def test_members_of_all_libraries_share_one_group(team: Crew, filling: Filling) -> None:
     members = filling.gather(team, LIBRARIES, NEW)
     filling.add()
     filling.wait_until_committed(team, members)
@@ -115,7 +115,7 @@ def test_members_of_all_libraries_share(team: Crew, filling: Filling) -> None:
 
 
 @pytest.mark.parametrize("library", ["java-4.3.0", "confluent-kafka"])
-def test_a_static_member_comes_back_to_what_it_had(
+def test_returning_static_member_keeps_its_partitions(
     team: Crew, filling: Filling, library: str
 ) -> None:
     members = [team.take(library), team.take(library)]
@@ -137,27 +137,27 @@ def test_a_static_member_comes_back_to_what_it_had(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_group_of_java_consumers_migrates_and_goes_back(
+def test_java_group_is_upgraded_and_downgraded_between_protocols(
     team: Crew, filling: Filling, strategy: str
 ) -> None:
-    everybody = filling.gather(team, ["java-4.3.0", "java-2.8.2"], strategy)
+    members_of_both = filling.gather(team, ["java-4.3.0", "java-2.8.2"], strategy)
     past = []
 
     def go_on(present: list[Member]) -> None:
         team.wait_until(lambda: have_all(present), "each partition has one owner")
         filling.add()
-        filling.wait_until_committed(team, everybody)
+        filling.wait_until_committed(team, members_of_both)
 
     def add(assignor: str, present: list[Member]) -> list[Member]:
         member = team.take("java-4.3.0")
         member.join(filling.topic, filling.group, assignor)
-        everybody.append(member)
+        members_of_both.append(member)
         present = [*present, member]
         filling.wait_until_shared(team, present)
         go_on(present)
         return present
 
-    old = list(everybody)
+    old = list(members_of_both)
     go_on(old)
     mixed = add(NEW, old)
     for leaving in old:
@@ -168,10 +168,12 @@ def test_a_group_of_java_consumers_migrates_and_goes_back(
     back = add(strategy, mixed)
     team.dismiss(mixed[0])
     go_on(back[1:])
-    assert reads(everybody) == filling.places(), "every record is read once, by whatever protocol"
+    assert reads(members_of_both) == filling.places(), (
+        "every record is read once, by whatever protocol"
+    )
 
 
-def test_members_go_on_when_the_broker_was_killed(tmp_path: Path, topic: str) -> None:
+def test_members_continue_after_the_broker_was_killed(tmp_path: Path, topic: str) -> None:
     with odradek_broker(tmp_path / "broker", overrides=SETTINGS) as broker:
         filling = Filling(broker.address, topic, PARTITIONS)
         crew = Crew(broker.address, tmp_path)
@@ -190,7 +192,7 @@ def test_members_go_on_when_the_broker_was_killed(tmp_path: Path, topic: str) ->
             crew.close()
 
 
-def test_apaches_own_tool_and_its_dump_read_the_group(
+def test_apaches_tool_and_log_dump_read_the_group(
     own_broker: BrokerProcess, team: Crew, filling: Filling, tmp_path: Path
 ) -> None:
     members = filling.gather(team, ["confluent-kafka"], NEW)
@@ -230,7 +232,7 @@ def test_apaches_own_tool_and_its_dump_read_the_group(
             assert found, f"{version} shows no record of type {kind}"
 
 
-def test_a_subscription_by_expression_finds_what_it_matches(
+def test_subscription_by_regular_expression_receives_matching_topics(
     own_broker: BrokerProcess, topic: str
 ) -> None:
     wanted = {f"{topic}-x{number}" for number in range(2)}

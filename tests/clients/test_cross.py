@@ -1,4 +1,4 @@
-"""What one library produces, every other one reads: a topic written by one, read by all."""
+"""Records of each library are read by every other library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.clients.records import build_messages, expect
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A topic with one partition a codec, all written by one library."""
+    """A topic with one partition per codec, written by one library."""
 
     topic: str
     sent: dict[int, list[Message]]
@@ -22,7 +22,7 @@ class Written:
 
 
 PLAIN = Abilities(null_values=False, null_headers=False, keeps_empty=False)
-"""Records that every library can tell apart."""
+"""The records that every library can read and write."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def written(
 
 @pytest.mark.parametrize("reader_name", NAMES)
 @pytest.mark.parametrize("writer_name", NAMES)
-def test_what_one_library_writes_another_reads(
+def test_records_of_one_library_are_read_by_every_other(
     client: Callable[[str], Client],
     written: Callable[[str], Written],
     writer_name: str,

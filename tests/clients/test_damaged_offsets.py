@@ -1,4 +1,4 @@
-"""A broker whose `__consumer_offsets` were damaged while it was down, asked by a real client."""
+"""A broker whose `__consumer_offsets` was damaged while it was down, with a real client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.
 GROUPS = ("first", "second", "third")
 DAMAGED = "second"
 REFUSED_WAIT_S = 3.0
-"""For a client that would try again until its time is up."""
+"""For a client that retries until its time-out."""
 
 
 def commit(address: str, topic: str, offset: int, groups: Sequence[str] = GROUPS) -> None:
@@ -60,9 +60,8 @@ AFTER: Final = {
     ("group", 1): NONE_LEFT,
     ("group", 2): 10,
 }
-"""By the damaged place and the number of commits: the committed offset, None: it is refused.  A
-damaged name of a topic may be that of one without an older offset; a damaged name of a group is
-that of another one."""
+"""(damaged field, number of commits) -> the committed offset; None: an error.  A damaged topic name
+may hide an older offset; a record with a damaged group name belongs to another group."""
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ that of another one."""
         (Refuse.PARTITION, "value", 2),
     ],
 )
-def test_a_damaged_commit_costs_what_the_setting_says(
+def test_damaged_commit_is_handled_as_the_setting_says(
     tmp_path: Path, topic: str, refuse: Refuse, place: str, commits: int
 ) -> None:
     before = BrokerProcess(tmp_path, overrides=SETTINGS).start()
@@ -94,13 +93,13 @@ def test_a_damaged_commit_costs_what_the_setting_says(
 
 
 def check(broker: BrokerProcess, topic: str, refuse: Refuse, place: str, commits: int) -> None:
-    """What each group finds, and that the others go on."""
+    """Check the committed offset of each group, and that the other groups work."""
     broker.process.wait_for_line("offsets .* are unreadable and are skipped", timeout_s=WAIT_S)
     address = broker.address
     expected = dict.fromkeys(GROUPS, 10 + commits - 1)
     left = 10 if commits > 1 else NONE_LEFT
-    told = AFTER[place, commits] if refuse is Refuse.GROUP else left
-    for group, offset in {**expected, DAMAGED: told}.items():
+    damaged = AFTER[place, commits] if refuse is Refuse.GROUP else left
+    for group, offset in {**expected, DAMAGED: damaged}.items():
         if offset is None or refuse is Refuse.PARTITION:
             with pytest.raises(KafkaException):
                 committed(address, topic, group, REFUSED_WAIT_S)

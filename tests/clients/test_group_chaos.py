@@ -1,4 +1,4 @@
-"""A group whose members come, go, sleep and die at any time; its broker is killed now and then."""
+"""A group whose members join, leave, pause and are killed at random; its broker is killed, too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSION_MS = 1_500
 
 
 class Chaos:
-    """What may happen; every choice is drawn from a seed, how the members take it is not."""
+    """Random actions on a group; the seed fixes the actions, not the reactions of the members."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Chaos:
     ) -> None:
         self.members: list[Member] = []
         self.ever: list[Membership] = []
-        self._asleep: list[Member] = []
+        self._paused: list[Member] = []
         self._random = Random(seed)
         self._broker = broker
         self._crew = crew
@@ -43,17 +43,17 @@ class Chaos:
         self._libraries = libraries
         self._assignor = assignor
         self._acts: tuple[Callable[[], None], ...] = (
-            *(self.come, self.come, self.leave, self.die),
-            *(self.fall_asleep, self.wake, self.fill, self.fill, self.kill_broker),
+            *(self.join, self.join, self.leave, self.kill),
+            *(self.pause, self.resume, self.fill, self.fill, self.kill_broker),
         )
 
     def step(self) -> None:
-        """Something happens after a while."""
+        """Run a random action after a random time."""
         self._crew.listen(self._random.uniform(0, STEP_S_MAX))
         self._random.choice(self._acts)()
 
-    def come(self) -> None:
-        """One more member."""
+    def join(self) -> None:
+        """Start another member."""
         if len(self.members) < MEMBERS_MAX:
             member = self._crew.take(self._random.choice(self._libraries))
             filling = self._filling
@@ -65,47 +65,47 @@ class Chaos:
         if len(self.members) <= MEMBERS_MIN:
             return None
         member = self.members.pop(self._random.randrange(len(self.members)))
-        if member in self._asleep:
-            self._asleep.remove(member)
+        if member in self._paused:
+            self._paused.remove(member)
         return member
 
     def leave(self) -> None:
-        """Whoever sleeps wakes up for it, and may not be a member any more."""
+        """Make a member leave; a paused one is resumed first, and may have been removed."""
         member = self._taken_out()
         if member is not None:
             member.resume()
             member.say("leave")
 
-    def die(self) -> None:
-        """SIGKILL."""
+    def kill(self) -> None:
+        """Send SIGKILL to a member."""
         member = self._taken_out()
         if member is not None:
             member.kill()
 
-    def fall_asleep(self) -> None:
-        """SIGSTOP, for shorter or longer than a session."""
+    def pause(self) -> None:
+        """Pause a member with SIGSTOP, for less or more than a session."""
         member = self._random.choice(self.members)
-        if member not in self._asleep:
+        if member not in self._paused:
             member.pause()
-            self._asleep.append(member)
+            self._paused.append(member)
 
-    def wake(self) -> None:
-        """SIGCONT for the one that has slept longest."""
-        if self._asleep:
-            self._asleep.pop(0).resume()
+    def resume(self) -> None:
+        """Resume the member that was paused first."""
+        if self._paused:
+            self._paused.pop(0).resume()
 
     def fill(self) -> None:
-        """More records."""
+        """Write more records."""
         self._filling.add(self._random.randint(1, 20))
 
     def kill_broker(self) -> None:
-        """It is there again at once."""
+        """Kill the broker and start it at once."""
         self._broker.kill()
         self._broker.start()
 
     def calm(self) -> None:
-        """Everybody is awake, and the group settles."""
-        for member in self._asleep:
+        """Resume all members, and wait until they share the partitions."""
+        for member in self._paused:
             member.resume()
         self._filling.wait_until_shared(self._crew, self.members)
 
@@ -117,7 +117,7 @@ class Chaos:
         (2, ("franz-go", "confluent-kafka"), COOPERATIVE),
     ],
 )
-def test_no_partition_has_two_owners_and_no_record_is_left_out(
+def test_random_member_changes_leave_one_owner_per_partition_and_no_record_out(
     broker: BrokerProcess,
     crowd: Crew,
     topic: str,
@@ -128,12 +128,12 @@ def test_no_partition_has_two_owners_and_no_record_is_left_out(
     filling = Filling(broker.address, topic, PARTITIONS)
     chaos = Chaos(seed, broker, crowd, filling, libraries=libraries, assignor=assignor)
     for _ in range(MEMBERS_MIN + 1):
-        chaos.come()
+        chaos.join()
     for _ in range(STEPS):
         chaos.step()
     chaos.calm()
     filling.add()
     filling.wait_until_committed(crowd, chaos.members)
-    told = {place for membership in chaos.ever for place in places(membership.events)}
-    assert told == set(filling.places())
+    read = {place for membership in chaos.ever for place in places(membership.events)}
+    assert read == set(filling.places())
     assert check_generations(chaos.ever)

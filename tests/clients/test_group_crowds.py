@@ -28,7 +28,7 @@ PARTITIONS = 12
 MIXES = (
     tuple(name for name in GROUP_LIBRARIES if name != "kafka-go"),
     # kafka-go names version 1 of its subscription and leaves out the field that came with it
-    # (KIP-429); members by Java, librdkafka and kafka-python cannot read that and cannot lead it.
+    # (KIP-429); Java, librdkafka and kafka-python cannot decode that and cannot lead it.
     ("kafka-go", "franz-go", "sarama", "aiokafka", "kafkajs"),
 )
 MANY_MEMBERS = 20
@@ -38,18 +38,18 @@ JOINS_OF_TEN_MIB = 2 * MEMBERS_BYTES_MAX // (10 << 20)
 FLOOD = 30_000
 AT_ONCE = 1_000
 BEFORE_ERROR_CODE = 8
-"""Bytes of a JoinGroup answer: correlation id and throttle time."""
+"""Bytes before the error code of a JoinGroup response: correlation id and throttle time."""
 MIB = 1 << 20
 
 
 @pytest.fixture
 def filling(broker: BrokerProcess, topic: str) -> Filling:
-    """A topic, empty as yet."""
+    """An empty topic."""
     return Filling(broker.address, topic, PARTITIONS)
 
 
 @pytest.mark.parametrize("libraries", MIXES)
-def test_libraries_share_a_topic_and_go_on_when_the_broker_was_killed(
+def test_members_of_all_libraries_continue_after_the_broker_was_killed(
     broker: BrokerProcess, crowd: Crew, filling: Filling, libraries: tuple[str, ...]
 ) -> None:
     members = filling.gather(crowd, libraries)
@@ -58,13 +58,13 @@ def test_libraries_share_a_topic_and_go_on_when_the_broker_was_killed(
     assert reads(members) == filling.places(), "every record is read once"
     filling.add()
     broker.kill()
-    told = dict.fromkeys(range(PARTITIONS), 0)
+    highest = dict.fromkeys(range(PARTITIONS), 0)
     for member in members:
         for number, offset in member.now.committed.items():
-            told[number] = max(told[number], offset)
+            highest[number] = max(highest[number], offset)
     broker.start()
     with Wire(broker.address) as wire:
-        for number, offset in told.items():
+        for number, offset in highest.items():
             assert stored_offset(wire, filling, number) >= offset, "no commit is lost"
     filling.add()
     filling.wait_until_committed(crowd, members)
@@ -76,20 +76,20 @@ def test_libraries_share_a_topic_and_go_on_when_the_broker_was_killed(
 
 
 def stored_offset(wire: Wire, filling: Filling, partition: int) -> int:
-    """What a consumer would go on with; the group may have to be loaded first."""
+    """The committed offset; waits until the group is loaded."""
     asked = OffsetFetchRequest(
         group_id=filling.group,
         topics=[OffsetFetchRequestTopic(name=filling.topic, partition_indexes=[partition])],
     )
     for _ in range(10_000):
-        answer = wire.call(asked, 5)
-        if answer.error_code == ErrorCode.NONE:
-            offset: int = answer.topics[0].partitions[0].committed_offset
+        response = wire.call(asked, 5)
+        if response.error_code == ErrorCode.NONE:
+            offset: int = response.topics[0].partitions[0].committed_offset
             return offset
     raise AssertionError("the group is not there")
 
 
-def test_of_twenty_members_on_twelve_partitions_eight_are_idle(
+def test_twenty_members_on_twelve_partitions_leave_eight_idle(
     crowd: Crew, filling: Filling
 ) -> None:
     members = filling.gather(crowd, ["franz-go"] * MANY_MEMBERS)
@@ -107,7 +107,7 @@ def test_of_twenty_members_on_twelve_partitions_eight_are_idle(
     assert check_generations(member.now for member in members)
 
 
-def test_a_thousand_groups_live_on_one_broker(broker: BrokerProcess, filling: Filling) -> None:
+def test_thousand_groups_work_on_one_broker(broker: BrokerProcess, filling: Filling) -> None:
     filling.add(1)
     before_bytes = broker.process.rss_bytes()
     names = [f"{filling.topic}-{number}" for number in range(MANY_GROUPS)]
@@ -127,18 +127,18 @@ def test_a_thousand_groups_live_on_one_broker(broker: BrokerProcess, filling: Fi
 
 
 def only_member(wire: Wire, group: str) -> str:
-    """The member of a stable group, which may have to be loaded first."""
+    """The only member of a stable group; waits until the group is loaded."""
     for _ in range(10_000):
-        (told,) = wire.call(DescribeGroupsRequest(groups=[group]), 5).groups
-        if told.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            assert told.group_state == "Stable"
-            (member,) = told.members
+        (described,) = wire.call(DescribeGroupsRequest(groups=[group]), 5).groups
+        if described.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            assert described.group_state == "Stable"
+            (member,) = described.members
             return str(member.member_id)
     raise AssertionError("the group is not there")
 
 
 def join(group: str, *, metadata: bytes = b"") -> JoinGroupRequest:
-    """Of somebody new."""
+    """A JoinGroup request of a new member."""
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=60_000,
@@ -150,7 +150,7 @@ def join(group: str, *, metadata: bytes = b"") -> JoinGroupRequest:
 
 
 def enter(wire: Wire, group: str, topic: str) -> str:
-    """Become the only member of a group, and commit; the member id."""
+    """Become the only member of a group, and commit; returns the member id."""
     joined = wire.call(join(group), 3)
     assert joined.error_code == ErrorCode.NONE
     member_id: str = joined.member_id
@@ -158,14 +158,14 @@ def enter(wire: Wire, group: str, topic: str) -> str:
     sync = SyncGroupRequest(group_id=group, generation_id=1, member_id=member_id, assignments=given)
     assert wire.call(sync, 3).error_code == ErrorCode.NONE
     own = commit(group, topic, generation_id_or_member_epoch=1, member_id=member_id)
-    answer = wire.call(own, 7)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    response = wire.call(own, 7)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
     return member_id
 
 
 @pytest.fixture
 def bystanders(crowd: Crew, filling: Filling) -> Iterator[list[Member]]:
-    """A group that has nothing to do with what a test does to the broker: it must not notice."""
+    """A group that the load of the test must not affect."""
     members = filling.gather(crowd, ["confluent-kafka", "java-3.9.2"])
     filling.add()
     filling.wait_until_committed(crowd, members)
@@ -176,11 +176,11 @@ def bystanders(crowd: Crew, filling: Filling) -> Iterator[list[Member]]:
     assert reads(members) == filling.places()
     assert noticed == [
         len(member.now.of_kind("assigned", "revoked", "lost")) for member in members
-    ], "no rebalance, nobody is thrown out"
+    ], "no rebalance, and no member is removed"
 
 
 @pytest.mark.usefixtures("bystanders")
-def test_a_flood_of_joins_without_an_id_costs_little_memory_and_disturbs_nobody(
+def test_many_joins_without_a_member_id_use_little_memory_and_do_not_disturb_other_groups(
     broker: BrokerProcess,
 ) -> None:
     before_bytes = broker.process.rss_bytes()
@@ -190,24 +190,24 @@ def test_a_flood_of_joins_without_an_id_costs_little_memory_and_disturbs_nobody(
         for _ in range(FLOOD // AT_ONCE):
             wire.send_bytes(request * AT_ONCE)
             for _ in range(AT_ONCE):
-                answer = wire.receive_frame()
-                (code,) = struct.unpack_from(">h", answer, BEFORE_ERROR_CODE)
+                response = wire.receive_frame()
+                (code,) = struct.unpack_from(">h", response, BEFORE_ERROR_CODE)
                 assert code == ErrorCode.MEMBER_ID_REQUIRED
         assert broker.process.rss_bytes() - before_bytes < 44 * MIB
-        told = wire.call(DescribeGroupsRequest(groups=["flooded"]), 5).groups[0]
-        assert (told.error_code, told.members) == (ErrorCode.NONE, [])
+        described = wire.call(DescribeGroupsRequest(groups=["flooded"]), 5).groups[0]
+        assert (described.error_code, described.members) == (ErrorCode.NONE, [])
 
 
 @pytest.mark.usefixtures("bystanders")
-def test_ten_megabytes_of_metadata_are_refused_where_they_would_be_too_many(
+def test_ten_megabytes_of_metadata_are_rejected_beyond_the_bound(
     broker: BrokerProcess, filling: Filling
 ) -> None:
     before_bytes = broker.process.rss_bytes()
     large = "x" * 32_767
     with Wire(broker.address) as wire:
         for _ in range(5):
-            answer = wire.call(commit("large", filling.topic, metadata=large), 8)
-            code = answer.topics[0].partitions[0].error_code
+            response = wire.call(commit("large", filling.topic, metadata=large), 8)
+            code = response.topics[0].partitions[0].error_code
             assert code == ErrorCode.OFFSET_METADATA_TOO_LARGE
         members: dict[str, str] = {}
         for number in range(JOINS_OF_TEN_MIB):
@@ -215,22 +215,20 @@ def test_ten_megabytes_of_metadata_are_refused_where_they_would_be_too_many(
             assert joined.error_code == ErrorCode.NONE
             members[f"large-{number}"] = joined.member_id
             assert broker.process.rss_bytes() - before_bytes < MEMBERS_BYTES_MAX + 64 * MIB
-        gone = []
+        codes = []
         for group, member_id in members.items():
             leave = MemberIdentity(member_id=member_id)
             left = wire.call(LeaveGroupRequest(group_id=group, members=[leave]), 3)
-            gone.append(left.members[0].error_code)
-    # The first of those that never completed a join have made room for the others.
-    kept = gone.count(ErrorCode.NONE)
-    assert gone == [ErrorCode.UNKNOWN_MEMBER_ID] * (len(gone) - kept) + [ErrorCode.NONE] * kept
+            codes.append(left.members[0].error_code)
+    # The oldest members without a complete join were removed for new ones.
+    kept = codes.count(ErrorCode.NONE)
+    assert codes == [ErrorCode.UNKNOWN_MEMBER_ID] * (len(codes) - kept) + [ErrorCode.NONE] * kept
     assert 0 < kept < JOINS_OF_TEN_MIB
     assert broker.process.rss_bytes() - before_bytes < 64 * MIB
 
 
 @pytest.mark.usefixtures("bystanders")
-def test_the_longest_names_make_a_group_like_any_other(
-    broker: BrokerProcess, filling: Filling
-) -> None:
+def test_longest_names_work_in_a_group(broker: BrokerProcess, filling: Filling) -> None:
     group = "g" * 32_767
     with Wire(broker.address) as wire:
         member_id = enter(wire, group, filling.topic)

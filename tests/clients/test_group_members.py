@@ -1,4 +1,4 @@
-"""Members of a group by each library: they share, take over, are paused, leave, return."""
+"""Members of a group with each library: they share, take over, are paused, leave and return."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tests.clients.members import (
 from tests.support.wire import Wire
 
 PARTITIONS = 6
-LONG_SESSION_MS = 6_000
-"""Heartbeats come every eighth of it."""
+LONG_SESSION_MS = 30_000
+"""Members send a heartbeat in every eighth of it."""
 
 each_library = pytest.mark.parametrize("library", GROUP_LIBRARIES)
 
 
 @pytest.fixture
 def filling(group_bootstrap: str, topic: str) -> Filling:
-    """A topic, empty as yet."""
+    """An empty topic."""
     return Filling(group_bootstrap, topic, PARTITIONS)
 
 
 @each_library
-def test_three_share_and_one_that_leaves_is_missed_at_once(
+def test_partitions_of_a_leaving_member_move_at_once(
     crew: Crew, filling: Filling, library: str
 ) -> None:
     members = filling.gather(crew, [library] * 3, session_ms=LONG_SESSION_MS)
@@ -55,7 +55,7 @@ def test_three_share_and_one_that_leaves_is_missed_at_once(
 
 
 @each_library
-def test_the_partitions_of_a_killed_and_of_a_paused_member_move_after_their_session(
+def test_partitions_of_killed_and_paused_members_move_after_the_session_timeout(
     crew: Crew, filling: Filling, group_bootstrap: str, library: str
 ) -> None:
     survivor, victim, sleeper = members = filling.gather(crew, [library] * 3)
@@ -84,14 +84,14 @@ def test_the_partitions_of_a_killed_and_of_a_paused_member_move_after_their_sess
             member_id=sleeper.now.member_id,
         )
         with Wire(group_bootstrap) as wire:
-            (answer,) = wire.call(stale, 7).topics[0].partitions
-        assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            (response,) = wire.call(stale, 7).topics[0].partitions
+        assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         sleeper.resume()
     filling.wait_until_shared(crew, [survivor, sleeper])
     assert before < sleeper.now.generation or before == -1
     filling.add()
     filling.wait_until_committed(crew, [survivor, sleeper])
-    # What it had fetched already, or fetched before it knew, it may show in between.
+    # In between it may report records that it had fetched before it learned of the rebalance.
     rejoined = sleeper.now.events.index(sleeper.now.of_kind("assigned")[-1])
     awake = places(sleeper.now.events[:asleep] + sleeper.now.events[rejoined:])
     assert sorted(awake + reads([survivor, victim])) == filling.places(), "the commit had no effect"
@@ -101,7 +101,7 @@ def test_the_partitions_of_a_killed_and_of_a_paused_member_move_after_their_sess
 @pytest.mark.parametrize(
     "library", [name for name, can in GROUP_LIBRARIES.items() if can.is_cooperative]
 )
-def test_partitions_that_stay_are_never_revoked_by_a_cooperative_rebalance(
+def test_cooperative_rebalance_revokes_moved_partitions_only(
     crew: Crew, filling: Filling, library: str
 ) -> None:
     (first,) = filling.gather(crew, [library], COOPERATIVE)
@@ -111,45 +111,45 @@ def test_partitions_that_stay_are_never_revoked_by_a_cooperative_rebalance(
     filling.add()
     filling.wait_until_committed(crew, [first, second])
     moved = second.now.owned
-    assert takings(first) == [moved], "only what moves is revoked"
+    assert revocations(first) == [moved], "only what moves is revoked"
     crew.dismiss(second)
     crew.wait_until(lambda: owners([first], PARTITIONS) == [1] * PARTITIONS, "the first has all")
-    assert takings(first) == [moved]
+    assert revocations(first) == [moved]
     assert reads([first, second]) == filling.places()
     assert check_generations([first.now, second.now])
 
 
 @each_library
-def test_an_eager_rebalance_by_another_assignor_takes_everything_and_gives_it_anew(
+def test_eager_rebalance_revokes_and_assigns_all_partitions(
     crew: Crew, filling: Filling, library: str
 ) -> None:
     (first,) = filling.gather(crew, [library], "roundrobin")
     second = crew.take(library)
     second.join(filling.topic, filling.group, "roundrobin")
     filling.wait_until_shared(crew, [first, second])
-    assert takings(first) == [set(range(PARTITIONS))]
+    assert revocations(first) == [set(range(PARTITIONS))]
     assert check_generations([first.now, second.now])
 
 
 @pytest.mark.parametrize("library", [name for name, can in GROUP_LIBRARIES.items() if can.static])
-def test_a_static_member_that_returns_keeps_its_partitions_and_a_second_one_fences_it(
+def test_returning_static_member_keeps_partitions_and_is_fenced_by_a_second_one(
     crew: Crew, filling: Filling, library: str
 ) -> None:
     group = filling.group
     first, second = crew.take(library), crew.take(library)
     first.join(filling.topic, group, instance="one")
-    # Its session is long: a library that starts slowly has returned before it is over.
-    second.join(filling.topic, group, instance="two", session_ms=20_000)
+    # The session is long enough for a library that starts slowly.
+    second.join(filling.topic, group, instance="two", session_ms=30_000)
     filling.wait_until_shared(crew, [first, second])
     noticed = len(first.now.events)
     given, generation = second.now.owned, second.now.generation
     second_life = second.now
     second.kill()
     third = crew.take(library)
-    third.join(filling.topic, group, instance="two", session_ms=20_000)
+    third.join(filling.topic, group, instance="two", session_ms=30_000)
     crew.wait_until(lambda: third.now.owned == given, "it has its partitions again")
     assert third.now.generation == generation
-    assert len(first.now.events) == noticed, "nobody else notices"
+    assert len(first.now.events) == noticed, "no other member is affected"
 
     filling.add()
     filling.wait_until_committed(crew, [first, third])
@@ -158,30 +158,30 @@ def test_a_static_member_that_returns_keeps_its_partitions_and_a_second_one_fenc
     if not GROUP_LIBRARIES[library].sends_instance:
         return
     usurper = crew.take(library)
-    usurper.join(filling.topic, group, instance="two", session_ms=20_000)
+    usurper.join(filling.topic, group, instance="two", session_ms=30_000)
     crew.wait_until(lambda: usurper.now.owned == given, "the next one with this id has them")
     third.say("commit")
     crew.wait_until(lambda: any(map(is_fenced, third.now.events)), "the one before is fenced")
     filling.add()
     filling.wait_until_committed(crew, [first, usurper])
-    assert first.now.generation == generation, "nobody else notices"
+    assert first.now.generation == generation, "no other member is affected"
     assert check_generations([first.now, usurper.now])
 
 
 def is_fenced(event: Event) -> bool:
-    """A commit was refused, or the library ended, since another has the instance id."""
+    """Whether a commit or the library failed, because another member has the instance id."""
     if event.kind not in ("refused", "failed"):
         return False
     return re.search("fence|rejected this static", event.fields["error"], re.IGNORECASE) is not None
 
 
-def takings(member: Member) -> list[set[int]]:
-    """What was revoked, leaving out where nothing was."""
+def revocations(member: Member) -> list[set[int]]:
+    """The non-empty sets of revoked partitions."""
     revoked = (set(event.fields["partitions"]) for event in member.now.of_kind("revoked", "lost"))
     return [partitions for partitions in revoked if partitions]
 
 
-def test_a_second_owner_in_the_same_generation_is_found() -> None:
+def test_second_owner_in_one_generation_is_detected() -> None:
     def member(generation: int, owned: list[int]) -> Membership:
         return Membership("g", "t", [Event("assigned", {"owned": owned, "generation": generation})])
 

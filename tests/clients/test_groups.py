@@ -30,14 +30,14 @@ def filled(broker: BrokerProcess, topic: str) -> Filling:
 
 
 def groups_tool(broker: BrokerProcess, folder: Path, *arguments: str) -> str:
-    """kafka-consumer-groups.sh: what it printed."""
+    """Run kafka-consumer-groups.sh; returns its output."""
     done = run_tool(GROUPS_TOOL, ["--bootstrap-server", broker.address, *arguments], folder=folder)
     assert done.exit_code == 0, done.output + done.errors
     return done.output
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
-def test_the_java_consumer_subscribes_commits_and_goes_on_where_it_was(
+def test_java_consumer_continues_at_its_committed_offset(
     broker: BrokerProcess, filled: Filling, tmp_path: Path, version: str
 ) -> None:
     def consume(count: int) -> list[int]:
@@ -59,15 +59,15 @@ def test_the_java_consumer_subscribes_commits_and_goes_on_where_it_was(
     assert sorted(first + rest) == sorted([*range(RECORDS)] * PARTITIONS)
 
 
-def test_kafka_consumer_groups_lists_and_describes(
+def test_kafka_consumer_groups_lists_and_describes_groups(
     broker: BrokerProcess, crowd: Crew, filled: Filling, tmp_path: Path
 ) -> None:
-    group, behind = filled.group, 5
+    group, lag = filled.group, 5
     member = crowd.take("confluent-kafka")
     member.join(filled.topic, group, session_ms=30_000)
     filled.wait_until_committed(crowd, [member])
     member.pause()
-    filled.add(behind)
+    filled.add(lag)
     assert group in groups_tool(broker, tmp_path, "--list").split()
     described = groups_tool(broker, tmp_path, "--describe", "--group", group)
     rows = re.findall(
@@ -75,7 +75,7 @@ def test_kafka_consumer_groups_lists_and_describes(
         described,
     )
     assert sorted(row[:4] for row in rows) == [
-        (str(partition), str(RECORDS), str(RECORDS + behind), str(behind))
+        (str(partition), str(RECORDS), str(RECORDS + lag), str(lag))
         for partition in range(PARTITIONS)
     ], described
     assert {row[4:6] for row in rows} == {(member.now.member_id, "/127.0.0.1")}
@@ -89,7 +89,7 @@ def test_kafka_consumer_groups_lists_and_describes(
     assert "GroupNotEmptyException" in refused.output + refused.errors
 
 
-def test_kafka_consumer_groups_resets_and_deletes(
+def test_kafka_consumer_groups_resets_offsets_and_deletes_groups(
     broker: BrokerProcess, filled: Filling, tmp_path: Path
 ) -> None:
     topic = filled.topic
@@ -106,15 +106,15 @@ def test_kafka_consumer_groups_resets_and_deletes(
     others = [f"{filled.group}-{number}" for number in range(3 * FREE_STEPS)]
     with Wire(broker.address) as wire:
         for other in others:
-            answer = wire.call(commit(other, topic), 7).topics[0].partitions[0]
-            assert answer.error_code == ErrorCode.NONE
+            response = wire.call(commit(other, topic), 7).topics[0].partitions[0]
+            assert response.error_code == ErrorCode.NONE
     named = [word for other in others for word in ("--group", other)]
     assert "successful" in groups_tool(broker, tmp_path, "--delete", *group, *named)
     left = groups_tool(broker, tmp_path, "--list").split()
     assert not {filled.group, *others}.intersection(left)
 
 
-def test_kafka_dump_log_reads_what_the_coordinator_has_written(
+def test_kafka_dump_log_reads_the_records_of_the_coordinator(
     broker: BrokerProcess, crowd: Crew, filled: Filling, tmp_path: Path
 ) -> None:
     (member,) = filled.gather(crowd, ["confluent-kafka"])

@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools against the broker."""
+"""Apache Kafka's command-line tools with the broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ each_version = pytest.mark.parametrize("version", ["3.9.2", "4.3.0"])
 
 @pytest.fixture
 def topics(bootstrap: str, tmp_path: Path) -> Topics:
-    """kafka-topics.sh: returns what it printed, fails when it failed."""
+    """Run kafka-topics.sh; returns its output, and fails when it fails."""
 
     def run(*arguments: str, version: str = "3.9.2") -> str:
         done = run_tool(
@@ -75,7 +75,7 @@ def test_kafka_topics_creates_describes_lists_alters_and_deletes(
     assert topic not in topics("--list", version=version).split()
 
 
-def test_kafka_topics_refuses_what_a_broker_refuses(
+def test_kafka_topics_reports_the_errors_of_the_broker(
     topics: Topics, topic: str, bootstrap: str, tmp_path: Path
 ) -> None:
     topics("--create", "--topic", topic, "--partitions", "2")
@@ -89,7 +89,7 @@ def test_kafka_topics_refuses_what_a_broker_refuses(
         assert words.lower() in (done.output + done.errors).lower()
 
 
-def test_the_console_producer_and_consumer_carry_keys_and_headers(
+def test_console_producer_and_consumer_keep_keys_and_headers(
     topics: Topics, topic: str, bootstrap: str, tmp_path: Path
 ) -> None:
     topics("--create", "--topic", topic, "--partitions", "1")
@@ -120,7 +120,7 @@ def test_the_console_producer_and_consumer_carry_keys_and_headers(
     ]
 
 
-def test_the_producer_performance_tool_finishes_and_every_record_is_there(
+def test_every_record_of_the_producer_performance_tool_is_stored(
     topics: Topics, topic: str, bootstrap: str, tmp_path: Path, client: Callable[[str], Client]
 ) -> None:
     topics("--create", "--topic", topic, "--partitions", "1")

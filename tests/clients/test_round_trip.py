@@ -1,4 +1,4 @@
-"""What a client library produces, it gets back: in each compression, with each acks."""
+"""Each client library reads the records that it has written, with each compression and acks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ each_client = pytest.mark.parametrize("name", NAMES)
 
 
 def make_topic(client: Clients, name: str, topic: str, partitions: int) -> None:
-    """By the library's own admin client where it has one."""
+    """Create a topic with the library's admin client if it has one."""
     maker = client(name)
     if not maker.abilities.creates_topics:
         maker = client("kafka-python")
@@ -32,7 +32,7 @@ def make_topic(client: Clients, name: str, topic: str, partitions: int) -> None:
 
 
 @each_client
-def test_records_come_back_as_they_went_in_whatever_the_compression(
+def test_records_are_read_unchanged_with_every_compression(
     client: Clients, topic: str, name: str
 ) -> None:
     one = client(name)
@@ -50,7 +50,7 @@ def test_records_come_back_as_they_went_in_whatever_the_compression(
 
 
 @each_client
-def test_every_acks_and_the_idempotent_producer_store_the_records_once_and_in_order(
+def test_all_acks_and_the_idempotent_producer_store_records_once_and_in_order(
     client: Clients, topic: str, name: str
 ) -> None:
     one = client(name)
@@ -73,7 +73,7 @@ def test_every_acks_and_the_idempotent_producer_store_the_records_once_and_in_or
 
 
 @each_client
-def test_reading_starts_at_the_earliest_the_latest_an_offset_and_a_time(
+def test_consumers_start_at_earliest_latest_an_offset_and_a_time(
     client: Clients, topic: str, name: str
 ) -> None:
     one = client(name)

@@ -1,4 +1,4 @@
-"""Transactions are not served: every library gives up at once, and the broker says why."""
+"""Transactions are not supported: every library fails at once, with the broker's reason."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ FINAL_ERRORS = {
     "kafka-go": "Transactional ID Authorization Failed",
     "kafkajs": "Failed to find group coordinator",
 }
-"""What each says instead of that its time is up: the broker's own text where it can."""
+"""The error of each library, which is not a time-out: the broker's text where it is shown."""
 
 
 @pytest.fixture(scope="module")
 def own_client(
     broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Client]:
-    """A library that speaks to `broker`."""
+    """A client library connected to `broker`."""
     folder = tmp_path_factory.mktemp("transactions")
     return lambda name: connect(name, broker.address, folder)
 
 
 @pytest.mark.parametrize("library", FINAL_ERRORS)
-def test_a_transactional_producer_gives_up_with_a_reason_and_one_warning(
+def test_transactional_producer_fails_with_a_reason_and_one_warning(
     broker: BrokerProcess, own_client: Callable[[str], Client], library: str
 ) -> None:
     client = own_client(library)
@@ -65,7 +65,7 @@ def test_a_transactional_producer_gives_up_with_a_reason_and_one_warning(
         (None, ErrorCode.NONE),
     ],
 )
-def test_a_transactional_id_gets_no_producer_id(
+def test_transactional_id_receives_no_producer_id(
     broker: BrokerProcess, transactional_id: str | None, error: ErrorCode
 ) -> None:
     asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)

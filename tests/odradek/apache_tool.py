@@ -1,4 +1,4 @@
-"""A program that runs Apache Kafka's tools in one JVM: one of its own costs each 1.5 s or more."""
+"""Runs Apache Kafka's tools in one JVM, since the start of a JVM takes 1.5 s or more."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Self
 from tests.support import maven
 from tests.support.apache import JUDGE_VERSION, ToolResult, java_command
 
-ANSWER_TIMEOUT_S = 90.0
+RESPONSE_TIMEOUT_S = 90.0
 
 
 class ApacheProgram:
-    """One question a line of JSON, and one answer: what a tool prints up to its exit, its code."""
+    """Takes a command line as a line of JSON; returns the output of the tool and its exit code."""
 
     def __init__(self, folder: Path, program: Path, *, log4j: str, heap: str) -> None:
         logging = folder / f"log4j-{program.stem}.properties"
@@ -30,16 +30,16 @@ class ApacheProgram:
             )
 
     def ask(self, question: object) -> ToolResult:
-        """Waits ANSWER_TIMEOUT_S for the answer."""
+        """Run a tool; fails after RESPONSE_TIMEOUT_S."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._child.stdin.write(json.dumps(question) + "\n")
         self._child.stdin.flush()
-        late = threading.Timer(ANSWER_TIMEOUT_S, self._child.kill)
+        late = threading.Timer(RESPONSE_TIMEOUT_S, self._child.kill)
         late.start()
         line = self._child.stdout.readline()
         late.cancel()
-        assert line, f"no answer to {question}:\n{self._errors.read_text()}"
+        assert line, f"no response to {question}:\n{self._errors.read_text()}"
         return ToolResult(**json.loads(line))
 
     def close(self) -> None:
@@ -48,10 +48,10 @@ class ApacheProgram:
         assert self._child.stdout is not None
         self._child.stdin.close()
         try:
-            self._child.wait(60)
+            self._child.wait(RESPONSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            self._child.wait(60)
+            self._child.wait(RESPONSE_TIMEOUT_S)
         self._child.stdout.close()
 
     def __enter__(self) -> Self:

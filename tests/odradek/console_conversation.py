@@ -1,7 +1,8 @@
-"""The conversation that console tools are compared by, and what Apache Kafka 3.9.2 said in it.
+"""The command lines by which the console tools are compared, and the output of Apache Kafka 3.9.2.
 
-`console_conversation.txt` has one command line a line; `tests.odradek.console_tools.play` says how
-it is written.  `python -m tests.odradek.console_conversation` records Apache's answers anew.
+`console_conversation.txt` has one command line per line, in the form that
+`tests.odradek.console_tools.play` describes.  `python -m tests.odradek.console_conversation`
+records the output of Apache's tools again.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from tests.support.apache import apache_node
 COMMAND_LINES = Path(__file__).with_name("console_conversation.txt")
 RECORDED = Path(__file__).with_name("console_conversation_3_9_2.txt")
 AT_ONCE = 3
-"""Sections that are played at a time: most of it is waiting."""
+"""Sections that run at the same time, since they mostly wait."""
 
 
 def sections() -> dict[str, list[str]]:
-    """Command lines by the comment above them; sections share no topics."""
+    """Command lines by the comment above them; sections do not share topics."""
     found: dict[str, list[str]] = {}
     for line in COMMAND_LINES.read_text("utf-8").splitlines():
         if line.startswith("# "):
@@ -33,10 +34,10 @@ def sections() -> dict[str, list[str]]:
 def play_all(
     tool: Tool, address: str, prefix: str, *, at_once: int, first: Tool | None = None
 ) -> str:
-    """The whole conversation with one tool.
+    """Run all command lines with one tool.
 
-    at_once  sections at a time
-    first    plays the first section instead, in which no records are printed, in this thread
+    at_once  number of sections that run at the same time
+    first    the tool for the first section, which prints no records; it runs in this thread
     """
     start, *rest = sections().values()
     with ThreadPoolExecutor(at_once) as pool:
@@ -47,7 +48,7 @@ def play_all(
 
 
 def main() -> None:
-    """Record what Apache's tools and broker say."""
+    """Record the output of Apache's tools with Apache's broker."""
     with (
         tempfile.TemporaryDirectory() as folder,
         apache_node(Path(folder)) as broker,

@@ -1,4 +1,4 @@
-"""The console tools side by side: ours in processes, Apache Kafka's in one JVM."""
+"""Runs the console tools: ours in processes, Apache Kafka's in one JVM."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from tests.support.apache import (
 )
 
 JAVA_PROGRAM = Path(__file__).parent / "java" / "ConsoleTools.java"
-ANSWER_TIMEOUT_S = 90.0
+TOOL_TIMEOUT_S = 90.0
 PRODUCER, CONSUMER = "console-producer", "console-consumer"
 MAIN_CLASSES = {PRODUCER: CONSOLE_PRODUCER_TOOL, CONSUMER: CONSOLE_CONSUMER_TOOL}
 
 Tool = Callable[[str, Sequence[str], str], ToolResult]
-"""Name, arguments, standard input."""
+"""(name, arguments, standard input) -> result."""
 
 
 def our_command(name: str, arguments: Sequence[str]) -> list[str]:
-    """A process of ours."""
+    """The command line of one of our tools."""
     return [sys.executable, "-I", "-m", "odradek", name, *arguments]
 
 
 def our_tool(name: str, arguments: Sequence[str], standard_input: str = "") -> ToolResult:
-    """`odradek NAME` with these arguments, to its end."""
+    """Run `odradek NAME` in a process, to its end."""
     done = subprocess.run(
         our_command(name, arguments),
         input=standard_input.encode(),
         capture_output=True,
-        timeout=ANSWER_TIMEOUT_S,
+        timeout=TOOL_TIMEOUT_S,
         check=False,
     )
     return ToolResult(
@@ -52,9 +52,9 @@ def our_tool(name: str, arguments: Sequence[str], standard_input: str = "") -> T
 
 
 def our_tool_here(name: str, arguments: Sequence[str], standard_input: str = "") -> ToolResult:
-    """The same in this process, in a tenth of the time: for commands that print no records.
+    """Run `odradek NAME` in this process, ten times as fast: for commands that print no records.
 
-    Only in the main thread, which alone may change what a signal does.
+    Only in the main thread, where signal handlers can be set.
     """
     output, errors = io.StringIO(), io.StringIO()
     before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(standard_input.encode()))
@@ -67,14 +67,14 @@ def our_tool_here(name: str, arguments: Sequence[str], standard_input: str = "")
 
 
 class ApacheTools(ApacheProgram):
-    """Apache Kafka's tools."""
+    """Runs Apache Kafka's tools."""
 
     def __init__(self, folder: Path) -> None:
         log4j = LOG4J_QUIET + "log4j.appender.stderr.Follow=true\n"
         super().__init__(folder, JAVA_PROGRAM, log4j=log4j, heap="160m")
 
     def __call__(self, name: str, arguments: Sequence[str], standard_input: str = "") -> ToolResult:
-        """What the tool prints up to its exit, and the exit code."""
+        """Run a tool to its exit."""
         return self.ask(
             {
                 "main": MAIN_CLASSES[name],
@@ -96,17 +96,17 @@ CLIENTS_OWN = (
     "(librdkafka)",
     "(Consumer)",
 )
-"""Ends of lines in which a client library tells of trouble with brokers, each in its own words."""
+"""Ends of log lines of client libraries about brokers, which differ between the libraries."""
 STACK = ("\tat ", "\t... ", "Caused by: ")
 
 
 def play(producer: Tool, consumer: Tool, address: str, lines: Sequence[str], prefix: str) -> str:
-    """A conversation as text: each command line, what it printed, its exit code.
+    """Run command lines; returns each with its output and its exit code.
 
-    lines    `p`, `c` or `t` (which makes topics), arguments, and behind <<< what is read; words are
-             quoted as for a shell
-    prefix   takes the place of `@`, so that conversations with one broker do not meet
-    returns  the same text for all prefixes, times and addresses
+    lines    `p` (producer), `c` (consumer) or `t` (topics), arguments, and after <<< the standard
+             input; words are quoted as for a shell
+    prefix   replaces `@`, so that several runs can use one broker
+    returns  a text that does not depend on prefix, time and address
     """
     said = []
     for line in lines:
@@ -127,13 +127,13 @@ def play(producer: Tool, consumer: Tool, address: str, lines: Sequence[str], pre
         said += [f"  {line}" for line in output.split("\n")[:-1]]
         if not output.endswith("\n") and output:
             said.append(f"  {output.rpartition(chr(10))[2]}(no end of line)")
-        said += [f"  ! {line}" for line in told(result.errors)]
+        said += [f"  ! {line}" for line in stderr_lines(result.errors)]
         said.append(f"  exit code {as_kafka_exits(result.exit_code)}")
     return "\n".join(said).replace(prefix, "@").replace(address, "ADDR") + "\n"
 
 
-def told(errors: str) -> list[str]:
-    """What both tools tell on stderr: without help, times, stacks and what is a client's own."""
+def stderr_lines(errors: str) -> list[str]:
+    """The lines on stderr that both tools print: without help, times, stacks and client logs."""
     lines = []
     for line in errors.splitlines():
         if line.startswith(("Option  ", "--")):

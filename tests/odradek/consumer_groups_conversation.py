@@ -1,9 +1,9 @@
-"""The conversation that consumer group tools are compared by, and what Apache's 3.9.2 said in it.
+"""The command lines by which the consumer group tools are compared, and the output of Apache's.
 
-`consumer_groups_conversation.txt` has one command line a line; `@` is the folder of the files, and
-`!` before a line leaves out the address of the broker.
-`python -m tests.odradek.consumer_groups_conversation` records what Apache's tool says before a
-broker of ours.
+`consumer_groups_conversation.txt` has one command line per line; `@` is the folder of the files,
+and a line that starts with `!` is run without the address of the broker.
+`python -m tests.odradek.consumer_groups_conversation` records the output of Apache's tool with our
+broker again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG4J = (
     + "log4j.logger.org.apache.kafka.tools.consumer.group=WARN\n"
 )
 NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
-"""The first member of a group need not wait for others."""
+"""The first member of a group does not wait for others."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
@@ -49,31 +49,31 @@ def our_tool(arguments: Sequence[str]) -> ToolResult:
 
 
 def apache_tool(folder: Path) -> ApacheTool:
-    """Apache's tool, with its own warnings."""
+    """Start Apache's tool, with its warnings."""
     return ApacheTool(folder, program=JAVA_PROGRAM, log4j=LOG4J)
 
 
 def play(tool: Tool, address: str, lines: Sequence[str], folder: Path) -> str:
-    """A conversation as text: each command line, what it printed, its exit code.
+    """Run command lines; returns each with its output and its exit code.
 
     folder   the files of the scene
-    returns  the same text for all addresses, folders and member ids
+    returns  a text that does not depend on address, folder and member ids
     """
-    told = []
+    output = []
     for line in lines:
         words = shlex.split(line.removeprefix("!").replace("@", str(folder)))
         if not line.startswith("!"):
             words = ["--bootstrap-server", address, *words]
         result = tool(words)
-        told.append(f"$ {line}".rstrip())
-        told += [f"  {text}" for text in _with_tables_on_one_line(result.output).split("\n")]
-        told += [f"  ! {text}" for text in _errors(result.errors)]
-        told.append(f"  exit code {_as_kafka_exits(result)}")
-    return masked("\n".join(told).replace(str(folder), "@")) + "\n"
+        output.append(f"$ {line}".rstrip())
+        output += [f"  {text}" for text in _with_tables_on_one_line(result.output).split("\n")]
+        output += [f"  ! {text}" for text in _errors(result.errors)]
+        output.append(f"  exit code {_as_kafka_exits(result)}")
+    return masked("\n".join(output).replace(str(folder), "@")) + "\n"
 
 
 def _as_kafka_exits(result: ToolResult) -> int:
-    """Kafka's tool reports wrong values while it acts, and exits with 0 as after all that fails."""
+    """The exit code of Kafka's tool, which is 0 when an action fails or has a wrong value."""
     is_acting = "Executing consumer group command failed" in result.output
     return 0 if is_acting else as_kafka_exits(result.exit_code)
 
@@ -81,7 +81,7 @@ def _as_kafka_exits(result: ToolResult) -> int:
 TABLE = re.compile(
     r"^(GROUP +TOPIC +PARTITION +NEW-OFFSET|TOPIC +PARTITION +STATUS) *\n(.+\n)*", re.M
 )
-"""What our tool prints in lines where Apache's has one without an end."""
+"""Tables that our tool prints as lines and Apache's as one line without a line feed."""
 
 
 def _with_tables_on_one_line(output: str) -> str:
@@ -89,8 +89,8 @@ def _with_tables_on_one_line(output: str) -> str:
 
 
 def _errors(text: str) -> list[str]:
-    """Without stacks of Java, and without the help, which each tool words itself."""
-    told = []
+    """Errors without stack traces and without the help, which differ between the tools."""
+    output = []
     is_stack = False
     for line in text.splitlines():
         if line.startswith(("Option  ", "--")):
@@ -102,12 +102,12 @@ def _errors(text: str) -> list[str]:
             or (is_stack and line.startswith(" at ["))
         )
         if not is_stack:
-            told.append(re.sub(r"^\[[-\d]+ [\d:,]+\] ", "[TIME] ", line))
-    return told
+            output.append(re.sub(r"^\[[-\d]+ [\d:,]+\] ", "[TIME] ", line))
+    return output
 
 
 def masked(text: str) -> str:
-    """Without what differs from one time to the next: ids and ports, and objects of Java."""
+    """Replace what differs between runs: ids, ports and Java's object hashes."""
     text = re.sub(r" \(attempted merging values .*\)", "", text)
     text = re.sub(r"\n   at \[Source: .*", "", text)
     text = re.sub(r"(TimeoutException: ).*", r"\1LATE", text)
@@ -116,7 +116,7 @@ def masked(text: str) -> str:
 
 
 def main() -> None:
-    """Record what Apache's tool says before a broker of ours."""
+    """Record the output of Apache's tool with our broker."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (

@@ -1,7 +1,7 @@
-"""What the consumer group tools are shown: topics with old records, groups in every state.
+"""The scene for the consumer group tools: topics with old records, groups in every state.
 
-Members are connections of this process; they give no sign of life and need none, since their
-sessions outlast every test.
+Members are connections of this process.  They send no heartbeats, since their sessions are longer
+than every test.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 """Topic -> partition -> offset."""
 
 NEW_YEAR_MS: Final = 1_704_067_200_000
-"""2024-01-01T00:00:00Z; the records of a partition lie an hour apart from then on."""
+"""2024-01-01T00:00:00Z, the time of the first record of a partition; later ones follow hourly."""
 HOUR_MS: Final = 3_600_000
 SESSION_MS: Final = 600_000
 READY_TIMEOUT_S: Final = 90.0
@@ -62,7 +62,7 @@ TOPICS: Final[Mapping[str, Sequence[int]]] = {
     LONG_TOPIC: (3, 1),
     "twelve": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12),
 }
-"""How many records each partition has."""
+"""Number of records in each partition."""
 
 OFFSETS: Final[Mapping[str, Offsets]] = {
     "empty": {"orders": {0: 4, 1: 5, 2: 0}, "bills": {0: 1}},
@@ -95,7 +95,7 @@ FILES: Final = {
 
 @contextmanager
 def scene(address: str, folder: Path) -> Iterator[None]:
-    """Set it up on a broker that has nothing yet; `folder` gets the files of `--from-file`."""
+    """Create the scene on an empty broker, and the files for `--from-file` in `folder`."""
     for name, text in FILES.items():
         (folder / name).write_text(text, newline="")
     with ExitStack() as stack:
@@ -119,19 +119,19 @@ def _make_topics(wire: Wire) -> None:
         for name, counts in TOPICS.items()
     ]
     request = CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=False)
-    # A broker of Apache's may not know itself yet when it says that it has started.
+    # The metadata of Apache's broker may still be empty when it reports its start.
     made = (0, ErrorCode.TOPIC_ALREADY_EXISTS)
     _until(
         lambda: wire.call(request, 5),
-        lambda answer: all(topic.error_code in made for topic in answer.topics),
+        lambda response: all(topic.error_code in made for topic in response.topics),
     )
     names = [MetadataRequestTopic(name=name, topic_id=ZERO_UUID) for name in TOPICS]
     asked = MetadataRequest(topics=names, allow_auto_topic_creation=False)
     _until(
         lambda: wire.call(asked, 9),
-        lambda answer: all(
+        lambda response: all(
             not topic.error_code and all(one.leader_id >= 0 for one in topic.partitions)
-            for topic in answer.topics
+            for topic in response.topics
         ),
     )
     for name, counts in TOPICS.items():
@@ -139,17 +139,17 @@ def _make_topics(wire: Wire) -> None:
             if count:
                 _produce(wire, name, index, count)
     cut = DeleteRecordsPartition(partition_index=0, offset=2)
-    answer = wire.call(
+    response = wire.call(
         DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name="orders", partitions=[cut])], timeout_ms=30_000
         ),
         2,
     )
-    assert answer.topics[0].partitions[0].error_code == 0
+    assert response.topics[0].partitions[0].error_code == 0
 
 
 def _produce(wire: Wire, topic: str, index: int, count: int) -> None:
-    """One batch a record, so that every record can be found by its time."""
+    """Write one batch per record, so that every record can be found by its time."""
     for number in range(count):
         record = Record(b"key", b"value", timestamp_ms=NEW_YEAR_MS + number * HOUR_MS)
         batch = PartitionProduceData(index=index, records=memoryview(build_batch([record])))
@@ -158,16 +158,16 @@ def _produce(wire: Wire, topic: str, index: int, count: int) -> None:
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=topic, partition_data=[batch])],
         )
-        # A leader that does not know of it yet has stored nothing.
+        # Nothing was stored if the leader does not know yet that it leads.
         _until(
             partial(wire.call, request, 9),
-            lambda answer: not answer.responses[0].partition_responses[0].error_code,
+            lambda response: not response.responses[0].partition_responses[0].error_code,
         )
 
 
 def _commit(wire: Wire, group: str, offsets: Offsets) -> None:
     asked = FindCoordinatorRequest(key=group, key_type=0)
-    _until(lambda: wire.call(asked, 3), lambda answer: not answer.error_code)
+    _until(lambda: wire.call(asked, 3), lambda response: not response.error_code)
     topics = [
         OffsetCommitRequestTopic(
             name=topic,
@@ -183,24 +183,24 @@ def _commit(wire: Wire, group: str, offsets: Offsets) -> None:
     request = OffsetCommitRequest(group_id=group, topics=topics)
     _until(
         lambda: wire.call(request, 7),
-        lambda answer: (
-            not any(one.error_code for topic in answer.topics for one in topic.partitions)
+        lambda response: (
+            not any(one.error_code for topic in response.topics for one in topic.partitions)
         ),
     )
 
 
 def _until(ask: Callable[[], Any], is_ready: Callable[[Any], bool]) -> Any:
-    """Ask again until the answer is the one that is waited for."""
+    """Repeat a call until its result is ready."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
-        answer = ask()
-        if is_ready(answer):
-            return answer
-    raise AssertionError(f"the broker does not get ready: {answer}")
+        response = ask()
+        if is_ready(response):
+            return response
+    raise AssertionError(f"the broker does not get ready: {response}")
 
 
 def _make_groups(stack: ExitStack, address: str) -> None:
-    """A group in every state that a classic one has."""
+    """Create a group in every state of the classic protocol."""
 
     def member(group: str, *, instance: str | None = None, kind: str = "consumer") -> Member:
         wire = stack.enter_context(Wire(address))
@@ -246,12 +246,12 @@ def _wait_for_state(address: str, group: str, state: str) -> None:
         asked = DescribeGroupsRequest(groups=[group])
         _until(
             lambda: wire.call(asked, 5),
-            lambda answer: answer.groups[0].group_state == state,
+            lambda response: response.groups[0].group_state == state,
         )
 
 
 class Member:
-    """A member of a classic group, one step at a time."""
+    """A member of a classic group, whose requests are sent one by one."""
 
     def __init__(
         self, wire: Wire, group: str, *, instance_id: str | None, protocol_type: str
@@ -264,12 +264,12 @@ class Member:
         self._generation_id = -1
 
     def join(self) -> None:
-        """Join, or join again; returns when the round is complete."""
+        """Join, or rejoin; returns when the rebalance is complete."""
         self.send_join()
         self.receive_join()
 
     def send_join(self) -> None:
-        """With the member id that the broker gives first."""
+        """Send JoinGroup with the member id that the broker has returned first."""
         if not self.member_id and self._instance_id is None:
             first = self.wire.call(self._join_request(), 7)
             assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -277,14 +277,14 @@ class Member:
         self.wire.send(self._join_request(), 7)
 
     def receive_join(self) -> None:
-        """Wait for the end of the round."""
+        """Wait for the response of JoinGroup."""
         joined = self.wire.receive(11, 7)
         assert joined.error_code == 0, joined
         self.member_id = joined.member_id
         self._generation_id = joined.generation_id
 
     def _join_request(self) -> JoinGroupRequest:
-        wish = encoder(ConsumerProtocolSubscription, 0)(
+        subscription = encoder(ConsumerProtocolSubscription, 0)(
             ConsumerProtocolSubscription(topics=["orders", "bills"])
         )
         return JoinGroupRequest(
@@ -294,16 +294,16 @@ class Member:
             member_id=self.member_id,
             group_instance_id=self._instance_id,
             protocol_type=self._protocol_type,
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + wish)],
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + subscription)],
         )
 
     def sync(self, assignments: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Hand out the partitions (member id -> topic -> partitions), or none as a follower."""
+        """Send the assignment (member id -> topic -> partitions); none as a follower."""
         self.send_sync(assignments)
         self.receive_sync()
 
     def send_sync(self, assignments: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Without waiting for the leader."""
+        """Send SyncGroup without waiting for its response."""
         rows = [
             SyncGroupRequestAssignment(member_id=member_id, assignment=_assignment(topics))
             for member_id, topics in assignments.items()
@@ -318,12 +318,12 @@ class Member:
         self.wire.send(request, 3)
 
     def receive_sync(self) -> None:
-        """Wait for the partitions."""
+        """Wait for the response of SyncGroup."""
         synced = self.wire.receive(14, 3)
         assert synced.error_code == 0, synced
 
     def leave(self) -> None:
-        """Leave; the group stays."""
+        """Send LeaveGroup."""
         identity = MemberIdentity(member_id=self.member_id)
         left = self.wire.call(LeaveGroupRequest(group_id=self._group, members=[identity]), 3)
         assert left.error_code == 0, left

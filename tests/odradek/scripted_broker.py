@@ -1,4 +1,4 @@
-"""A broker of a few scripted answers on a real socket: what no broker that works would send."""
+"""A broker with scripted responses on a real socket, which no working broker would send."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ VERSIONS: Final = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
 }
-"""The only version of each API that is served; a script may have fewer."""
+"""The version of each served API; a script may serve fewer APIs."""
 
-Answer = Callable[["Request"], "bytes | None"]
+ScriptedResponse = Callable[["Request"], "bytes | None"]
 """The bytes to send back, frame size included; None closes the connection."""
 
 
-class LastWords(bytes):
-    """Bytes behind which the connection is closed."""
+class LastBytes(bytes):
+    """Bytes after which the connection is closed."""
 
 
 class Request:
-    """A request that came in; `body` builds an answer that fits it."""
+    """A received request, and the responses to it."""
 
     def __init__(self, frame: bytes, address: tuple[str, int]) -> None:
         header, _ = decode_request_header(memoryview(frame), 0)
@@ -44,8 +44,8 @@ class Request:
         self.client_id = header.client_id
         self.address = address
 
-    def answer(self, body: Any, *, correlation_id: int | None = None) -> bytes:
-        """A whole frame; `correlation_id` is the request's own unless given."""
+    def response(self, body: Any, *, correlation_id: int | None = None) -> bytes:
+        """The frame of a response; `correlation_id` is that of the request unless given."""
         number = self.correlation_id if correlation_id is None else correlation_id
         head = encoder(ResponseHeader, response_header_version(self.key, self.version))
         payload = head(ResponseHeader(correlation_id=number))
@@ -53,18 +53,18 @@ class Request:
         return len(payload).to_bytes(4, "big") + payload
 
     def metadata(self, *, controller_id: int = 0, topics: Sequence[Any] = ()) -> bytes:
-        """A cluster of this broker alone."""
+        """The metadata of a cluster with this broker only."""
         host, port = self.address
         brokers = [MetadataResponseBroker(node_id=0, host=host, port=port, rack=None)]
         body = MetadataResponse(brokers=brokers, controller_id=controller_id, topics=list(topics))
-        return self.answer(body)
+        return self.response(body)
 
 
 class ScriptedBroker:
-    """Serves connections one after the other, each by a thread of its own."""
+    """Serves each connection in its own thread."""
 
-    def __init__(self, script: dict[ApiKey, list[Answer]]) -> None:
-        """script  answers by API, in their order; the last one of an API stays"""
+    def __init__(self, script: dict[ApiKey, list[ScriptedResponse]]) -> None:
+        """script  responses by API, in order; the last one of an API is repeated"""
         self._script = script
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()
@@ -91,25 +91,25 @@ class ScriptedBroker:
             self._threads.append(thread)
 
     def _serve(self, connection: socket.socket) -> None:
-        # A client that is fed up may leave with bytes unread, which resets the connection.
+        # A client that closes with unread bytes resets the connection.
         with suppress(ConnectionError), connection, connection.makefile("rb") as stream:
             while len(head := stream.read(4)) == 4:
                 frame = stream.read(int.from_bytes(head, "big"))
                 request = Request(frame, self.address)
                 self.requests.append(request)
-                answer = self._answer(request)
-                if answer is None:
+                response = self._response(request)
+                if response is None:
                     return
-                connection.sendall(answer)
-                if isinstance(answer, LastWords):
+                connection.sendall(response)
+                if isinstance(response, LastBytes):
                     return
 
-    def _answer(self, request: Request) -> bytes | None:
-        answers = self._script.get(request.key)
-        if answers is not None:
-            return (answers.pop(0) if len(answers) > 1 else answers[0])(request)
+    def _response(self, request: Request) -> bytes | None:
+        responses = self._script.get(request.key)
+        if responses is not None:
+            return (responses.pop(0) if len(responses) > 1 else responses[0])(request)
         if request.key is ApiKey.API_VERSIONS:
-            return request.answer(versions(self._script))
+            return request.response(versions(self._script))
         return request.metadata()
 
     def close(self) -> None:
@@ -122,8 +122,8 @@ class ScriptedBroker:
             thread.join(TIMEOUT_S)
 
 
-def versions(script: dict[ApiKey, list[Answer]]) -> ApiVersionsResponse:
-    """The APIs that a script has answers for, and those that a client needs anyway."""
+def versions(script: dict[ApiKey, list[ScriptedResponse]]) -> ApiVersionsResponse:
+    """The served APIs: those of the script, and those that every client needs."""
     keys = [ApiKey.API_VERSIONS, ApiKey.METADATA, *script]
     rows = [
         ApiVersion(api_key=key, min_version=VERSIONS[key], max_version=VERSIONS[key])
@@ -133,8 +133,8 @@ def versions(script: dict[ApiKey, list[Answer]]) -> ApiVersionsResponse:
 
 
 @contextmanager
-def scripted_broker(script: dict[ApiKey, list[Answer]]) -> Iterator[ScriptedBroker]:
-    """A running one; clients must have closed their connections when it ends."""
+def scripted_broker(script: dict[ApiKey, list[ScriptedResponse]]) -> Iterator[ScriptedBroker]:
+    """Within, a scripted broker runs; clients must close their connections before its end."""
     broker = ScriptedBroker(script)
     try:
         yield broker

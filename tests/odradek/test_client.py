@@ -13,7 +13,7 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.tools.client import Client, ClientError, NotServedError, parse_bootstrap
-from tests.odradek.scripted_broker import Answer, LastWords, Request, scripted_broker
+from tests.odradek.scripted_broker import LastBytes, Request, ScriptedResponse, scripted_broker
 from tests.odradek.topics_tools import our_tool
 from tests.support.processes import free_port
 
@@ -22,58 +22,60 @@ NOT_CONTROLLER = 41
 
 
 def fails(address: str, problem: str) -> None:
-    """`topics --list` says in one line what is wrong, and has no more to say."""
+    """Check that `topics --list` prints one line with `problem`, and nothing else."""
     result = our_tool(["--bootstrap-server", address, "--list"])
     assert (result.exit_code, result.errors) == (1, "")
     assert result.output.startswith(f"{FAILED}{address} {problem}")
     assert result.output.count("\n") == 1
 
 
-def fails_with(answers: list[Answer], problem: str, key: ApiKey = ApiKey.METADATA) -> None:
-    with scripted_broker({key: answers}) as broker:
+def fails_with(
+    responses: list[ScriptedResponse], problem: str, key: ApiKey = ApiKey.METADATA
+) -> None:
+    with scripted_broker({key: responses}) as broker:
         fails(broker.bootstrap, problem)
 
 
-def test_nobody_who_listens_is_told_at_once() -> None:
+def test_unreachable_address_fails_at_once() -> None:
     fails(f"127.0.0.1:{free_port()}", "cannot be reached: Connection refused")
 
 
-def test_a_host_without_an_address_is_told() -> None:
+def test_unresolvable_host_is_an_error() -> None:
     fails(f"{'x' * 70}:9092", "cannot be reached: ")
 
 
 @pytest.mark.parametrize(
     "text", ["", "localhost", "localhost:", ":9092", "a:0", "a:65536", "a:x", "a:1,", "a:1,b"]
 )
-def test_what_is_no_address_is_refused_before_anything_is_tried(text: str) -> None:
+def test_invalid_address_is_an_error_before_a_connection(text: str) -> None:
     result = our_tool(["--bootstrap-server", text, "--list"])
     wrong = text.split(",")[-1]
     assert (result.exit_code, result.output) == (1, "")
     assert result.errors == f"'{wrong}' is not an address of a broker (host:port)\n"
 
 
-def test_several_addresses_may_stand_in_a_row() -> None:
+def test_several_addresses_are_separated_by_commas() -> None:
     assert parse_bootstrap("a:1, b.c:23 ,[::1]:9092") == [("a", 1), ("b.c", 23), ("::1", 9092)]
 
 
-def test_the_first_address_that_answers_counts() -> None:
+def test_first_reachable_address_is_used() -> None:
     with scripted_broker({}) as broker:
         dead = f"127.0.0.1:{free_port()}"
         result = our_tool(["--bootstrap-server", f"{dead},{broker.bootstrap}", "--list"])
     assert (result.exit_code, result.output) == (0, "\n")
 
 
-def test_a_connection_closed_instead_of_an_answer_is_told() -> None:
+def test_connection_closed_before_the_response_is_an_error() -> None:
     fails_with([lambda _: None], "closed the connection")
     fails_with([lambda _: None], "closed the connection", ApiKey.API_VERSIONS)
 
 
 @pytest.mark.parametrize("kept", [1, 3, 4, 7, 20, -1])
-def test_a_connection_closed_in_the_middle_of_an_answer_is_told(kept: int) -> None:
-    fails_with([lambda request: LastWords(request.metadata()[:kept])], "closed the connection")
+def test_connection_closed_within_the_response_is_an_error(kept: int) -> None:
+    fails_with([lambda request: LastBytes(request.metadata()[:kept])], "closed the connection")
 
 
-def test_an_answer_that_does_not_go_on_is_told_when_the_time_is_up() -> None:
+def test_incomplete_response_times_out() -> None:
     with scripted_broker({ApiKey.METADATA: [lambda request: request.metadata()[:7]]}) as broker:
         client = Client(broker.bootstrap, timeout_ms=200)
         with pytest.raises(ClientError, match="does not respond: timed out"):
@@ -94,14 +96,14 @@ def test_an_answer_that_does_not_go_on_is_told_when_the_time_is_up() -> None:
         ),
     ],
 )
-def test_an_answer_that_is_none_is_told(spoil: Callable[[Request], bytes], problem: str) -> None:
+def test_unreadable_response_is_an_error(spoil: Callable[[Request], bytes], problem: str) -> None:
     fails_with([spoil], problem)
 
 
-def test_the_answer_to_another_request_is_told() -> None:
+def test_response_with_another_correlation_id_is_an_error() -> None:
     def other(request: Request) -> bytes:
         body = CreateTopicsResponse(topics=[])
-        return request.answer(body, correlation_id=77)
+        return request.response(body, correlation_id=77)
 
     with scripted_broker({ApiKey.CREATE_TOPICS: [other]}) as broker:
         client = Client(broker.bootstrap)
@@ -111,7 +113,7 @@ def test_the_answer_to_another_request_is_told() -> None:
         client.close()
 
 
-def test_an_api_that_the_broker_lacks_is_told() -> None:
+def test_api_without_a_common_version_is_an_error() -> None:
     with scripted_broker({}) as broker:
         client = Client(broker.bootstrap)
         with pytest.raises(NotServedError, match="does not serve delete_topics"):
@@ -121,35 +123,35 @@ def test_an_api_that_the_broker_lacks_is_told() -> None:
         client.close()
 
 
-def created(error_code: int) -> Answer:
-    def answer(request: Request) -> bytes:
+def created(error_code: int) -> ScriptedResponse:
+    def response(request: Request) -> bytes:
         result = CreatableTopicResult(name="a", error_code=error_code, configs=None)
-        return request.answer(CreateTopicsResponse(topics=[result]))
+        return request.response(CreateTopicsResponse(topics=[result]))
 
-    return answer
+    return response
 
 
-def test_a_broker_that_is_controller_no_more_is_not_the_last_word() -> None:
-    answers = [created(NOT_CONTROLLER), created(NOT_CONTROLLER), created(0)]
-    with scripted_broker({ApiKey.CREATE_TOPICS: answers}) as broker:
+def test_request_is_repeated_after_not_controller() -> None:
+    responses = [created(NOT_CONTROLLER), created(NOT_CONTROLLER), created(0)]
+    with scripted_broker({ApiKey.CREATE_TOPICS: responses}) as broker:
         result = our_tool(["--bootstrap-server", broker.bootstrap, "--create", "--topic", "a"])
         keys = [request.key for request in broker.requests]
     assert (result.exit_code, result.output) == (0, "Created topic a.\n")
     assert keys.count(ApiKey.CREATE_TOPICS) == 3
 
 
-def test_a_cluster_that_finds_its_controller_is_waited_for() -> None:
-    answers: list[Answer] = [
+def test_request_waits_until_the_cluster_has_a_controller() -> None:
+    responses: list[ScriptedResponse] = [
         lambda request: request.metadata(controller_id=-1),
         lambda request: request.metadata(),
     ]
-    script = {ApiKey.METADATA: answers, ApiKey.CREATE_TOPICS: [created(0)]}
+    script = {ApiKey.METADATA: responses, ApiKey.CREATE_TOPICS: [created(0)]}
     with scripted_broker(script) as broker:
         result = our_tool(["--bootstrap-server", broker.bootstrap, "--create", "--topic", "a"])
     assert (result.exit_code, result.output) == (0, "Created topic a.\n")
 
 
-def test_a_cluster_without_a_controller_is_told_when_the_time_is_up() -> None:
+def test_cluster_without_a_controller_times_out() -> None:
     def lost(request: Request) -> bytes:
         return request.metadata(controller_id=-1)
 
@@ -160,12 +162,12 @@ def test_a_cluster_without_a_controller_is_told_when_the_time_is_up() -> None:
                 ApiKey.CREATE_TOPICS,
                 CreateTopicsRequest(topics=[]),
                 CreateTopicsResponse,
-                errors_of=lambda answer: [one.error_code for one in answer.topics],
+                errors_of=lambda response: [one.error_code for one in response.topics],
             )
         client.close()
 
 
-def test_the_client_id_comes_from_the_command_config(tmp_path: Path) -> None:
+def test_client_id_is_read_from_the_command_config(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("# of the operators\nclient.id = night-shift\nrequest.timeout.ms=5000\n")
     with scripted_broker({}) as broker:
@@ -174,7 +176,7 @@ def test_the_client_id_comes_from_the_command_config(tmp_path: Path) -> None:
         assert {request.client_id for request in broker.requests} == {"night-shift"}
 
 
-def test_a_command_config_that_cannot_be_followed_is_refused(tmp_path: Path) -> None:
+def test_unusable_command_config_is_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "nothing"
     secure = tmp_path / "secure"
     secure.write_text("security.protocol=SSL\n")

@@ -33,7 +33,7 @@ def test_help_names_every_subcommand(word: str, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("word", ["--version", "-V", "version"])
-def test_the_version_is_this_packages_and_kafkas(
+def test_version_line_has_the_versions_of_package_and_kafka(
     word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main([word]) == 0
@@ -50,7 +50,7 @@ def test_the_version_is_this_packages_and_kafkas(
         (["--verbose"], "odradek: there is no command '--verbose'"),
     ],
 )
-def test_no_such_subcommand_is_an_error(
+def test_unknown_subcommand_is_wrong_usage(
     words: Sequence[str], first_line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(words) == 2
@@ -60,7 +60,7 @@ def test_no_such_subcommand_is_an_error(
     assert "topics" in printed.err
 
 
-def test_ctrl_c_ends_a_subcommand_without_a_traceback(
+def test_ctrl_c_exits_with_130_and_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(_: Sequence[str]) -> int:
@@ -86,22 +86,20 @@ def test_exit_codes_and_streams_reach_the_shell() -> None:
 
 
 @pytest.mark.parametrize(("words", "exit_code"), [([], 2), (["--help"], 1)])
-def test_help_of_topics_goes_to_stderr_as_it_does_in_kafka(
-    words: list[str], exit_code: int
-) -> None:
+def test_help_of_topics_is_printed_on_stderr_as_in_kafka(words: list[str], exit_code: int) -> None:
     done = run("topics", *words)
     assert (done.returncode, done.stdout) == (exit_code, "")
     assert "\n--replica-assignment <brokers>" in done.stderr
 
 
 @pytest.mark.parametrize("command_name", ["start", "recover-metadata"])
-def test_an_override_without_equals_sign_is_wrong_usage(command_name: str) -> None:
+def test_override_without_equals_sign_is_wrong_usage(command_name: str) -> None:
     done = run(command_name, "--override", "num.partitions")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Invalid override num.partitions" in done.stderr
 
 
-def test_a_reader_that_went_away_is_no_error() -> None:
+def test_closed_stdout_is_not_an_error() -> None:
     with scripted_broker({}) as broker:
         child = subprocess.Popen(
             [*ODRADEK, "topics", "--bootstrap-server", broker.bootstrap, "--list"],

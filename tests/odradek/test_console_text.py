@@ -1,4 +1,4 @@
-"""How lines become records and fields become text, without a broker."""
+"""Parsing of lines into records, and printing of fields, without a broker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from odradek.tools.java_patterns import compile_java_pattern
         (float("-inf"), "-Infinity"),
     ],
 )
-def test_doubles_look_as_in_java(value: float, text: str) -> None:
+def test_doubles_are_printed_as_in_java(value: float, text: str) -> None:
     # Java 19 and later print the smallest double as 4.9E-324, which is the same number.
     assert double_text(value) == text
 
@@ -50,33 +50,33 @@ def test_doubles_look_as_in_java(value: float, text: str) -> None:
     ("value", "text"),
     [(0.1, "0.1"), (3.4028234663852886e38, "3.4028235E38"), (16777216.0, "1.6777216E7")],
 )
-def test_floats_have_no_more_digits_than_they_need(value: float, text: str) -> None:
+def test_floats_are_printed_with_the_fewest_digits(value: float, text: str) -> None:
     assert float_text(struct.unpack(">f", struct.pack(">f", value))[0]) == text
 
 
 @given(st.floats(allow_nan=False))
-def test_the_text_of_a_double_is_that_double(value: float) -> None:
+def test_text_of_a_double_parses_to_the_same_double(value: float) -> None:
     assert float(double_text(value).replace("Infinity", "inf")) == value
 
 
 @given(st.floats(width=32, allow_nan=False))
-def test_the_text_of_a_float_is_that_float(value: float) -> None:
+def test_text_of_a_float_parses_to_the_same_float(value: float) -> None:
     text = float_text(value).replace("Infinity", "inf")
     assert struct.pack(">f", float(text)) == struct.pack(">f", value)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_longs_are_printed(number: int) -> None:
+def test_longs_are_printed_as_decimal_numbers(number: int) -> None:
     deserialize = find_deserializer(f"{PACKAGE}LongDeserializer", {}, is_key=True)
     assert deserialize(number.to_bytes(8, "big", signed=True)) == str(number).encode()
 
 
-def test_a_deserializer_of_another_package_is_not_here() -> None:
+def test_deserializer_of_another_package_is_an_error() -> None:
     with pytest.raises(ConsoleError, match="ClassNotFoundException: LongDeserializer"):
         find_deserializer("LongDeserializer", {}, is_key=True)
 
 
-def test_lines_end_as_in_java_and_bytes_that_are_no_text_are_replaced() -> None:
+def test_lines_end_as_in_java_and_invalid_utf_8_is_replaced() -> None:
     data = io.BytesIO(b"a\nb\r\nc\rd\r\n\r\n\xffe\x0bf")
     assert list(lines_of(data)) == ["a", "b", "c", "d", "", "\ufffde\x0bf"]
 
@@ -85,7 +85,7 @@ NAMES = st.text("abc", min_size=1, max_size=4)
 
 
 @given(key=NAMES, value=NAMES, headers=st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3))
-def test_what_is_put_together_is_taken_apart(
+def test_line_reader_splits_what_was_joined(
     key: str, value: str, headers: list[tuple[str, str]]
 ) -> None:
     reader = LineReader({"parse.key": "true", "parse.headers": " TRUE "})
@@ -102,13 +102,13 @@ def test_what_is_put_together_is_taken_apart(
         (r"\w", "a", "\u00e4"),
     ],
 )
-def test_patterns_mean_what_they_mean_in_java(pattern: str, matches: str, differs: str) -> None:
+def test_patterns_match_as_in_java(pattern: str, matches: str, differs: str) -> None:
     compiled = compile_java_pattern(pattern)
     assert compiled.fullmatch(matches)
     assert not compiled.fullmatch(differs)
 
 
-def test_a_flag_wins_over_a_property_which_wins_over_what_holds_without() -> None:
+def test_flags_override_properties_which_override_defaults() -> None:
     at = ["--bootstrap-server", "h:1", "--topic", "t"]
     words = ["--producer-property", "linger.ms=7", "--producer-property", "acks=1", "--timeout"]
     properties = producer_properties(parse_options([*at, *words, "9"]))
@@ -117,7 +117,7 @@ def test_a_flag_wins_over_a_property_which_wins_over_what_holds_without() -> Non
     assert properties["compression.type"] == "none"
     check_properties(PRODUCER, properties)
     configs = for_library(PRODUCER, properties)
-    # Kafka's producer is idempotent unless something speaks against it, as acks=1 does.
+    # Kafka's producer is idempotent by default, but not with acks=1.
     assert configs["enable.idempotence"] is False
     assert configs["queue.buffering.max.kbytes"] == 32 * 1024
     properties = producer_properties(parse_options(at))
@@ -125,6 +125,6 @@ def test_a_flag_wins_over_a_property_which_wins_over_what_holds_without() -> Non
 
 
 @given(st.dictionaries(NAMES, st.text("ab= ", max_size=4)))
-def test_a_value_may_hold_what_ends_a_name(pairs: dict[str, str]) -> None:
+def test_value_may_contain_an_equals_sign(pairs: dict[str, str]) -> None:
     assert parse_pairs(f"{name}={value}" for name, value in pairs.items()) == pairs
     assert parse_pairs(["name"]) == {"name": ""}

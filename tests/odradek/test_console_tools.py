@@ -37,7 +37,7 @@ from tests.odradek.console_tools import (
 from tests.support.broker_process import odradek_broker
 from tests.support.processes import take_interrupts
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.client, pytest.mark.timeout(600)]
 
 LINES = 100_000
 LINES_SECONDS_MAX = 30.0
@@ -55,7 +55,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker of ours."""
+    """The address of our broker."""
     overrides = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
     with odradek_broker(tmp_path_factory.mktemp("odradek"), overrides=overrides) as process:
         yield process.address
@@ -69,7 +69,7 @@ def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheToo
 
 
 def start_consumer(address: str, topic: str, *more: str) -> subprocess.Popen[bytes]:
-    """A consumer that has printed the one line that lies in its topic."""
+    """Start a consumer, and wait until it has printed the only record of its topic."""
     at = ["--bootstrap-server", address, "--topic", topic]
     assert our_tool(PRODUCER, at, "first\n").exit_code == 0
     child = subprocess.Popen(
@@ -83,7 +83,7 @@ def start_consumer(address: str, topic: str, *more: str) -> subprocess.Popen[byt
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_consumer_that_tells_what_it_printed(
+def test_signal_ends_the_consumer_with_the_record_count(
     broker: str, number: signal.Signals
 ) -> None:
     child = start_consumer(broker, f"signals-{number}", "--group", f"signals-{number}")
@@ -91,7 +91,7 @@ def test_a_signal_ends_a_consumer_that_tells_what_it_printed(
     output, errors = child.communicate(timeout=WAIT_S)
     assert (child.returncode, output) == (128 + number, b"")
     assert errors == b"Processed a total of 1 messages\n"
-    # Its place in the group is free, and what it printed is committed.
+    # It has left the group, and the offsets of printed records are committed.
     at = ["--bootstrap-server", broker, "--topic", f"signals-{number}"]
     assert our_tool(PRODUCER, at, "second\n").exit_code == 0
     group = ["--group", f"signals-{number}", "--max-messages", "1"]
@@ -106,7 +106,7 @@ def test_a_signal_ends_a_consumer_that_tells_what_it_printed(
         ["--include", "late-[cd]", "--consumer-property", "metadata.max.age.ms=300"],
     ],
 )
-def test_a_consumer_waits_for_its_topic(broker: str, words: list[str]) -> None:
+def test_consumer_of_a_missing_topic_waits_until_it_exists(broker: str, words: list[str]) -> None:
     at = ["--bootstrap-server", broker]
     more = ["--from-beginning", "--max-messages", "1", "--timeout-ms", "20000"]
     child = subprocess.Popen(
@@ -119,7 +119,7 @@ def test_a_consumer_waits_for_its_topic(broker: str, words: list[str]) -> None:
     assert errors.endswith(b"Processed a total of 1 messages\n")
 
 
-def test_a_consumer_ends_when_nobody_reads_what_it_prints(broker: str) -> None:
+def test_consumer_ends_when_stdout_is_closed(broker: str) -> None:
     child = start_consumer(broker, "unread")
     assert child.stdout is not None
     assert child.stderr is not None
@@ -135,7 +135,7 @@ def test_a_consumer_ends_when_nobody_reads_what_it_prints(broker: str) -> None:
 
 
 @pytest.mark.parametrize("is_for_main_thread", [True, False])
-def test_a_terminal_gets_prompts_and_ctrl_c_delivers_what_was_typed(
+def test_producer_on_a_terminal_prompts_and_delivers_lines_after_ctrl_c(
     broker: str, is_for_main_thread: bool
 ) -> None:
     ours, theirs = pty.openpty()
@@ -163,7 +163,7 @@ def test_a_terminal_gets_prompts_and_ctrl_c_delivers_what_was_typed(
 
 
 def interrupt_another_thread(process: int) -> None:
-    """As the system may choose to: any thread that does not keep the signal out."""
+    """Deliver SIGINT to a thread other than the main one, as the system may do."""
     for folder in Path(f"/proc/{process}/task").iterdir():
         kept_out = re.search(r"^SigBlk:\s*(\w+)$", (folder / "status").read_text(), re.MULTILINE)
         assert kept_out is not None
@@ -175,7 +175,7 @@ def interrupt_another_thread(process: int) -> None:
 
 
 def read_until(descriptor: int, end: bytes) -> bytes:
-    """What comes up to `end`."""
+    """Read until `end` has been read."""
     data = b""
     deadline = time.monotonic() + WAIT_S
     while not data.endswith(end):
@@ -184,7 +184,7 @@ def read_until(descriptor: int, end: bytes) -> bytes:
     return data
 
 
-def test_a_hundred_thousand_lines_go_through_both(broker: str) -> None:
+def test_hundred_thousand_lines_pass_producer_and_consumer(broker: str) -> None:
     lines = "".join(f"line {number} {'x' * 90}\n" for number in range(LINES))
     at = ["--bootstrap-server", broker, "--topic", "many"]
     start = time.monotonic()
@@ -244,7 +244,7 @@ def test_transactional_ids_are_printed_as_apache_prints_them(
 
 
 @pytest.mark.parametrize("name", [PRODUCER, CONSUMER])
-def test_without_the_library_one_line_says_what_to_install(name: str) -> None:
+def test_missing_library_is_reported_in_one_line(name: str) -> None:
     words = [name, "--bootstrap-server", "127.0.0.1:1", "--topic", "t"]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_LIBRARY, *words],
@@ -258,14 +258,14 @@ def test_without_the_library_one_line_says_what_to_install(name: str) -> None:
     assert done.stderr == f"{MISSING}\n"
 
 
-def test_properties_that_have_no_effect_are_told(broker: str, tmp_path: Path) -> None:
+def test_properties_without_effect_are_logged(broker: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("nope.nothing = 1\nlinger.ms=5\nfetch.max.wait.ms=9\n")
     at = ["--bootstrap-server", broker, "--topic", "properties"]
     sent = our_tool(PRODUCER, [*at, "--producer.config", str(file)], "one\n")
     assert sent.exit_code == 0
-    told = [line.partition("] ")[2] for line in sent.errors.splitlines()]
-    assert told == [
+    lines = [line.partition("] ")[2] for line in sent.errors.splitlines()]
+    assert lines == [
         "WARN The configuration 'nope.nothing' is unknown and has no effect (Producer)",
         "WARN The configuration 'fetch.max.wait.ms' is unknown and has no effect (Producer)",
     ]
@@ -279,7 +279,7 @@ def test_properties_that_have_no_effect_are_told(broker: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("kind", "build"), [(PRODUCER_KIND, Producer), (CONSUMER_KIND, Consumer)])
-def test_the_library_takes_every_property_that_is_known(
+def test_librdkafka_accepts_every_known_property(
     kind: str, build: type[Producer] | type[Consumer]
 ) -> None:
     values = {

@@ -1,4 +1,4 @@
-"""`odradek consumer-groups` before scripted brokers: what one healthy broker never answers."""
+"""`odradek consumer-groups` with scripted brokers, for responses that one broker never sends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from odradek.tools.consumer_groups.queries import list_groups, parse_assignment
 from odradek.tools.consumer_groups.reset import parse_scope
 from odradek.tools.options import OptionsError
 from tests.odradek.consumer_groups_conversation import our_tool
-from tests.odradek.scripted_broker import Answer, Request, ScriptedBroker, scripted_broker
+from tests.odradek.scripted_broker import Request, ScriptedBroker, ScriptedResponse, scripted_broker
 from tests.support.processes import free_port
 
 LOADING, NOT_COORDINATOR, NOT_LEADER, DENIED = 14, 16, 6, 30
@@ -70,50 +70,50 @@ VERSIONS = {
 
 
 def broker_of(
-    script: Mapping[ApiKey, list[Answer]], versions: Mapping[ApiKey, int] | None = None
+    script: Mapping[ApiKey, list[ScriptedResponse]], versions: Mapping[ApiKey, int] | None = None
 ) -> Any:
-    """A scripted broker that serves what it has answers for, and finds itself as coordinator."""
+    """A scripted broker that is the coordinator of all groups."""
     served = VERSIONS | dict(versions or {})
     full = {ApiKey.FIND_COORDINATOR: [found()]} | dict(script)
     rows = [
         ApiVersion(api_key=key, min_version=0, max_version=served[key])
         for key in (ApiKey.API_VERSIONS, ApiKey.METADATA, *full)
     ]
-    first: Answer = partial(_say, ApiVersionsResponse(error_code=0, api_keys=rows))
+    first: ScriptedResponse = partial(_say, ApiVersionsResponse(error_code=0, api_keys=rows))
     return scripted_broker({ApiKey.API_VERSIONS: [first]} | full)
 
 
 def _say(body: Any, request: Request) -> bytes:
-    return request.answer(body)
+    return request.response(body)
 
 
-def says(body: Any) -> Answer:
-    """The same to every request."""
+def says(body: Any) -> ScriptedResponse:
+    """The same response to every request."""
     return partial(_say, body)
 
 
-def found(error_code: int = 0, group: str = "g") -> Answer:
-    """The broker itself as coordinator; the same for requests of one key and of several."""
+def found(error_code: int = 0, group: str = "g") -> ScriptedResponse:
+    """FindCoordinator responses with the broker itself, for requests of one key and of several."""
 
-    def answer(request: Request) -> bytes:
+    def response(request: Request) -> bytes:
         host, port = request.address
         row = Coordinator(
             key=group, node_id=0, host=host, port=port, error_code=error_code, error_message=""
         )
-        return request.answer(
+        return request.response(
             FindCoordinatorResponse(
                 error_code=error_code, node_id=0, host=host, port=port, coordinators=[row]
             )
         )
 
-    return answer
+    return response
 
 
 def client_of(broker: ScriptedBroker, timeout_ms: int = 5_000) -> Client:
     return Client(broker.bootstrap, timeout_ms=timeout_ms)
 
 
-def dead(error_code: int = 0) -> Answer:
+def dead(error_code: int = 0) -> ScriptedResponse:
     group = DescribedGroup(
         error_code=error_code,
         group_id="g",
@@ -126,14 +126,14 @@ def dead(error_code: int = 0) -> Answer:
 
 
 def asked(broker: ScriptedBroker) -> list[ApiKey]:
-    """What it was asked for, in order, without handshakes."""
+    """The APIs of the received requests, in order, without ApiVersions."""
     return [one.key for one in broker.requests if one.key is not ApiKey.API_VERSIONS]
 
 
-def test_a_coordinator_that_loads_is_asked_again_and_one_that_moved_is_looked_for() -> None:
-    answers = [dead(LOADING), dead(NOT_COORDINATOR), dead()]
+def test_loading_coordinator_is_retried_and_a_moved_one_looked_up() -> None:
+    responses = [dead(LOADING), dead(NOT_COORDINATOR), dead()]
     coordinators = [found(LOADING), found()]
-    script = {ApiKey.DESCRIBE_GROUPS: answers, ApiKey.FIND_COORDINATOR: coordinators}
+    script = {ApiKey.DESCRIBE_GROUPS: responses, ApiKey.FIND_COORDINATOR: coordinators}
     words = ["--describe", "--group", "g", "--state"]
     with broker_of(script) as broker:
         result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
@@ -142,7 +142,7 @@ def test_a_coordinator_that_loads_is_asked_again_and_one_that_moved_is_looked_fo
     assert asked(broker).count(ApiKey.FIND_COORDINATOR) == 4
 
 
-def test_a_coordinator_that_never_loads_is_given_up_after_the_timeout() -> None:
+def test_coordinator_that_never_loads_times_out() -> None:
     words = ["--describe", "--group", "g", "--timeout", "150"]
     with broker_of({ApiKey.DESCRIBE_GROUPS: [dead(LOADING)]}) as broker:
         result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
@@ -152,9 +152,7 @@ def test_a_coordinator_that_never_loads_is_given_up_after_the_timeout() -> None:
 
 
 @pytest.mark.parametrize(("code", "is_asked_twice"), [(69, True), (35, True), (DENIED, False)])
-def test_a_group_that_is_not_of_the_new_protocol_is_asked_for_by_the_old_api(
-    code: int, is_asked_twice: bool
-) -> None:
+def test_classic_group_is_described_with_describe_groups(code: int, is_asked_twice: bool) -> None:
     new = NewGroup(
         error_code=code,
         error_message="not for you",
@@ -176,7 +174,7 @@ def test_a_group_that_is_not_of_the_new_protocol_is_asked_for_by_the_old_api(
     assert (result.output == refusal) == (not is_asked_twice)
 
 
-def test_a_state_that_came_with_a_later_kafka_is_not_passed_over() -> None:
+def test_unknown_group_state_is_an_error() -> None:
     group = DescribedGroup(
         error_code=0,
         group_id="g",
@@ -193,7 +191,7 @@ def test_a_state_that_came_with_a_later_kafka_is_not_passed_over() -> None:
     assert result.output == f"{FAILED}{problem}\n"
 
 
-def listing(*rows: tuple[str, str, str], error_code: int = 0) -> Answer:
+def listing(*rows: tuple[str, str, str], error_code: int = 0) -> ScriptedResponse:
     groups = [
         ListedGroup(group_id=name, protocol_type=kind, group_state=state)
         for name, kind, state in rows
@@ -201,7 +199,7 @@ def listing(*rows: tuple[str, str, str], error_code: int = 0) -> Answer:
     return says(ListGroupsResponse(error_code=error_code, groups=groups))
 
 
-def test_only_groups_of_consumers_are_listed_and_loading_brokers_are_asked_again() -> None:
+def test_only_consumer_groups_are_listed_and_loading_brokers_retried() -> None:
     rows = (("b", "consumer", "stable"), ("c", "connect", "Stable"), ("a", "", "Odd"))
     script = {ApiKey.LIST_GROUPS: [listing(error_code=LOADING), listing(*rows)]}
     words = ["--list", "--state", "--type"]
@@ -215,7 +213,7 @@ def test_only_groups_of_consumers_are_listed_and_loading_brokers_are_asked_again
     ]
 
 
-def test_a_broker_too_old_for_states_and_types_says_so() -> None:
+def test_broker_without_state_and_type_filters_is_an_error() -> None:
     with broker_of({ApiKey.LIST_GROUPS: [listing()]}, {ApiKey.LIST_GROUPS: 3}) as broker:
         at = ["--bootstrap-server", broker.bootstrap]
         states = our_tool([*at, "--list", "--state", "stable"])
@@ -229,7 +227,7 @@ def test_a_broker_too_old_for_states_and_types_says_so() -> None:
     assert plain == (plain.__class__)(0, "", "")
 
 
-def test_a_listing_that_is_refused_fails() -> None:
+def test_error_of_list_groups_is_raised() -> None:
     with broker_of({ApiKey.LIST_GROUPS: [listing(error_code=DENIED)]}) as broker:
         client = client_of(broker)
         with pytest.raises(
@@ -239,7 +237,7 @@ def test_a_listing_that_is_refused_fails() -> None:
         client.close()
 
 
-def fetched(code: int = 0, offset: int = 7) -> Answer:
+def fetched(code: int = 0, offset: int = 7) -> ScriptedResponse:
     partitions = [
         OffsetFetchResponsePartition(
             partition_index=index, committed_offset=number, metadata="", error_code=error
@@ -250,7 +248,7 @@ def fetched(code: int = 0, offset: int = 7) -> Answer:
     return says(OffsetFetchResponse(topics=[topic], error_code=code))
 
 
-def test_offsets_of_a_broker_that_knows_one_group_at_a_time() -> None:
+def test_offsets_are_fetched_from_a_broker_without_batched_groups() -> None:
     script = {ApiKey.OFFSET_FETCH: [fetched(LOADING), fetched()]}
     with broker_of(script, {ApiKey.FIND_COORDINATOR: 3}) as broker:
         client = client_of(broker)
@@ -267,7 +265,7 @@ def test_offsets_of_a_broker_that_knows_one_group_at_a_time() -> None:
         (24, 0, "InvalidGroupIdException: FindCoordinator request for key"),
     ],
 )
-def test_offsets_that_are_refused_fail(coordinator: int, fetch: int, problem: str) -> None:
+def test_error_of_offset_fetch_is_raised(coordinator: int, fetch: int, problem: str) -> None:
     script = {
         ApiKey.FIND_COORDINATOR: [found(coordinator)],
         ApiKey.OFFSET_FETCH: [fetched(fetch)],
@@ -281,7 +279,7 @@ def test_offsets_that_are_refused_fail(coordinator: int, fetch: int, problem: st
     assert str(raised.value) == f"java.util.concurrent.ExecutionException: {raised.value.text}"
 
 
-def committed(*codes: int) -> Answer:
+def committed(*codes: int) -> ScriptedResponse:
     rows = [
         OffsetCommitResponsePartition(partition_index=index, error_code=code)
         for index, code in enumerate(codes)
@@ -289,7 +287,7 @@ def committed(*codes: int) -> Answer:
     return says(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=rows)]))
 
 
-def test_a_commit_into_a_rebalance_is_tried_again_and_an_error_names_the_partitions() -> None:
+def test_commit_is_retried_in_a_rebalance_and_its_error_names_partitions() -> None:
     with broker_of({ApiKey.OFFSET_COMMIT: [committed(0, 27), committed(0, 12)]}) as broker:
         client = client_of(broker)
         with pytest.raises(KafkaError) as raised:
@@ -302,8 +300,8 @@ def test_a_commit_into_a_rebalance_is_tried_again_and_an_error_names_the_partiti
     assert asked(broker).count(ApiKey.OFFSET_COMMIT) == 2
 
 
-def test_deleting_asks_again_while_the_coordinator_loads() -> None:
-    def results(code: int) -> Answer:
+def test_deletion_is_retried_while_the_coordinator_loads() -> None:
+    def results(code: int) -> ScriptedResponse:
         row = DeletableGroupResult(group_id="g", error_code=code)
         return says(DeleteGroupsResponse(results=[row]))
 
@@ -323,7 +321,7 @@ def test_deleting_asks_again_while_the_coordinator_loads() -> None:
     assert raised.value.code == 69
 
 
-def led(error_code: int = 0, leader_id: int = 0) -> Answer:
+def led(error_code: int = 0, leader_id: int = 0) -> ScriptedResponse:
     partition = MetadataResponsePartition(
         error_code=0,
         partition_index=0,
@@ -334,18 +332,18 @@ def led(error_code: int = 0, leader_id: int = 0) -> Answer:
     )
     topic = MetadataResponseTopic(error_code=error_code, name="t", partitions=[partition])
 
-    def answer(request: Request) -> bytes:
+    def response(request: Request) -> bytes:
         return request.metadata(topics=[topic])
 
-    return answer
+    return response
 
 
-def listed(code: int) -> Answer:
+def listed(code: int) -> ScriptedResponse:
     row = ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=7)
     return says(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[row])]))
 
 
-def test_a_leader_that_moves_is_followed() -> None:
+def test_list_offsets_follows_a_moved_leader() -> None:
     script = {
         ApiKey.METADATA: [led(5), led(leader_id=-1), led(leader_id=9), led(), led()],
         ApiKey.LIST_OFFSETS: [listed(NOT_LEADER), listed(0)],
@@ -366,7 +364,7 @@ def test_a_leader_that_moves_is_followed() -> None:
         (0, 43, "UnsupportedForMessageFormatException: The message format version"),
     ],
 )
-def test_a_log_that_is_refused_fails(metadata: int, offsets: int, problem: str) -> None:
+def test_error_of_list_offsets_is_raised(metadata: int, offsets: int, problem: str) -> None:
     script = {ApiKey.METADATA: [led(metadata)], ApiKey.LIST_OFFSETS: [listed(offsets)]}
     with broker_of(script) as broker:
         client = client_of(broker)
@@ -376,7 +374,7 @@ def test_a_log_that_is_refused_fails(metadata: int, offsets: int, problem: str) 
     assert raised.value.text.startswith(ERRORS + problem)
 
 
-def test_a_partition_that_never_gets_a_leader_is_given_up() -> None:
+def test_partition_without_a_leader_times_out() -> None:
     with broker_of({ApiKey.METADATA: [led(leader_id=-1)]}) as broker:
         client = client_of(broker, timeout_ms=150)
         with pytest.raises(KafkaError, match=r"TimeoutException: .* partition t-0\.$"):
@@ -384,14 +382,14 @@ def test_a_partition_that_never_gets_a_leader_is_given_up() -> None:
         client.close()
 
 
-def test_nobody_who_listens_is_told_at_once() -> None:
+def test_unreachable_broker_is_reported_at_once() -> None:
     address = f"127.0.0.1:{free_port()}"
     result = our_tool(["--bootstrap-server", address, "--list"])
     assert (result.exit_code, result.errors) == (0, "")
     assert result.output == f"{FAILED}{address} cannot be reached: Connection refused\n"
 
 
-def test_an_encrypted_connection_is_refused_instead_of_spoken_in_the_clear(tmp_path: Path) -> None:
+def test_security_protocol_other_than_plaintext_is_an_error(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SSL\n")
     words = ["--bootstrap-server", "127.0.0.1:1", "--list", "--command-config", str(config)]
@@ -401,11 +399,11 @@ def test_an_encrypted_connection_is_refused_instead_of_spoken_in_the_clear(tmp_p
 @pytest.mark.parametrize(
     "data", [b"", b"\0", b"\0\0", b"\0\0\0\0\0\x01\0", b"\0\0\x7f\xff\xff\xff"]
 )
-def test_an_assignment_that_cannot_be_read_is_none(data: bytes) -> None:
+def test_unreadable_assignment_has_no_partitions(data: bytes) -> None:
     assert parse_assignment(data) == []
 
 
-def test_a_code_that_has_no_text_is_told_by_its_name() -> None:
+def test_error_code_without_a_text_is_reported_by_name() -> None:
     assert refused(45).text.startswith(f"{ERRORS}OUT_OF_ORDER_SEQUENCE_NUMBER: ")
 
 
@@ -413,14 +411,14 @@ def test_a_code_that_has_no_text_is_told_by_its_name() -> None:
     ("text", "partitions"),
     [("t:0", [0]), ("t:2,0", [2, 0]), ("t:+1,", [1]), ("t:-1", [-1]), ("t:0:", [0])],
 )
-def test_a_scope_names_partitions(text: str, partitions: list[int]) -> None:
+def test_scope_is_parsed_into_partitions(text: str, partitions: list[int]) -> None:
     assert parse_scope(text) == [TopicPartition("t", index) for index in partitions]
 
 
 @pytest.mark.parametrize(
     "text", ["t:", ":", "t:0:1", "t:x", "t:0,,1", "t:,1", "t: 0", "t:9999999999"]
 )
-def test_what_is_no_scope_is_refused_with_the_help(text: str) -> None:
+def test_invalid_scope_is_wrong_usage(text: str) -> None:
     with pytest.raises(OptionsError) as raised:
         parse_scope(text)
     assert raised.value.shows_help

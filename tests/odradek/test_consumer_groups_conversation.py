@@ -1,7 +1,6 @@
 """`odradek consumer-groups` and Apache Kafka's ConsumerGroupCommand: the same lines.
 
-Everything is held against `consumer_groups_conversation_3_9_2.txt`, which Apache's tool has said
-before a broker of ours.
+`consumer_groups_conversation_3_9_2.txt` has the output of Apache's tool with our broker.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from tests.odradek.topics_tools import ApacheTool
 from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
 
-LEFT_TO_CHANCE = ("--group pair --members", "--all-groups --members")
-"""Apache's broker keeps members in a hash map of their ids, which it draws."""
+RANDOM_ORDER = ("--group pair --members", "--all-groups --members")
+"""Command lines whose output depends on the order of random member ids in Apache's broker."""
 
 Apache = tuple[str, Path]
 
 
-def test_our_tool_before_our_broker_prints_what_apache_prints(tmp_path: Path) -> None:
+def test_our_tool_with_our_broker_prints_the_recorded_lines(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=NO_DELAY) as broker, scene(broker.address, tmp_path):
         said = play(our_tool, broker.address, command_lines(), tmp_path)
     assert said == RECORDED.read_text()
@@ -39,7 +38,7 @@ def test_our_tool_before_our_broker_prints_what_apache_prints(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
-    """The address of a broker of Apache's with the scene, and the folder of its files."""
+    """The address of Apache's broker with the scene, and the folder of its files."""
     folder = tmp_path_factory.mktemp("apache")
     with apache_node(folder) as broker, scene(broker.address, folder):
         yield broker.address, folder
@@ -53,13 +52,13 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTool]:
 
 
 def exported(text: str) -> str:
-    """The rows that one command line has exported."""
+    """The rows that a command line has exported."""
     return "".join(f"{line[2:]}\n" for line in text.splitlines() if re.match(r"  \S.*,\d+$", line))
 
 
 @pytest.mark.judge
-@pytest.mark.timeout(180)
-def test_before_apache_kafka_both_tools_export_and_take_the_same_files_then_say_the_same(
+@pytest.mark.timeout(900)
+def test_both_tools_with_apache_kafka_read_and_write_equal_files_and_print_the_same(
     apache: Apache, tool: ApacheTool
 ) -> None:
     address, folder = apache
@@ -76,7 +75,7 @@ def test_before_apache_kafka_both_tools_export_and_take_the_same_files_then_say_
         taken = f"--reset-offsets {groups} --from-file @/exported.csv --execute --export"
         assert exported(play(reader, address, [taken], folder)) == exported(said)
         assert exported(play(writer, address, current, folder)) == exported(said)
-    # Back to where it began, with the file of a single group, which has no column for it.
+    # Restore the offsets, from a file of a single group, which has no column for the group.
     for group in groups.replace("--group ", "").split():
         rows = [row.split(",", 1) for row in exported(before).splitlines()]
         mine = [row for name, row in rows if name.strip('"') == group]
@@ -84,14 +83,14 @@ def test_before_apache_kafka_both_tools_export_and_take_the_same_files_then_say_
         taken = f"--reset-offsets --group {group} --from-file @/exported.csv --execute"
         play(our_tool, address, [taken], folder)
     assert play(tool, address, current, folder) == before
-    lines = [line for line in command_lines() if not any(part in line for part in LEFT_TO_CHANCE)]
+    lines = [line for line in command_lines() if not any(part in line for part in RANDOM_ORDER)]
     said = play(our_tool, address, lines, folder)
-    assert said == without_chance(RECORDED.read_text())
+    assert said == without_random_order(RECORDED.read_text())
 
 
-def without_chance(recorded: str) -> str:
-    """The recorded conversation without some of its command lines."""
-    told = re.split(r"^(?=\$ )", recorded, flags=re.MULTILINE)
+def without_random_order(recorded: str) -> str:
+    """The recorded text without the command lines of RANDOM_ORDER."""
+    sections = re.split(r"^(?=\$ )", recorded, flags=re.MULTILINE)
     return "".join(
-        one for one in told if not any(part in one.split("\n", 1)[0] for part in LEFT_TO_CHANCE)
+        one for one in sections if not any(part in one.split("\n", 1)[0] for part in RANDOM_ORDER)
     )

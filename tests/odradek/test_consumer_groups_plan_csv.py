@@ -1,4 +1,4 @@
-"""Plans as comma-separated values, held against what Kafka 3.9.2 has read in the same lines."""
+"""Plans as comma-separated values, compared with what Kafka 3.9.2 has parsed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ ONE_VALUE = "not a valid `int` value"
         ("t,1,9223372036854775807", "t", 1, 2**63 - 1),
     ],
 )
-def test_a_row_is_read_as_kafka_reads_it(line: str, topic: str, index: int, offset: int) -> None:
+def test_row_without_a_group_is_parsed_as_in_kafka(
+    line: str, topic: str, index: int, offset: int
+) -> None:
     assert parse_row(line, "g") == ("g", TopicPartition(topic, index), offset)
 
 
@@ -54,7 +56,7 @@ def test_a_row_is_read_as_kafka_reads_it(line: str, topic: str, index: int, offs
         ("t,9223372036854775807,1", "t", "9223372036854775807", 1, 0),
     ],
 )
-def test_a_row_with_a_group_has_one_value_more(
+def test_row_with_a_group_has_four_values(
     line: str, group: str, topic: str, index: int, offset: int
 ) -> None:
     assert parse_row(line, None) == (group, TopicPartition(topic, index), offset)
@@ -76,13 +78,13 @@ def test_a_row_with_a_group_has_one_value_more(
         ('"t"x,1,2', "Unexpected character ('x' (code 120)): Expected column separator"),
     ],
 )
-def test_what_is_no_row_is_refused_in_kafkas_words(line: str, problem: str) -> None:
+def test_invalid_row_is_an_error_with_kafkas_message(line: str, problem: str) -> None:
     with pytest.raises(ToolError) as raised:
         parse_row(line, "g")
     assert problem in str(raised.value)
 
 
-def test_the_first_line_tells_whether_rows_have_groups() -> None:
+def test_first_line_decides_whether_rows_have_groups() -> None:
     assert parse_plans("t,0,5\nt,1,6\n", ["g"]) == {
         "g": {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
     }
@@ -94,7 +96,7 @@ def test_the_first_line_tells_whether_rows_have_groups() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "t,0,5\n\nt,1,6", "t,0,5\ng,t,0,6"])
-def test_one_line_that_is_none_spoils_the_file(text: str) -> None:
+def test_one_invalid_line_fails_the_whole_file(text: str) -> None:
     with pytest.raises(ToolError):
         parse_plans(text, ["g"])
 
@@ -112,7 +114,7 @@ def test_one_line_that_is_none_spoils_the_file(text: str) -> None:
         ("", ""),
     ],
 )
-def test_a_name_is_quoted_where_kafka_quotes_it(name: str, written: str) -> None:
+def test_names_are_quoted_as_in_kafka(name: str, written: str) -> None:
     plans: dict[str, Plan] = {name: {TopicPartition("t", 1): 2}}
     assert export_plans(plans, [name]) == "t,1,2\n"
     assert export_plans(plans, []) == f"{written},t,1,2\n"
@@ -126,10 +128,12 @@ plans_of = st.dictionaries(partitions, st.integers(0, 2**63 - 1), min_size=1, ma
 
 
 @given(st.dictionaries(names, plans_of, min_size=2, max_size=4))
-def test_what_is_written_for_several_groups_is_read_again(plans: dict[str, Plan]) -> None:
+def test_exported_plans_of_several_groups_are_parsed_to_the_same_plans(
+    plans: dict[str, Plan],
+) -> None:
     assert parse_plans(export_plans(plans, list(plans)), list(plans)) == plans
 
 
 @given(names, plans_of)
-def test_what_is_written_for_one_group_is_read_again(group: str, plan: Plan) -> None:
+def test_exported_plan_of_one_group_is_parsed_to_the_same_plan(group: str, plan: Plan) -> None:
     assert parse_plans(export_plans({group: plan}, [group]), [group]) == {group: plan}

@@ -23,7 +23,7 @@ T0 = TopicPartition("t", 0)
 MEMBER = Member("client-1", None, "client", "/127.0.0.1", [T0])
 
 
-def test_a_row_of_offsets_shows_the_lag_and_dashes_for_nothing() -> None:
+def test_offset_row_has_the_lag_and_dashes_for_missing_values() -> None:
     assert OffsetRow("g", T0, 3, 10, MEMBER).columns() == [
         *("g", "t", "0", "3", "10", "7"),
         *("client-1", "/127.0.0.1", "client"),
@@ -32,7 +32,7 @@ def test_a_row_of_offsets_shows_the_lag_and_dashes_for_nothing() -> None:
     assert OffsetRow("g", T0, 12, 10, None).columns()[5] == "-2"
 
 
-def test_columns_of_offsets_are_fifteen_wide_or_as_wide_as_what_is_in_them() -> None:
+def test_offset_columns_are_at_least_fifteen_wide() -> None:
     long = OffsetRow("g" * 20, TopicPartition("t" * 21, 0), 1, 2, None)
     head, first, second = offsets_table([long, OffsetRow("g", T0, 1, 2, MEMBER)])[1:].split("\n")
     assert head.index("TOPIC") == first.index("t") == second.index("t") == 21
@@ -42,7 +42,7 @@ def test_columns_of_offsets_are_fifteen_wide_or_as_wide_as_what_is_in_them() -> 
     assert second.endswith(" client")
 
 
-def test_the_column_of_instances_is_there_when_a_member_has_one() -> None:
+def test_instance_column_is_shown_when_a_member_has_an_instance_id() -> None:
     table = members_table("g", [MEMBER], verbose=False)
     assert "GROUP-INSTANCE-ID" not in table
     static = MEMBER._replace(instance_id="an-instance-of-some-length")
@@ -54,7 +54,7 @@ def test_the_column_of_instances_is_there_when_a_member_has_one() -> None:
     assert first.endswith(" 1               (0)")
 
 
-def test_a_group_without_members_keeps_the_names_of_the_columns() -> None:
+def test_group_without_members_has_the_header_only() -> None:
     head = "GROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     "
     assert members_table("g" * 30, None, verbose=False) == f"\n{head}\n"
 
@@ -68,13 +68,13 @@ def test_a_group_without_members_keeps_the_names_of_the_columns() -> None:
         ([("z", 1), ("a", 3), ("z", 0)], "(0,1), (3)"),
     ],
 )
-def test_partitions_stand_in_brackets_without_their_topic(
+def test_assignment_lists_partition_numbers_by_topic(
     partitions: list[tuple[str, int]], text: str
 ) -> None:
     assert assignment_text([TopicPartition(*partition) for partition in partitions]) == text
 
 
-def test_the_state_of_a_group_has_one_row() -> None:
+def test_group_state_is_one_row() -> None:
     where = Coordinator(
         key="g",
         node_id=4,
@@ -91,7 +91,7 @@ def test_the_state_of_a_group_has_one_row() -> None:
     assert row.endswith("Stable          1")
 
 
-def test_groups_have_ten_blanks_behind_the_longest_name() -> None:
+def test_group_column_is_ten_wider_than_the_longest_name() -> None:
     rows = [
         ListedGroup(group_id=name, protocol_type="", group_state="Empty", group_type="Classic")
         for name in ("g", "g" * 17)
@@ -103,7 +103,7 @@ def test_groups_have_ten_blanks_behind_the_longest_name() -> None:
     assert groups_table([], has_type=True, has_state=False) == f"{'GROUP':25} {'TYPE':20}"
 
 
-def test_each_row_of_a_reset_and_of_deletions_has_a_line() -> None:
+def test_reset_and_deletion_rows_are_separate_lines() -> None:
     table = plans_table({"g": {T0: 5}, "h": {}})
     assert table == (
         f"\n{'GROUP':30} {'TOPIC':30} {'PARTITION':10} {'NEW-OFFSET':15}\n"

@@ -1,4 +1,4 @@
-"""Points in time, held against what Java 17 and Kafka 3.9.2 have made of the same texts."""
+"""Times, compared with what Java 17 and Kafka 3.9.2 have parsed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NEW_YEAR_MS = 1_704_067_200_000
         ("2024-01-01T03:00:00.000-13:00", 1_704_124_800_000),
     ],
 )
-def test_a_datetime_is_read_as_java_reads_it(text: str, expected_ms: int) -> None:
+def test_datetime_is_parsed_as_in_java(text: str, expected_ms: int) -> None:
     assert parse_datetime(text) == expected_ms
 
 
@@ -95,7 +95,7 @@ def test_a_datetime_is_read_as_java_reads_it(text: str, expected_ms: int) -> Non
         "2024-01-01T03:00:00.000+15",
     ],
 )
-def test_what_java_reads_as_no_datetime_is_none(text: str) -> None:
+def test_datetime_that_java_rejects_is_an_error(text: str) -> None:
     with pytest.raises(ToolError) as raised:
         parse_datetime(text)
     zoned = text if any(mark in text.split("T")[1] for mark in "+-Z") else f"{text}Z"
@@ -103,13 +103,13 @@ def test_what_java_reads_as_no_datetime_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["2024-01-01", "2024-01-01T", "T", "", "2024-01-01t03:00:00.000"])
-def test_a_date_without_a_time_is_told_as_such(text: str) -> None:
+def test_date_without_a_time_is_an_error_of_its_own(text: str) -> None:
     with pytest.raises(ToolError, match=r"does not contain a 'T' according to ISO8601 format$"):
         parse_datetime(text)
 
 
 @given(st.integers(-(10**13), 10**14))
-def test_every_time_is_found_again_by_its_text(time_ms: int) -> None:
+def test_formatted_time_is_parsed_to_the_same_time(time_ms: int) -> None:
     time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
     text = f"{time:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}"
     assert parse_datetime(text) == time_ms
@@ -145,7 +145,7 @@ def test_every_time_is_found_again_by_its_text(time_ms: int) -> None:
         ("P1DT-1H", 1_703_984_400_000),
     ],
 )
-def test_a_duration_before_new_year_is_what_java_makes_of_it(text: str, expected_ms: int) -> None:
+def test_duration_before_a_time_is_computed_as_in_java(text: str, expected_ms: int) -> None:
     assert before(NEW_YEAR_MS * 10**6, text) == expected_ms
 
 
@@ -177,14 +177,14 @@ def test_a_duration_before_new_year_is_what_java_makes_of_it(text: str, expected
         ("--PT1S", "Text cannot be parsed to a Duration"),
     ],
 )
-def test_a_duration_that_java_refuses_is_refused_in_its_words(text: str, problem: str) -> None:
+def test_duration_that_java_rejects_is_an_error_with_its_message(text: str, problem: str) -> None:
     with pytest.raises(ToolError) as raised:
         before(NEW_YEAR_MS * 10**6, text)
     assert str(raised.value) == problem
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**9 - 1))
-def test_parts_of_a_duration_add_up(days: int, seconds: int, nanoseconds: int) -> None:
+def test_duration_is_the_sum_of_its_parts(days: int, seconds: int, nanoseconds: int) -> None:
     text = f"P{days}DT{seconds}.{nanoseconds:09}S"
     expected = (days * 86_400 + seconds) * 10**9 + nanoseconds
     assert parse_duration(text) == expected

@@ -31,7 +31,7 @@ FLAGS = (
         ([], None),
     ],
 )
-def test_a_value_is_the_next_word_or_what_stands_behind_the_equals_sign(
+def test_value_is_the_next_word_or_follows_an_equals_sign(
     words: list[str], topic: str | None
 ) -> None:
     options = scan(FLAGS, words)
@@ -41,7 +41,7 @@ def test_a_value_is_the_next_word_or_what_stands_behind_the_equals_sign(
 
 
 @pytest.mark.parametrize("words", [["--list"], ["-list"], ["--list=no"], ["--list", "--list"]])
-def test_an_option_without_a_value_is_there_or_not(words: list[str]) -> None:
+def test_option_without_a_value_is_given_or_not(words: list[str]) -> None:
     assert scan(FLAGS, words).has("list")
 
 
@@ -55,14 +55,14 @@ def test_an_option_without_a_value_is_there_or_not(words: list[str]) -> None:
         (["--list", "--topic"], "Option topic requires an argument"),
     ],
 )
-def test_what_is_no_option_is_refused(words: list[str], message: str) -> None:
+def test_unknown_option_is_an_error(words: list[str], message: str) -> None:
     with pytest.raises(OptionsError) as raised:
         scan(FLAGS, words)
     assert str(raised.value) == message
     assert not raised.value.shows_help
 
 
-def test_an_option_given_twice_is_refused_when_its_only_value_is_asked_for() -> None:
+def test_option_given_twice_is_an_error_when_one_value_is_read() -> None:
     options = scan(FLAGS, ["--topic", "a", "--topic", "b"])
     assert options.values("topic") == ["a", "b"]
     with pytest.raises(OptionsError) as raised:
@@ -73,7 +73,7 @@ def test_an_option_given_twice_is_refused_when_its_only_value_is_asked_for() -> 
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.0", " 1", "1_000", "0x10", "2147483648", "--list"])
-def test_a_number_is_a_decimal_int32(text: str) -> None:
+def test_number_outside_of_int32_is_an_error(text: str) -> None:
     with pytest.raises(OptionsError) as raised:
         scan(FLAGS, ["--partitions", text]).number("partitions")
     assert str(raised.value) == f"Cannot parse argument '{text}' of option partitions"
@@ -82,25 +82,25 @@ def test_a_number_is_a_decimal_int32(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "number"), [("3", 3), ("-1", -1), ("+7", 7), ("007", 7), ("-2147483648", -(2**31))]
 )
-def test_numbers_may_have_a_sign(text: str, number: int) -> None:
+def test_signed_numbers_are_accepted(text: str, number: int) -> None:
     assert scan(FLAGS, ["--partitions", text]).number("partitions") == number
     assert scan(FLAGS, []).number("partitions") is None
 
 
 @given(st.lists(st.text(max_size=8), max_size=6))
-def test_a_word_without_a_dash_in_front_never_becomes_an_option(words: list[str]) -> None:
+def test_word_without_a_dash_is_not_an_option(words: list[str]) -> None:
     plain = [word.lstrip("-") for word in words]
     options = scan(FLAGS, plain)
     assert not any(options.has(flag.name) for flag in FLAGS)
 
 
 @given(st.lists(st.text(max_size=8), max_size=6))
-def test_every_word_behind_an_option_with_a_value_is_its_value(texts: list[str]) -> None:
+def test_every_word_after_an_option_with_a_value_is_the_value(texts: list[str]) -> None:
     words = [word for text in texts for word in ("--topic", text)]
     assert scan(FLAGS, words).values("topic") == texts
 
 
-def test_the_help_has_a_line_for_every_option() -> None:
+def test_help_has_a_line_for_every_option() -> None:
     lines = help_text(FLAGS).splitlines()
     assert [line.split()[0] for line in lines] == ["--list", "--partitions", "--topic"]
     assert all(len(line) <= 100 for line in lines)

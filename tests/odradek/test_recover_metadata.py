@@ -1,4 +1,4 @@
-"""A broker whose coordination files are damaged: what it says, and the way back to all records."""
+"""A broker with damaged coordination files: its error, and the recovery of all records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from tests.support.broker_process import BrokerProcess
 from tests.support.processes import ProcessFailed
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 RECORDS = 240
 COMMITTED = 30
 TOPIC = "plain"
@@ -33,7 +33,7 @@ Damage = Callable[[Sequence[Path], random.Random], None]
 
 
 def coordination_files(data: Path) -> list[Path]:
-    """Snapshots and journals, oldest first; those that were set aside are left out."""
+    """Snapshots and journals, oldest first, without renamed ones."""
     found = [*data.glob("coordination.snapshot.*"), *data.glob("coordination.journal.*")]
     return sorted((one for one in found if one.suffix[1:].isdecimal()), key=lambda one: one.suffix)
 
@@ -46,7 +46,7 @@ def flip_bits(files: Sequence[Path], rng: random.Random) -> None:
     for path in files:
         content = bytearray(path.read_bytes())
         for _ in range(3):
-            # Not at the end of a journal, which would look like what a crash leaves.
+            # Not at the end of a journal, where it would look like the effect of a crash.
             content[rng.randrange(len(content) // 2)] ^= 1 << rng.randrange(8)
         path.write_bytes(content)
 
@@ -130,7 +130,7 @@ def committed(address: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A broker's folder: two lives, the second one killed."""
+    """The folder of a broker that was stopped, started again and killed."""
     folder = tmp_path_factory.mktemp("original")
     broker = BrokerProcess(folder, overrides={"offsets.topic.num.partitions": "4"}).start()
     try:
@@ -158,7 +158,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def broker(original: Path, tmp_path: Path) -> BrokerProcess:
-    """A copy of that, not started."""
+    """A broker on a copy of that folder, not started."""
     shutil.copytree(original / "data", tmp_path / "data")
     return BrokerProcess(tmp_path, overrides={"offsets.topic.num.partitions": "4"})
 
@@ -203,7 +203,7 @@ def recover_and_check(broker: BrokerProcess) -> str:
         damage_newest_journal,
     ],
 )
-def test_damage_is_named_and_the_metadata_are_rebuilt_with_all_records(
+def test_damaged_metadata_are_reported_and_rebuilt_without_losing_records(
     broker: BrokerProcess, damage: Damage
 ) -> None:
     files = coordination_files(broker.data)
@@ -218,7 +218,9 @@ def test_damage_is_named_and_the_metadata_are_rebuilt_with_all_records(
     recover_and_check(broker)
 
 
-def test_a_damaged_snapshot_costs_nothing(broker: BrokerProcess) -> None:
+def test_damaged_snapshot_is_replaced_by_its_predecessor_without_loss(
+    broker: BrokerProcess,
+) -> None:
     snapshot = coordination_files(broker.data)[-2]
     assert "snapshot" in snapshot.name
     snapshot.write_bytes(b"")
@@ -233,7 +235,7 @@ def test_a_damaged_snapshot_costs_nothing(broker: BrokerProcess) -> None:
         broker.close()
 
 
-def test_without_coordination_files_folders_are_reported_and_not_built_over(
+def test_start_without_coordination_files_reports_folders_and_keeps_them(
     broker: BrokerProcess,
 ) -> None:
     for path in coordination_files(broker.data):

@@ -1,4 +1,4 @@
-"""`odradek start` as a user runs it: what it prints, where it listens, where its data goes."""
+"""`odradek start` as a process: its output, its listeners and its data."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pytest
 from odradek.tools.start import ready_line
 from tests.support.processes import LoggedProcess, free_port
 
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 120.0
 START = [sys.executable, "-I", "-m", "odradek", "start"]
 
 
 @contextmanager
 def started(folder: Path, *words: str) -> Iterator[LoggedProcess]:
-    """A broker whose working directory is `folder`."""
+    """Within, a broker runs whose working directory is `folder`."""
     process = LoggedProcess(
         [*START, *words],
         log=folder / "broker.log",
@@ -36,7 +36,9 @@ def started(folder: Path, *words: str) -> Iterator[LoggedProcess]:
         process.kill()
 
 
-def test_without_a_file_it_serves_loopback_alone_from_the_folder_data(tmp_path: Path) -> None:
+def test_start_without_settings_listens_on_loopback_with_data_in_the_folder_data(
+    tmp_path: Path,
+) -> None:
     port = free_port()
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{port}"
     with started(tmp_path, "--override", listeners) as broker:
@@ -48,7 +50,7 @@ def test_without_a_file_it_serves_loopback_alone_from_the_folder_data(tmp_path: 
     assert (tmp_path / "data" / "meta.properties").is_file()
 
 
-def test_the_ready_line_names_every_listener_and_the_settings_file(tmp_path: Path) -> None:
+def test_ready_line_names_listeners_and_settings_file(tmp_path: Path) -> None:
     ports = sorted((free_port(), free_port()))
     settings = tmp_path / "server.properties"
     settings.write_text(
@@ -72,7 +74,7 @@ def test_the_ready_line_names_every_listener_and_the_settings_file(tmp_path: Pat
         ("10.0.0.1:9092", "10.0.0.1:9092", "10.0.0.1:9092"),
     ],
 )
-def test_the_ready_line_says_when_every_interface_is_served(
+def test_ready_line_reports_a_listener_on_every_interface(
     address: str, listening: str, reachable: str
 ) -> None:
     line = ready_line([address], ["/data"], None)
@@ -80,7 +82,7 @@ def test_the_ready_line_says_when_every_interface_is_served(
     assert f"kcat -P -b {reachable} " in line
 
 
-def test_with_json_logs_every_line_is_json_and_ready_has_its_facts(tmp_path: Path) -> None:
+def test_json_logs_have_json_lines_and_a_ready_line_with_fields(tmp_path: Path) -> None:
     port = free_port()
     overrides = ["--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
     with started(tmp_path, *overrides, "--log-format", "json") as broker:
@@ -94,7 +96,7 @@ def test_with_json_logs_every_line_is_json_and_ready_has_its_facts(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("level", "is_logged"), [("warn", True), ("ERROR", False)])
-def test_the_log_level_is_the_least_that_is_logged(
+def test_messages_below_the_log_level_are_not_logged(
     tmp_path: Path, level: str, is_logged: bool
 ) -> None:
     port = free_port()
@@ -117,27 +119,27 @@ def test_the_log_level_is_the_least_that_is_logged(
         (["missing.properties"], 1, "Cannot read the settings in missing.properties"),
     ],
 )
-def test_wrong_words_exit_with_2_and_settings_that_cannot_be_read_with_1(
+def test_invalid_arguments_exit_with_2_and_unreadable_settings_with_1(
     tmp_path: Path, words: Sequence[str], exit_code: int, reason: str
 ) -> None:
     done = subprocess.run(
-        [*START, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [*START, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == exit_code
     assert reason in done.stderr
 
 
-def test_with_json_logs_a_start_that_fails_says_why_in_json(tmp_path: Path) -> None:
+def test_failed_start_with_json_logs_reports_the_reason_in_json(tmp_path: Path) -> None:
     words = ["--log-format", "json", "--override", "num.partitions=many"]
     done = subprocess.run(
-        [*START, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [*START, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     (line,) = map(json.loads, done.stderr.splitlines())
     assert (done.returncode, line["level"]) == (1, "CRITICAL")
     assert "Invalid value many" in line["message"]
 
 
-def test_a_port_that_is_taken_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -147,7 +149,7 @@ def test_a_port_that_is_taken_is_reported_in_one_line(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
     assert done.returncode == 1

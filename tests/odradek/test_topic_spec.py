@@ -18,7 +18,9 @@ from odradek.tools.topics.topic_spec import check_new, parse_assignment, parse_c
         ("1:2:,2:3", [[1, 2], [2, 3]]),
     ],
 )
-def test_an_assignment_lists_brokers_by_partition(text: str, assignment: list[list[int]]) -> None:
+def test_assignment_is_parsed_into_brokers_by_partition(
+    text: str, assignment: list[list[int]]
+) -> None:
     assert parse_assignment(text) == assignment
 
 
@@ -31,7 +33,7 @@ def test_an_assignment_lists_brokers_by_partition(text: str, assignment: list[li
         ("2:1,1:2:3", "Partition 1 has different replication factor: [1, 2, 3]"),
     ],
 )
-def test_an_assignment_that_makes_no_sense_is_refused(text: str, message: str) -> None:
+def test_invalid_assignment_is_an_error(text: str, message: str) -> None:
     with pytest.raises(TopicsError) as raised:
         parse_assignment(text)
     assert str(raised.value) == message
@@ -50,7 +52,7 @@ def test_an_assignment_that_makes_no_sense_is_refused(text: str, message: str) -
         ),
     ],
 )
-def test_configs_are_pairs(texts: list[str], configs: dict[str, str]) -> None:
+def test_configs_are_parsed_into_pairs(texts: list[str], configs: dict[str, str]) -> None:
     assert parse_configs(texts) == configs
 
 
@@ -69,13 +71,13 @@ def test_configs_are_pairs(texts: list[str], configs: dict[str, str]) -> None:
         ),
     ],
 )
-def test_a_config_that_is_none_is_refused_before_a_broker_is_asked(text: str, message: str) -> None:
+def test_invalid_config_is_an_error_before_the_request(text: str, message: str) -> None:
     with pytest.raises(TopicsError) as raised:
         parse_configs([text])
     assert str(raised.value).startswith(message)
 
 
-def test_lags_that_exclude_each_other_are_refused() -> None:
+def test_contradictory_compaction_lags_are_an_error() -> None:
     with pytest.raises(TopicsError) as raised:
         parse_configs(["min.compaction.lag.ms=5", "max.compaction.lag.ms=3"])
     assert str(raised.value) == (
@@ -96,18 +98,20 @@ def test_lags_that_exclude_each_other_are_refused() -> None:
         ({"topic": [""]}, True),
     ],
 )
-def test_numbers_of_a_new_topic_have_bounds(values: dict[str, list[str]], is_refused: bool) -> None:
-    wish = read_spec(Options({"topic": ["a"], **values}))
+def test_partitions_and_replication_factor_out_of_bounds_are_errors(
+    values: dict[str, list[str]], is_refused: bool
+) -> None:
+    spec = read_spec(Options({"topic": ["a"], **values}))
     if is_refused:
         with pytest.raises(TopicsError):
-            check_new(wish)
+            check_new(spec)
     else:
-        check_new(wish)
+        check_new(spec)
 
 
-def test_the_error_of_an_answer_is_told_in_its_words_or_those_of_its_code() -> None:
+def test_error_has_the_message_of_the_response_or_of_its_code() -> None:
     check(ErrorCode.NONE, "nothing wrong")
-    for code, message, told in (
+    for code, message, text in (
         (ErrorCode.INVALID_CONFIG, "no such thing", "no such thing"),
         (ErrorCode.REQUEST_TIMED_OUT, None, "The request timed out."),
         (ErrorCode.KAFKA_STORAGE_ERROR, "", "KAFKA_STORAGE_ERROR"),
@@ -115,4 +119,4 @@ def test_the_error_of_an_answer_is_told_in_its_words_or_those_of_its_code() -> N
     ):
         with pytest.raises(TopicsError) as raised:
             check(code, message)
-        assert str(raised.value) == told
+        assert str(raised.value) == text

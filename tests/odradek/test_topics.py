@@ -1,4 +1,4 @@
-"""`odradek topics` before scripted brokers: what one healthy broker alone never answers."""
+"""`odradek topics` with scripted brokers: responses that one healthy broker never sends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from odradek.protocol.messages.list_partition_reassignments import (
 from odradek.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.queries import compile_pattern
-from tests.odradek.scripted_broker import Answer, Request, scripted_broker
+from tests.odradek.scripted_broker import Request, ScriptedResponse, scripted_broker
 from tests.odradek.topics_tools import masked, our_tool
 
 ID = UUID(int=7)
@@ -54,20 +54,18 @@ ID = UUID(int=7)
         ("", "a", False),
     ],
 )
-def test_a_topic_is_chosen_by_a_regular_expression_for_its_whole_name(
-    pattern: str, name: str, is_match: bool
-) -> None:
+def test_topic_option_matches_whole_names(pattern: str, name: str, is_match: bool) -> None:
     assert bool(compile_pattern(pattern).fullmatch(name)) == is_match
 
 
 @pytest.mark.parametrize("pattern", ["[", "(a", "*", "a**", "a)"])
-def test_what_is_no_regular_expression_is_refused(pattern: str) -> None:
+def test_invalid_regular_expression_is_an_error(pattern: str) -> None:
     with pytest.raises(TopicsError) as raised:
         compile_pattern(pattern)
     assert str(raised.value) == f"{pattern} is an invalid regex."
 
 
-def metadata(*names: str, partitions: int = 2, leader: int = 0) -> Answer:
+def metadata(*names: str, partitions: int = 2, leader: int = 0) -> ScriptedResponse:
     """Topics whose replicas are brokers 0 and 5, of which the cluster has only the first."""
     topics = [
         MetadataResponseTopic(
@@ -92,10 +90,10 @@ def metadata(*names: str, partitions: int = 2, leader: int = 0) -> Answer:
     return lambda request: request.metadata(topics=topics)
 
 
-def configs(*names: str) -> Answer:
+def configs(*names: str) -> ScriptedResponse:
     """Topics with two settings, one of which is a broker's."""
 
-    def answer(request: Request) -> bytes:
+    def response(request: Request) -> bytes:
         rows = [
             DescribeConfigsResourceResult(
                 name=name, value=value, read_only=False, config_source=source, is_sensitive=False
@@ -108,35 +106,35 @@ def configs(*names: str) -> Answer:
             )
             for name in names
         ]
-        return request.answer(DescribeConfigsResponse(results=results))
+        return request.response(DescribeConfigsResponse(results=results))
 
-    return answer
+    return response
 
 
-def moves(request: Request) -> bytes:
-    """Partition 0 of topic `a` is on its way from broker 5 to broker 6."""
-    move = OngoingPartitionReassignment(
+def reassignments(request: Request) -> bytes:
+    """Partition 0 of topic `a` is reassigned from broker 5 to broker 6."""
+    reassignment = OngoingPartitionReassignment(
         partition_index=0, replicas=[0, 6, 5], adding_replicas=[6], removing_replicas=[5]
     )
-    topic = OngoingTopicReassignment(name="a", partitions=[move])
-    return request.answer(
+    topic = OngoingTopicReassignment(name="a", partitions=[reassignment])
+    return request.response(
         ListPartitionReassignmentsResponse(error_code=0, error_message=None, topics=[topic])
     )
 
 
-def said(script: dict[ApiKey, list[Answer]], *words: str) -> list[str]:
-    """The lines of a command that succeeds."""
+def said(script: dict[ApiKey, list[ScriptedResponse]], *words: str) -> list[str]:
+    """The output lines of a successful command."""
     with scripted_broker(script) as broker:
         result = our_tool(["--bootstrap-server", broker.bootstrap, *words])
     assert (result.exit_code, result.errors) == (0, "")
     return masked(result.output).splitlines()
 
 
-def test_settings_of_the_broker_count_as_overrides_and_moves_are_shown() -> None:
-    script: dict[ApiKey, list[Answer]] = {
+def test_broker_settings_count_as_overrides_and_reassignments_are_shown() -> None:
+    script: dict[ApiKey, list[ScriptedResponse]] = {
         ApiKey.METADATA: [metadata("a")],
         ApiKey.DESCRIBE_CONFIGS: [configs("a")],
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: [moves],
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: [reassignments],
     }
     head = "\tTopic: a\tPartition: "
     assert said(script, "--describe") == [
@@ -147,7 +145,7 @@ def test_settings_of_the_broker_count_as_overrides_and_moves_are_shown() -> None
     ]
 
 
-def test_a_leader_that_the_cluster_does_not_have_is_none() -> None:
+def test_leader_that_is_not_alive_is_shown_as_none() -> None:
     script = {
         ApiKey.METADATA: [metadata("a", partitions=1, leader=5)],
         ApiKey.DESCRIBE_CONFIGS: [configs("a")],
@@ -156,8 +154,8 @@ def test_a_leader_that_the_cluster_does_not_have_is_none() -> None:
     assert said(script, "--describe", "--unavailable-partitions") == [line + "\tLastKnownElr: N/A"]
 
 
-def page(cursor: Cursor | None, *partitions: tuple[str, int]) -> Answer:
-    """One answer to DescribeTopicPartitions."""
+def page(cursor: Cursor | None, *partitions: tuple[str, int]) -> ScriptedResponse:
+    """One response of DescribeTopicPartitions."""
     topics = [
         DescribeTopicPartitionsResponseTopic(
             error_code=0,
@@ -179,10 +177,10 @@ def page(cursor: Cursor | None, *partitions: tuple[str, int]) -> Answer:
         for name, index in partitions
     ]
     body = DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
-    return lambda request: request.answer(body)
+    return lambda request: request.response(body)
 
 
-def test_topics_are_described_in_pages_where_the_broker_can() -> None:
+def test_topics_are_described_in_pages_by_a_broker_that_supports_it() -> None:
     script = {
         ApiKey.METADATA: [metadata("a", "b")],
         ApiKey.DESCRIBE_CONFIGS: [configs("a", "b")],
@@ -204,7 +202,7 @@ def test_topics_are_described_in_pages_where_the_broker_can() -> None:
     ]
 
 
-def test_a_broker_that_gives_the_same_page_for_ever_is_left() -> None:
+def test_broker_that_repeats_a_page_is_an_error() -> None:
     script = {
         ApiKey.METADATA: [metadata("a")],
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: [
@@ -219,7 +217,7 @@ def test_a_broker_that_gives_the_same_page_for_ever_is_left() -> None:
     )
 
 
-def test_internal_topics_may_be_left_out() -> None:
+def test_internal_topics_are_left_out_on_request() -> None:
     script = {ApiKey.METADATA: [metadata("__consumer_offsets", "a")]}
     assert said(script, "--list") == ["__consumer_offsets", "a"]
     assert said(script, "--list", "--exclude-internal") == ["a"]
@@ -227,11 +225,11 @@ def test_internal_topics_may_be_left_out() -> None:
     assert said(script, *words) == []
 
 
-def test_an_error_without_words_is_told_in_those_of_its_code() -> None:
+def test_error_without_a_message_has_the_text_of_its_code() -> None:
     result = CreatableTopicResult(name="a", error_code=7, error_message=None, configs=None)
     body = CreateTopicsResponse(topics=[result])
-    script: dict[ApiKey, list[Answer]] = {
-        ApiKey.CREATE_TOPICS: [lambda request: request.answer(body)]
+    script: dict[ApiKey, list[ScriptedResponse]] = {
+        ApiKey.CREATE_TOPICS: [lambda request: request.response(body)]
     }
     with scripted_broker(script) as broker:
         done = our_tool(["--bootstrap-server", broker.bootstrap, "--create", "--topic", "a"])
@@ -242,7 +240,7 @@ def test_an_error_without_words_is_told_in_those_of_its_code() -> None:
 
 
 @pytest.mark.parametrize("address", ["", ":", "host:port", "/kafka"])
-def test_what_is_no_address_of_a_zookeeper_is_refused(address: str) -> None:
+def test_invalid_zookeeper_address_is_an_error(address: str) -> None:
     result = our_tool(["--zookeeper", address, "--list"])
     assert (result.exit_code, result.output) == (1, "")
     assert result.errors.startswith(f"'{address}' is not an address of ZooKeeper: ")

@@ -1,6 +1,6 @@
-"""`odradek topics` and Apache Kafka's TopicCommand, each before each broker: the same lines.
+"""`odradek topics` and Apache Kafka's TopicCommand print the same lines, each with each broker.
 
-Everything is held against `conversation_3_9_2.txt`, which Apache's tool and broker have said.
+The lines are recorded in `conversation_3_9_2.txt`, by Apache's tool with Apache's broker.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tests.support.apache import apache_kafka
 from tests.support.broker_process import odradek_broker
 from tests.support.zookeeper import zookeeper
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 CHROOT = "/kafka"
 POLLS_MAX = 10_000
 
 
 def as_our_broker_says_it(text: str) -> str:
-    """Without what is not the tools' affair but that of the broker that answers.
+    """The text without the differences between the brokers.
 
-    A broker that serves DescribeTopicPartitions says that there are no eligible replicas, instead
-    of nothing; and Apache's gives configs in the order of a hash map.
+    A broker with DescribeTopicPartitions returns an empty list of eligible replicas instead of
+    none, and Apache's broker returns configs in the order of a hash map.
     """
     text = re.sub(r"(Elr|LastKnownElr): (?:N/A)?", r"\1: ", text)
     return re.sub(r"(?<=Configs: )\S+$", _sorted_items, text, flags=re.MULTILINE)
@@ -44,7 +44,7 @@ def _sorted_items(found: re.Match[str]) -> str:
 
 @pytest.fixture(scope="module")
 def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker of ours."""
+    """The address of our broker."""
     with odradek_broker(tmp_path_factory.mktemp("odradek")) as broker:
         yield broker.address
 
@@ -58,7 +58,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def apache_broker(tmp_path_factory: pytest.TempPathFactory, coordinator: str) -> Iterator[str]:
-    """The address of a broker of Apache's that is registered in `coordinator`."""
+    """The address of Apache's broker, which is registered in `coordinator`."""
     folder = tmp_path_factory.mktemp("apache")
     with apache_kafka(folder, zookeeper_address=coordinator + CHROOT) as broker:
         yield broker.address
@@ -71,25 +71,25 @@ def apache_tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTool
         yield tool
 
 
-def test_our_tool_before_our_broker_prints_what_apache_prints(our_broker: str) -> None:
+def test_our_tool_with_our_broker_prints_the_recorded_lines(our_broker: str) -> None:
     said = play(our_tool, our_broker, command_lines(), "zz0zz")
     assert as_our_broker_says_it(said) == as_our_broker_says_it(RECORDED.read_text())
 
 
 @pytest.mark.judge
-def test_our_tool_before_apache_kafka_prints_what_apache_prints(apache_broker: str) -> None:
+def test_our_tool_with_apache_kafka_prints_the_recorded_lines(apache_broker: str) -> None:
     assert play(our_tool, apache_broker, command_lines(), "zz1zz") == RECORDED.read_text()
 
 
 @pytest.mark.judge
-def test_apache_kafka_still_prints_what_is_recorded(
+def test_apaches_tool_with_apache_kafka_prints_the_recorded_lines(
     apache_broker: str, apache_tool: ApacheTool
 ) -> None:
     assert play(apache_tool, apache_broker, command_lines(), "zz2zz") == RECORDED.read_text()
 
 
 @pytest.mark.judge
-def test_the_tool_of_apache_before_our_broker_prints_what_apache_prints(
+def test_apaches_tool_with_our_broker_prints_the_recorded_lines(
     our_broker: str, apache_tool: ApacheTool
 ) -> None:
     said = play(apache_tool, our_broker, command_lines(), "zz3zz")
@@ -97,7 +97,7 @@ def test_the_tool_of_apache_before_our_broker_prints_what_apache_prints(
 
 
 @pytest.mark.judge
-def test_both_tools_tell_the_same_of_a_cluster_with_internal_topics(
+def test_both_tools_print_the_same_for_a_cluster_with_internal_topics(
     apache_broker: str, apache_tool: ApacheTool
 ) -> None:
     at = ["--bootstrap-server", apache_broker]
@@ -112,7 +112,7 @@ def test_both_tools_tell_the_same_of_a_cluster_with_internal_topics(
     ):
         ours, apaches = our_tool([*at, *words]), apache_tool([*at, *words])
         assert ours.exit_code == apaches.exit_code
-        # Apache's describes topics in the order of a hash map.
+        # Apache's tool describes topics in the order of a hash map.
         assert sorted(ours.output.splitlines()) == sorted(apaches.output.splitlines())
         is_told = (
             "Topic: __consumer_offsets" in ours.output or "__consumer_offsets\n" in ours.output
@@ -121,7 +121,7 @@ def test_both_tools_tell_the_same_of_a_cluster_with_internal_topics(
 
 
 def make_internal_topic(address: str) -> None:
-    """Ask for a coordinator and wait until the topic behind it can be described."""
+    """Look up a coordinator, and wait until its internal topic can be described."""
     client = Client(address)
     request = FindCoordinatorRequest(key="group", key_type=0, coordinator_keys=["group"])
     client.any_broker(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
@@ -135,7 +135,7 @@ def make_internal_topic(address: str) -> None:
 
 
 @pytest.mark.judge
-def test_a_topic_is_described_by_the_id_that_describing_it_shows(
+def test_topic_is_described_by_the_id_that_describe_prints(
     apache_broker: str, apache_tool: ApacheTool
 ) -> None:
     at = ["--bootstrap-server", apache_broker]
@@ -148,9 +148,7 @@ def test_a_topic_is_described_by_the_id_that_describing_it_shows(
 
 
 @pytest.mark.judge
-def test_the_brokers_are_found_through_zookeeper_as_old_scripts_want_it(
-    apache_broker: str, coordinator: str
-) -> None:
+def test_brokers_are_found_through_zookeeper(apache_broker: str, coordinator: str) -> None:
     old = ["--zookeeper", f"{coordinator},{coordinator}{CHROOT}"]
     words = ["--create", "--topic", "zz6zz", "--partitions", "2", "--replication-factor", "1"]
     assert our_tool([*old, *words]).output == "Created topic zz6zz.\n"
@@ -162,7 +160,7 @@ def test_the_brokers_are_found_through_zookeeper_as_old_scripts_want_it(
 
 
 @pytest.mark.judge
-def test_a_zookeeper_without_brokers_is_told_in_one_line(coordinator: str) -> None:
+def test_zookeeper_without_brokers_is_reported_in_one_line(coordinator: str) -> None:
     result = our_tool(["--zookeeper", f"{coordinator}/nothing", "--list"])
     assert (result.exit_code, result.output) == (1, "")
     assert result.errors == (

@@ -56,18 +56,18 @@ def refusal(*words: str) -> str:
     return str(raised.value)
 
 
-def test_the_flags_are_those_of_kafka_and_the_old_connection() -> None:
+def test_flags_are_those_of_kafka_and_zookeeper() -> None:
     assert sorted(flag.name for flag in FLAGS) == sorted([*KAFKA_FLAGS, "zookeeper"])
 
 
-def test_the_help_names_every_flag() -> None:
+def test_help_names_every_flag() -> None:
     shown = re.findall(r"^--([\w-]+)", help_text(), re.MULTILINE)
     assert shown == sorted(flag.name for flag in FLAGS)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize(("name", "allowed"), ALLOWED_WITH)
-def test_an_option_goes_only_with_its_actions(
+def test_option_with_another_action_is_an_error(
     action: str, name: str, allowed: tuple[str, ...]
 ) -> None:
     if name == "delete-config" or (action, name) == ("alter", "config"):
@@ -82,7 +82,7 @@ def test_an_option_goes_only_with_its_actions(
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_configs_are_never_deleted_or_altered_here(action: str) -> None:
+def test_altering_or_deleting_configs_is_an_error(action: str) -> None:
     names = [action, "topic", *(["partitions"] if action == "alter" else [])]
     other = "bootstrap-server" if action == "alter" else action
     assert refusal(*words_of(*names, "delete-config")) == (
@@ -95,14 +95,14 @@ def test_configs_are_never_deleted_or_altered_here(action: str) -> None:
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_reports_go_together_but_not_with_overrides(report: str) -> None:
+def test_reports_can_be_combined_but_not_with_overrides(report: str) -> None:
     assert parse_options(words_of("describe", *REPORTS)).has(report)
     assert refusal(*words_of("describe", report, "topics-with-overrides")) == (
         f'Option "[{report}]" can\'t be used with option "[topics-with-overrides]"'
     )
 
 
-def test_exactly_one_action_is_wanted() -> None:
+def test_command_without_exactly_one_action_is_an_error() -> None:
     message = (
         "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
     )
@@ -111,15 +111,15 @@ def test_exactly_one_action_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("action", ["create", "alter", "delete"])
-def test_a_topic_is_wanted_for_what_changes_something(action: str) -> None:
+def test_change_without_a_topic_is_an_error(action: str) -> None:
     assert refusal(*AT, f"--{action}") == 'Missing required argument "[topic]"'
 
 
-def test_altering_wants_partitions() -> None:
+def test_alter_without_partitions_is_an_error() -> None:
     assert refusal(*words_of("alter", "topic")) == 'Missing required argument "[partitions]"'
 
 
-def test_a_connection_is_wanted_and_only_one() -> None:
+def test_command_without_exactly_one_connection_is_an_error() -> None:
     assert refusal("--list") == "--bootstrap-server must be specified"
     assert parse_options(["--list", "--zookeeper", "z:2181"]).value("zookeeper") == "z:2181"
     assert refusal("--list", *AT, "--zookeeper", "z:2181") == (
@@ -127,7 +127,7 @@ def test_a_connection_is_wanted_and_only_one() -> None:
     )
 
 
-def test_an_assignment_by_hand_leaves_no_numbers_to_say_unless_partitions_are_added() -> None:
+def test_assignment_with_numbers_is_an_error_unless_partitions_are_added() -> None:
     for other in ("partitions", "replication-factor"):
         assert refusal(*words_of("create", "topic", "replica-assignment", other)) == (
             f'Option "[replica-assignment]" can\'t be used with option "[{other}]"'
@@ -135,7 +135,7 @@ def test_an_assignment_by_hand_leaves_no_numbers_to_say_unless_partitions_are_ad
     parse_options(words_of("alter", "topic", "replica-assignment", "partitions"))
 
 
-def test_help_comes_before_everything_but_a_flag_that_is_none() -> None:
+def test_help_precedes_all_checks_but_that_of_unknown_flags() -> None:
     assert refusal() == "Create, delete, describe, or change a topic."
     wanted = "This tool helps to create, delete, describe, or change a topic."
     assert refusal("--help") == wanted

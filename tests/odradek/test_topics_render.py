@@ -39,7 +39,7 @@ ID = UUID(int=1)
         (LEADERLESS, ["unavailable-partitions", "under-min-isr-partitions"]),
     ],
 )
-def test_a_report_holds_the_partitions_that_it_is_about(
+def test_report_includes_exactly_the_partitions_it_selects(
     partition: Partition, reports: list[str]
 ) -> None:
     for report in REPORTS:
@@ -47,7 +47,7 @@ def test_a_report_holds_the_partitions_that_it_is_about(
         assert shown == (report in reports), report
 
 
-def test_a_replica_that_is_being_added_is_not_missing_yet() -> None:
+def test_replica_that_is_being_added_does_not_make_a_partition_under_replicated() -> None:
     reassigned = Partition(0, 1, [1, 2, 3], [1, 2], None, None)
     report = Options({"under-replicated-partitions": []})
     reassignment = Reassignment([1, 2, 3], [3], [])
@@ -58,7 +58,7 @@ def test_a_replica_that_is_being_added_is_not_missing_yet() -> None:
     assert is_shown(report, reassigned, MIN_2, reassignment=done, live=LIVE)
 
 
-def test_a_topic_line_has_the_configs_that_somebody_set() -> None:
+def test_topic_line_has_the_overridden_configs() -> None:
     configs = {
         "retention.ms": Config("5", is_default=False),
         "segment.bytes": Config("1", is_default=True),
@@ -73,7 +73,7 @@ def test_a_topic_line_has_the_configs_that_somebody_set() -> None:
     )
 
 
-def test_a_partition_line_tells_of_leader_moves_and_eligible_replicas() -> None:
+def test_partition_line_has_leader_reassignment_and_eligible_replicas() -> None:
     assert partition_line("a", SHORT, None) == (
         "\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2"
         "\tElr: N/A\tLastKnownElr: N/A"
@@ -84,7 +84,7 @@ def test_a_partition_line_tells_of_leader_moves_and_eligible_replicas() -> None:
     )
 
 
-def test_an_id_is_read_as_it_is_printed() -> None:
+def test_printed_topic_id_is_parsed_to_the_same_id() -> None:
     topic_id = UUID("fbffbfff-1234-4678-9abc-def012345678")
     assert parse_topic_id(topic_id_text(topic_id)) == topic_id
     assert parse_topic_id(topic_id_text(topic_id) + "==") == topic_id
@@ -100,7 +100,7 @@ def test_an_id_is_read_as_it_is_printed() -> None:
         ("x" * 25, "Input string with prefix `xxxxxxxxxxxxxxxxxxxxxxxx` is too long"),
     ],
 )
-def test_what_is_no_id_is_refused(text: str, message: str) -> None:
+def test_invalid_topic_id_is_an_error(text: str, message: str) -> None:
     with pytest.raises(TopicsError) as raised:
         parse_topic_id(text)
     assert str(raised.value).startswith(message)

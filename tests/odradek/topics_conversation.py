@@ -1,7 +1,7 @@
-"""The conversation that topic tools are compared by, and what Apache Kafka 3.9.2 said in it.
+"""The command lines by which the topic tools are compared, and the output of Apache Kafka 3.9.2.
 
-`conversation.txt` has one command line a line; `@` is the beginning of every topic's name.
-`python -m tests.odradek.topics_conversation` records Apache's answers anew.
+`conversation.txt` has one command line per line; `@` is the prefix of every topic name.
+`python -m tests.odradek.topics_conversation` records the output of Apache's tool again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ RECORDED = Path(__file__).with_name("conversation_3_9_2.txt")
 
 
 def command_lines() -> list[str]:
-    """The arguments of each command; an empty line is the tool without any."""
+    """The arguments of each command; an empty line is a command without arguments."""
     return COMMAND_LINES.read_text().splitlines()
 
 
 def main() -> None:
-    """Record what Apache's tool and broker say."""
+    """Record the output of Apache's tool with Apache's broker."""
     with (
         tempfile.TemporaryDirectory() as folder,
         apache_node(Path(folder)) as broker,

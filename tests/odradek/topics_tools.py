@@ -1,4 +1,4 @@
-"""The two topic tools side by side: ours in this process, Apache Kafka's in one JVM."""
+"""Runs the topic tools: ours in this process, Apache Kafka's in one JVM."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ class ApacheTool(ApacheProgram):
     def __init__(
         self, folder: Path, *, program: Path = JAVA_PROGRAM, log4j: str = LOG4J_SILENT
     ) -> None:
-        """program  another tool's, with the same conversation"""
+        """program  the Java program that runs the tool"""
         super().__init__(folder, program, log4j=log4j, heap="128m")
 
     def __call__(self, arguments: Sequence[str]) -> ToolResult:
-        """What the tool prints up to its exit, and the exit code."""
+        """Run the tool to its exit."""
         return self.ask(list(arguments))
 
 
 def as_kafka_exits(exit_code: int) -> int:
-    """The exit code of Kafka's tools, which have the same one for wrong usage as for a failure."""
+    """The exit code of Kafka's tools, which is the same for wrong usage and for a failure."""
     return 1 if exit_code == WRONG_USAGE else exit_code
 
 
 def play(tool: Tool, address: str, command_lines: Sequence[str], prefix: str) -> str:
-    """A conversation as text: each command line, what it printed, its exit code.
+    """Run command lines; returns each with its output and its exit code.
 
     command_lines  quoted as for a shell, without backslashes
-    prefix         takes the place of `@` in them, so that two tools can have the same conversation
-                   with one broker; must not be part of anything else that is printed
-    returns        the same text for all prefixes, topic ids and addresses
+    prefix         replaces `@`, so that two tools can use one broker; must not occur in any other
+                   output
+    returns        a text that does not depend on prefix, topic ids and address
     """
     lines = []
     for line in command_lines:
@@ -63,12 +63,12 @@ def play(tool: Tool, address: str, command_lines: Sequence[str], prefix: str) ->
         result = tool(["--bootstrap-server", address, *lexer])
         lines.append(f"$ {line}".rstrip())
         lines += [f"  {line}" for line in result.output.splitlines()]
-        # Behind its first line Kafka's tool prints a stack or its own help.
+        # After its first line Kafka's tool prints a stack trace or its help.
         lines += [f"  ! {line}" for line in result.errors.splitlines()[:1]]
         lines.append(f"  exit code {as_kafka_exits(result.exit_code)}")
     return masked("\n".join(lines).replace(prefix, "@")) + "\n"
 
 
 def masked(text: str) -> str:
-    """Without topic ids, which every broker makes itself."""
+    """Replace topic ids, which each broker generates."""
     return re.sub(r"TopicId: [\w-]{22}\t", "TopicId: ID\t", text)

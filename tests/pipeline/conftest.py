@@ -12,7 +12,7 @@ from tests.support import maven
 from tests.support.broker_process import BrokerProcess
 from tests.support.prepare import SPARK_VERSION
 
-START_AND_FETCH_TIMEOUT_S = 300
+START_AND_FETCH_TIMEOUT_S = 900
 SMALL = {
     "spark.driver.memory": "768m",
     "spark.sql.shuffle.partitions": 2,
@@ -23,7 +23,7 @@ SMALL = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test waits for Spark to start."""
+    """Lengthen the time-out: the first test also waits for Spark to start."""
     for item in items:
         if "tests/pipeline/" in item.path.as_posix():
             item.add_marker(pytest.mark.timeout(START_AND_FETCH_TIMEOUT_S))
@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that outlives the tests."""
+    """The broker that all tests share."""
     process = BrokerProcess(tmp_path_factory.mktemp("broker")).start()
     yield process
     process.stop()

@@ -1,4 +1,4 @@
-"""Rows fed to the steps of a pipeline file: all at once, or as a stream in chosen batches."""
+"""Feeds rows to the steps of a pipeline file: all at once, or as a stream of given batches."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Rows = Sequence[Mapping[str, object]]
 
 
 def at(seconds: float) -> str:
-    """A time of the made-up day, as JSON has it."""
+    """A time of the test day in the form of JSON."""
     return (BEGIN + timedelta(seconds=seconds)).isoformat()
 
 
 def seconds(time: datetime) -> float:
-    """The way back from what Spark hands out, which is local time without a zone."""
+    """The inverse of `at` for a time from Spark, which is local time without a zone."""
     return (time.astimezone(UTC) - BEGIN).total_seconds()
 
 
 def feed(folder: Path, batches: Sequence[Rows], first: int = 0) -> None:
-    """A file for each batch; a source that takes one at a time takes them in this order."""
+    """Write a file per batch; a source with one file per trigger reads them in this order."""
     folder.mkdir(exist_ok=True)
     for number, rows in enumerate(batches, first):
         path = folder / f"{number:04d}.json"
@@ -55,7 +55,7 @@ def document(steps: str, mode: str, schemas: Mapping[str, str]) -> str:
 def built(
     spark: SparkSession, folder: Path, steps: str, mode: str, schemas: Mapping[str, str]
 ) -> None:
-    """Make the views of the steps over what was fed to the folder."""
+    """Create the views of the steps over the files in the folder."""
     path = folder / "my.toml"
     run.build(spark, parse(document(steps, mode, schemas), path), folder)
 
@@ -75,7 +75,7 @@ def in_stream(
     views: Sequence[str],
     schemas: Mapping[str, str],
 ) -> dict[str, list[Any]]:
-    """The rows of views, as they come out of a stream that ends when all batches are through."""
+    """The rows of views that a stream writes until it has read all batches."""
     built(spark, folder, steps, "available_now", schemas)
     queries = [start(spark.table(view), folder, view) for view in views]
     for query in queries:
@@ -84,7 +84,7 @@ def in_stream(
 
 
 def start(rows: DataFrame, folder: Path, name: str) -> Any:
-    """Write a stream to a table in memory, `name`_results."""
+    """Start a query that writes a stream to the in-memory table `name`_results."""
     writer = rows.writeStream.format("memory").queryName(f"{name}_results")
     writer = writer.option("checkpointLocation", str(folder / STATE / name))
     return writer.trigger(availableNow=True).start()

@@ -1,4 +1,4 @@
-"""Two clusters and what the tests of mirrors do with them."""
+"""Creates topics, writes and reads records of two clusters, and runs mirrors between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.jobs.mirror import Job
+from odradek.pipeline.jobs.mirror import MirrorJob
 from odradek.pipeline.spec.mirror import Mirror, parse
 from tests.support import maven
 from tests.support.pipeline_job import SMALL_JVM
@@ -29,7 +29,7 @@ from tests.support.prepare import SPARK_VERSION
 from tests.support.processes import LoggedProcess
 from tests.support.tool_cache import PROJECT
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 FILE = """\
 [mirror]
 name = "{name}"
@@ -58,13 +58,13 @@ sync_offsets = true
 
 @dataclass(frozen=True)
 class Sent:
-    """A record, on either side."""
+    """A record of the source or of the target."""
 
     partition: int
     value: bytes | None
     key: bytes | None = None
     timestamp_ms: int = 1_700_000_000_000
-    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+    headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
 
 
 def file(source: str, target: str, *, name: str, pattern: str, **more: object) -> str:
@@ -74,13 +74,13 @@ def file(source: str, target: str, *, name: str, pattern: str, **more: object) -
 
 
 def mirror_of(text: str) -> Mirror:
-    """What a file says."""
+    """Parse a mirror file."""
     return parse(text, Path("my.toml"))
 
 
 def run(spark: SparkSession, text: str, folder: Path) -> None:
     """Run a mirror to its end."""
-    job = Job(mirror_of(text), folder)
+    job = MirrorJob(mirror_of(text), folder)
     job.open()
     job.start(spark)
     job.wait()
@@ -88,7 +88,7 @@ def run(spark: SparkSession, text: str, folder: Path) -> None:
 
 @contextmanager
 def mirror_process(path: Path, *arguments: str) -> Iterator[LoggedProcess]:
-    """The command, as a user starts it."""
+    """Within, the command runs as a process."""
     jars = maven.spark_connectors(SPARK_VERSION)
     command = [
         *(sys.executable, "-m", "odradek.pipeline.cli", "mirror", str(path)),
@@ -104,7 +104,7 @@ def mirror_process(path: Path, *arguments: str) -> Iterator[LoggedProcess]:
 
 
 def create(address: str, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
-    """Make a topic."""
+    """Create a topic."""
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([new])[topic].result(TIMEOUT_S)
@@ -139,7 +139,7 @@ def send(address: str, topic: str, records: Iterable[Sent]) -> None:
 
 
 def content(address: str, topic: str) -> dict[int, list[Sent]]:
-    """Everything that a topic holds: partition -> records in order."""
+    """All records of a topic: partition -> records in order."""
     count = partitions_of(address)[topic]
     consumer = Consumer(
         {
@@ -164,7 +164,8 @@ def content(address: str, topic: str) -> dict[int, list[Sent]]:
             if error.code() == KafkaError._PARTITION_EOF:
                 left.discard(partition)
             continue
-        headers = [(name, value) for name, value in one.headers() or []]
+        headers = one.headers() or []
+        assert isinstance(headers, list)
         timestamp_ms = one.timestamp()[1]
         found[partition].append(Sent(partition, one.value(), one.key(), timestamp_ms, headers))
     consumer.close()
@@ -176,10 +177,10 @@ def committed(address: str, group: str, topic: str) -> dict[int, int]:
     """Partition -> offset of a group."""
     admin = AdminClient({"bootstrap.servers": address})
     asked = [ConsumerGroupTopicPartitions(group)]
-    answer = admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
+    response = admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
     return {
         one.partition: one.offset
-        for one in answer.topic_partitions
+        for one in response.topic_partitions
         if one.topic == topic and one.offset >= 0
     }
 

@@ -1,4 +1,4 @@
-"""A pipeline on a standalone Spark cluster: a master and two workers on the loopback."""
+"""A pipeline on a standalone Spark cluster: a master and two workers on loopback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLUSTER: Final = """
 
 
 def daemon(folder: Path, name: str, main: str, *arguments: str) -> LoggedProcess:
-    """A master or a worker; executors are its children."""
+    """Start a master or a worker; executors are children of a worker."""
     environment = {
         **SMALL_JVM,
         "SPARK_DAEMON_MEMORY": "256m",
@@ -70,9 +70,9 @@ def executors_of(worker: LoggedProcess) -> list[int]:
     return [int(pid) for file in listing for pid in file.read_text().split()]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.slow
-def test_a_worker_that_is_killed_costs_no_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_killed_worker_loses_no_row(spark: SparkSession, tmp_path: Path) -> None:
     with odradek_broker(tmp_path) as broker, cluster(tmp_path) as (address, workers):
         create_topics(broker.address, "orders", "copied")
         file = tmp_path / "orders.toml"
@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_costs_no_row(spark: SparkSession, tmp_path: Pat
             job.process.wait_for_line(r"^stored: batch [1-9]", timeout_s=START_TIMEOUT_S)
             executors = executors_of(workers[0])
             assert executors, "the worker works"
-            # The worker goes, and its executor with it, as when their machine goes.
+            # Kill the worker and its executor, as when their machine fails.
             workers[0].kill()
             for pid in executors:
                 os.kill(pid, 9)

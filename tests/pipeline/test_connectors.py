@@ -1,4 +1,4 @@
-"""Connectors: which are wanted, the settings of Ivy, and what is said of what it did not find."""
+"""Connectors: their coordinates, the settings of Ivy, and the report of missing artifacts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from odradek.pipeline.connectors import (
     NEEDS,
     NoConnector,
     cache,
+    fallback_version,
     ivy_settings,
-    known,
     missing,
     packages,
     replaced,
 )
 from odradek.pipeline.java import StartLog
 from odradek.pipeline.transforms.anomalies import check_versions
-from odradek.pipeline.transforms.unfit import Unfit
+from odradek.pipeline.transforms.step_input_error import StepInputError
 
 KAFKA = "spark-sql-kafka-0-10_2.13"
 TOKENS = "spark-token-provider-kafka-0-10_2.13"
@@ -35,16 +35,16 @@ FOUND = f"""\
 
 
 def unresolved(*names: str) -> str:
-    """What Ivy writes, cut."""
+    """An excerpt of Ivy's output about missing artifacts."""
     lines = "".join(f"\t\t:: {name}: not found\n\n" for name in names)
     return f"\t\t::          UNRESOLVED DEPENDENCIES         ::\n{lines}\tat java.base/x.y(Z)\n"
 
 
-def test_of_each_part_the_newest_known_version_that_is_not_newer_than_spark() -> None:
-    assert [known(KAFKA, one) for one in ("4.0.0", "4.0.5", "4.1.0", "4.2.1", "4.3.0")] == [
-        *("4.0.0", "4.0.0", "4.0.0", "4.2.0", "4.2.0")
-    ]
-    assert known(KAFKA, "3.5.1") == "4.0.0"
+def test_fallback_is_the_newest_known_version_up_to_sparks() -> None:
+    assert [
+        fallback_version(KAFKA, one) for one in ("4.0.0", "4.0.5", "4.1.0", "4.2.1", "4.3.0")
+    ] == [*("4.0.0", "4.0.0", "4.0.0", "4.2.0", "4.2.0")]
+    assert fallback_version(KAFKA, "3.5.1") == "4.0.0"
     for version in ("4.0.0", "4.3.0"):
         settings = ElementTree.fromstring(ivy_settings(version))
         modules = {one.attrib["name"]: one.attrib["resolver"] for one in settings.iter("module")}
@@ -54,11 +54,12 @@ def test_of_each_part_the_newest_known_version_that_is_not_newer_than_spark() ->
             first, second = chains[resolver]
             assert first.attrib["ref"] == "central", "the version that is wanted comes first"
             (pattern,) = second
-            end = f"/{artifact}/{known(artifact, version)}/{artifact}-{known(artifact, version)}"
+            fallback = fallback_version(artifact, version)
+            end = f"/{artifact}/{fallback}/{artifact}-{fallback}"
             assert pattern.attrib["pattern"].endswith(f"{end}.[ext]")
 
 
-def test_what_a_pipeline_needs_is_named_once_and_in_full() -> None:
+def test_packages_are_listed_once_with_full_coordinates() -> None:
     assert packages(["kafka", "jdbc:sqlite", "kafka"], "4.1.2") == [
         f"org.apache.spark:{KAFKA}:4.1.2",
         f"org.apache.spark:{TOKENS}:4.1.2",
@@ -70,7 +71,7 @@ def test_what_a_pipeline_needs_is_named_once_and_in_full() -> None:
     assert all(packages([need], "4.0.0") for need in NEEDS)
 
 
-def test_what_ivy_found_in_the_place_of_something_else_is_said() -> None:
+def test_fallback_versions_in_ivys_output_are_reported() -> None:
     assert list(replaced(FOUND)) == [
         f"{KAFKA} 4.3.0 is not on Maven Central: 4.2.0 is used",
         f"{TOKENS} 4.3.0 is not on Maven Central: 4.0.0 is used",
@@ -78,7 +79,7 @@ def test_what_ivy_found_in_the_place_of_something_else_is_said() -> None:
     assert list(replaced("found org.apache.spark#x;1 in central")) == []
 
 
-def test_what_ivy_did_not_find_is_said_in_one_line() -> None:
+def test_artifacts_that_ivy_did_not_find_are_reported_in_one_line() -> None:
     assert missing("Exception in thread main: OutOfMemoryError", "4.9.0") is None
     said = missing(unresolved(f"org.apache.spark#{KAFKA};4.9.0"), "4.9.0")
     assert said == (
@@ -113,7 +114,9 @@ def test_jars_and_packages_of_the_file_are_added_to_the_connectors(tmp_path: Pat
     assert session._merged(ours, theirs)["spark.jars"] == f"{tmp_path}/kafka.jar,my.jar"
 
 
-def test_the_cache_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_in_the_users_cache_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert cache() == tmp_path / "cache" / "odradek" / "ivy"
     assert cache().is_dir()
@@ -123,7 +126,7 @@ def test_the_cache_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         cache()
 
 
-def test_what_java_writes_is_kept_until_it_has_started(
+def test_output_of_java_is_captured_until_it_has_started(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log = StartLog()
@@ -141,8 +144,8 @@ def test_what_java_writes_is_kept_until_it_has_started(
     assert capsys.readouterr().err == "a warning\n"
 
 
-def test_pyspark_4_0_and_a_newer_arrow_are_told_apart() -> None:
+def test_pyspark_4_0_with_a_newer_arrow_is_an_error() -> None:
     check_versions("4.0.0", "20.0.0")
     check_versions("4.3.0", "26.0.1")
-    with pytest.raises(Unfit, match="pip install 'pyarrow<21', or a newer PySpark"):
+    with pytest.raises(StepInputError, match="pip install 'pyarrow<21', or a newer PySpark"):
         check_versions("4.0.5", "21.0.0")

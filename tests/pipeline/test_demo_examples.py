@@ -1,4 +1,4 @@
-"""The pipelines of config/pipelines: each passes the check, and does what it says on a broker."""
+"""The pipelines of config/pipelines: each passes the check and writes the expected output."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tests.support.broker_process import BrokerProcess
 FOLDER = Path(__file__).parents[2] / "config" / "pipelines"
 FILES = sorted(FOLDER.glob("*.toml"))
 LATER_S = 100_000
-"""A row that pushes the watermark over all others."""
+"""The time of a row that advances the watermark beyond all others."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_example_passes_the_check(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_passes_the_check(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(path)]) == 0
     assert "1 source, " in capsys.readouterr().out
 
 
 def lines(values: list[dict[str, object]]) -> list[bytes]:
-    """As records."""
+    """JSON objects as the values of records."""
     return [json.dumps(value).encode() for value in values]
 
 
@@ -62,7 +62,7 @@ LOGS = [
 
 
 def check_logs(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
-    """Errors, counts, the archive."""
+    """Check errors, counts and archive."""
     (error,) = values_of(broker, "log-errors", 1)
     assert (error["level"], error["service"]) == ("ERROR", "checkout")
     query = "SELECT service, level, lines FROM lines_per_minute ORDER BY 1"
@@ -84,7 +84,7 @@ VIEWS = lines(
 
 
 def check_site(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
-    """Pages, partitions, visits, and what is no view."""
+    """Check pages, partitions and visits; other events are ignored."""
     pages = values_of(broker, "hot-pages", 2)
     assert sorted((one["rank"], one["page"], one["count"]) for one in pages) == [
         (1, "/b", 2),
@@ -108,7 +108,7 @@ READINGS = lines(
 
 
 def check_iot(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
-    """One alarm for what was sent twice; means of five minutes, minute by minute."""
+    """Check one alarm for a duplicate reading, and sliding means of five minutes."""
     alarms = consume(broker.address, "sensor-alarms", 1)
     assert [(key, json.loads(value or b"")["value"]) for key, value, _ in alarms] == [(b"s1", 90.0)]
     rows = table(folder / "readings.db", "SELECT readings, least, greatest FROM means")
@@ -125,7 +125,7 @@ CUSTOMERS = [
 
 
 def check_cleaning(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
-    """One customer is left; two are set aside with the reason."""
+    """Check one valid customer, and two dead letters with their reasons."""
     ((key, value, _),) = consume(broker.address, "customers", 1)
     assert (key, json.loads(value or b"")) == (
         b"1",
@@ -152,7 +152,7 @@ NEWS = lines(
 
 
 def check_subscription(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
-    """The first rule that holds."""
+    """Check that each record is in the topic of the first matching rule."""
     for topic, title in (("urgent", "flood"), ("sport", "goal"), ("rest", "tax")):
         (one,) = values_of(broker, f"subscribers-{topic}", 1)
         assert one["title"] == title
@@ -168,7 +168,7 @@ CHANGES = lines(
 
 
 def check_persistence(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
-    """All changes, and what they come to."""
+    """Check all changes and the last states."""
     rows = table(
         folder / "accounts.db", "SELECT account, balance, changes FROM balances ORDER BY 1"
     )
@@ -191,12 +191,12 @@ RUNS: dict[str, tuple[str, list[bytes], Check]] = {
 }
 
 
-def test_there_is_a_run_of_each_example() -> None:
+def test_every_example_has_a_test_run() -> None:
     assert [path.stem for path in FILES] == list(RUNS)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_an_example_does_what_it_says(
+def test_example_writes_the_expected_output(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, name: str
 ) -> None:
     topic, records, check = RUNS[name]

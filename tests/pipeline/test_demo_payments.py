@@ -1,4 +1,4 @@
-"""The payments of the demo: the same for the same seed, and as much planted as is said."""
+"""The payments of the demo: equal for equal seeds, with the declared planted cases."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from odradek.pipeline.demo import payments
 from odradek.pipeline.demo.payments import Event, Truth, make_payments
 
 BEGIN_MS = 1_767_225_601_234
-"""Not the begin of a window."""
+"""Not the start of a window."""
 RATE = 400
 DURATION_MS = 30_000
 
 
 @cache
 def once(seed: int) -> tuple[Truth, list[Event]]:
-    """The same for tests that only look at it."""
+    """A run that the tests share and do not change."""
     return made(seed)
 
 
@@ -42,13 +42,13 @@ def read(events: list[Event]) -> list[dict[str, object]]:
     return found
 
 
-def test_the_same_seed_makes_the_same_payments() -> None:
+def test_equal_seeds_give_equal_payments() -> None:
     assert made(1) == once(1)
     assert once(1) != once(2)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_truth_is_what_lies_in_the_records(seed: int) -> None:
+def test_truth_counts_match_the_records(seed: int) -> None:
     truth, events = once(seed)
     whole = read(events)
     ids = Counter(payment["id"] for payment in whole)
@@ -61,7 +61,7 @@ def test_the_truth_is_what_lies_in_the_records(seed: int) -> None:
     assert len(dict.fromkeys(truth.anomalies)) == len(truth.anomalies)
 
 
-def test_rates_are_near_what_is_said() -> None:
+def test_rates_are_close_to_the_constants() -> None:
     truth, events = once(1)
     number = truth.payments
     assert truth.duplicates / number == pytest.approx(payments.DUPLICATE_CHANCE, rel=0.3)
@@ -82,12 +82,12 @@ def is_whole(event: Event) -> bool:
 
 
 def sent_after_ms(event: Event) -> int:
-    """From when it happened to when it is sent."""
+    """The time between an event and its sending."""
     happened = datetime.fromisoformat(json.loads(event.value)["at"])
     return event.send_ms - (round(happened.timestamp() * 1_000) - BEGIN_MS)
 
 
-def test_planted_merchants_are_hot_in_whole_windows_and_spikes_are_high() -> None:
+def test_planted_merchants_are_hot_and_spikes_exceed_normal_amounts() -> None:
     truth, events = once(2)
     seen: dict[object, dict[str, object]] = {}
     for payment in read(events):
@@ -111,7 +111,7 @@ def test_planted_merchants_are_hot_in_whole_windows_and_spikes_are_high() -> Non
         assert float(str(payment["amount"])) > 5 * usual[len(usual) // 2]
 
 
-def test_keys_are_merchants_and_garbage_is_cut_off_payments() -> None:
+def test_keys_are_merchants_and_invalid_records_are_truncated_payments() -> None:
     _, events = once(2)
     for event in events:
         if is_whole(event):

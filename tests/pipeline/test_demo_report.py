@@ -1,4 +1,4 @@
-"""The demo's page: the numbers stand in it, the pictures can be read, nothing is fetched."""
+"""The demo's page: it contains the numbers and valid plots, and fetches nothing."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ PROGRESS = [
 
 
 class Page(HTMLParser):
-    """What a reader sees: texts, rows of tables, pictures, and what is not closed."""
+    """The parsed page: texts, rows of tables, images, and open tags."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.rows: list[list[str]] = []
-        self.pictures: list[str] = []
+        self.images: list[str] = []
         self.outside: list[str] = []
         self.open: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a row, a cell, a picture."""
+        """Start a row, a cell or an image."""
         source = dict(attrs).get("src") or dict(attrs).get("href")
         if tag == "img" and source is not None:
-            self.pictures.append(source)
+            self.images.append(source)
         if source is not None and not source.startswith("data:"):
             self.outside.append(source)
         if tag == "tr":
@@ -93,7 +93,7 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def test_the_page_has_the_numbers_and_the_pictures(tmp_path: Path) -> None:
+def test_page_has_the_numbers_and_the_plots(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_report(path, TRUTH, FINDINGS, PROGRESS)
     text = path.read_text(encoding="utf-8")
@@ -110,19 +110,19 @@ def test_the_page_has_the_numbers_and_the_pictures(tmp_path: Path) -> None:
     assert "Odd amounts that were missed: p-4." in text
     for number in ("12,345", "67", "89"):
         assert f"<b>{number}</b>" in text
-    assert len(page.pictures) == len(re.findall("<h2>", text)) - 1 == 5
-    for picture in page.pictures:
-        data = base64.b64decode(picture.removeprefix("data:image/svg+xml;base64,"))
+    assert len(page.images) == len(re.findall("<h2>", text)) - 1 == 5
+    for image in page.images:
+        data = base64.b64decode(image.removeprefix("data:image/svg+xml;base64,"))
         drawn = "".join(ElementTree.fromstring(data).itertext())
         assert any(word in drawn for word in ("rows/s", "records", "milli", "payments", "share"))
 
 
-def test_both_plots_of_windows_have_one_axis_and_all_planted_peaks(tmp_path: Path) -> None:
+def test_plots_of_windows_share_one_axis_and_show_planted_peaks(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_report(path, TRUTH, FINDINGS, PROGRESS)
     *_, counts, shares = (
         list(ElementTree.fromstring(base64.b64decode(one.partition(",")[2])).itertext())
-        for one in Page(path.read_text(encoding="utf-8")).pictures
+        for one in Page(path.read_text(encoding="utf-8")).images
     )
     for merchant in TRUTH.hot.values():
         assert merchant in counts, "a planted peak is in the plot, however small the merchant"
@@ -131,7 +131,7 @@ def test_both_plots_of_windows_have_one_axis_and_all_planted_peaks(tmp_path: Pat
     assert axis in shares
 
 
-def test_what_is_not_whole_is_named() -> None:
+def test_incomplete_outputs_are_named() -> None:
     assert FINDINGS.lacks(TRUTH) == ["payments in Parquet: 12,344 of 12,345"]
     assert replace(FINDINGS, landed_ids=12_345).lacks(TRUTH) == []
     cut = replace(
@@ -148,14 +148,14 @@ def test_what_is_not_whole_is_named() -> None:
     ]
 
 
-def test_a_run_without_findings_has_a_page_too(tmp_path: Path) -> None:
+def test_run_without_findings_has_a_page(tmp_path: Path) -> None:
     nothing = Findings([], {}, [], landed=0, landed_ids=0, rejected=0)
     write_report(tmp_path / "report.html", Truth(begin_ms=0), nothing, [])
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert page.rows[4] == ["hot merchants", "0", "0", "precision none, recall none"]
 
 
-def test_precision_and_recall() -> None:
+def test_precision_and_recall_are_computed_from_found_and_planted() -> None:
     assert FINDINGS.anomalies(TRUTH) == Verdict(planted=4, found=4, right=3)
     assert FINDINGS.hot(TRUTH) == Verdict(planted=2, found=2, right=1), "0.1 of a window is none"
     assert replace(TRUTH, end_ms=1_014_999).is_whole(1_005_000)
@@ -166,7 +166,7 @@ def test_precision_and_recall() -> None:
     assert Verdict(10, 4, 2).recall == pytest.approx(0.2)
 
 
-def test_a_line_of_progress_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+def test_incomplete_last_line_of_progress_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "progress.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in PROGRESS) + '{"name": "la')
     assert read_progress(path) == PROGRESS

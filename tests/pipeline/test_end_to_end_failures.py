@@ -1,4 +1,4 @@
-"""What goes wrong is told in one line, and nothing is lost by it."""
+"""Failures are reported in one line, and no record is lost by them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.failures import PartFailed
-from odradek.pipeline.jobs import life, reach, run
+from odradek.pipeline.jobs import lifecycle, reachability, run
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.model import Pipeline
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics
@@ -69,7 +69,7 @@ DEFAULTS = {
 
 
 def ran(spark: SparkSession, broker: BrokerProcess, folder: Path, **changes: str) -> Pipeline:
-    """Write the file and run it to its end."""
+    """Write the pipeline file and run it to its end."""
     text = FILE.format(address=broker.address, **{**DEFAULTS, **changes})
     (folder / "shop.toml").write_text(text)
     pipeline = parse(text, folder / "shop.toml")
@@ -81,14 +81,14 @@ def ran(spark: SparkSession, broker: BrokerProcess, folder: Path, **changes: str
 def said(
     failed: pytest.ExceptionInfo[PartFailed], folder: Path, place: str = "line 30: sinks.stored"
 ) -> str:
-    """The line that the command prints, after file and place."""
-    line = failed.value.told(folder / "shop.toml")
+    """The message that the command prints after file and place."""
+    line = failed.value.line_of(folder / "shop.toml")
     assert "\n" not in line
     assert line.startswith(f"{folder}/shop.toml: {place}: ")
     return line.partition(f"{place}: ")[2]
 
 
-def test_a_topic_that_does_not_exist(
+def test_missing_topic_fails_the_source_by_name(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     with pytest.raises(PartFailed) as failed:
@@ -97,7 +97,7 @@ def test_a_topic_that_does_not_exist(
     assert line == "topic 'nowhere' does not exist on cluster main"
 
 
-def test_records_that_are_gone_and_a_topic_deleted(
+def test_deleted_records_and_a_deleted_topic_fail_the_source(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     topic = "short-lived"
@@ -115,11 +115,11 @@ def test_records_that_are_gone_and_a_topic_deleted(
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, topic=topic)
     line = said(failed, tmp_path, "line 9: sources.rows")
-    assert "records are gone before they were read: Partition short-lived-0 offset" in line
+    assert "records were deleted before they were read: Partition short-lived-0 offset" in line
     assert "fail_on_data_loss = false" in line
 
 
-def test_other_columns_than_the_checkpoint_and_the_table_hold(
+def test_columns_that_differ_from_checkpoint_or_table_fail_the_sink(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     topic = "changes"
@@ -130,20 +130,20 @@ def test_other_columns_than_the_checkpoint_and_the_table_hold(
     produce(broker.address, topic, [payment(number) for number in range(5)])
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, **window, aggregates='n = "count(*)", sum = "sum(amount)"')
-    assert "the columns of a step that remembers have changed" in said(failed, tmp_path)
+    assert "the columns of a step with state have changed" in said(failed, tmp_path)
     with pytest.raises(PartFailed) as failed:
         ran(spark, broker, tmp_path, **window, aggregates='many = "count(*)"')
     assert said(failed, tmp_path) == (
         "table stored has no column many; it has: window_start, window_end, merchant, n"
     )
-    # The batch that failed is not lost: the file as it was reads it.
+    # The failed batch is not lost: the unchanged file processes it.
     ran(spark, broker, tmp_path, **window)
 
 
-def test_what_the_database_refuses(
+def test_error_of_the_database_fails_the_sink(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """An error with a long Java stack trace: the query must not end as if all were well."""
+    """An error with a long Java stack trace: the query must fail."""
     create_topics(broker.address, "refused", partitions=1)
     produce(broker.address, "refused", [payment(1)])
     with closing(sqlite3.connect(tmp_path / "rows.db")) as database, database:
@@ -155,7 +155,7 @@ def test_what_the_database_refuses(
     assert "ON CONFLICT clause does not match any PRIMARY KEY" in line
 
 
-def test_a_checkpoint_of_another_pipeline(
+def test_checkpoint_of_another_pipeline_is_rejected(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     create_topics(broker.address, "mine", partitions=1)
@@ -167,25 +167,27 @@ def test_a_checkpoint_of_another_pipeline(
         ran(spark, broker, tmp_path, topic="mine")
 
 
-def test_what_can_be_told_before_spark_starts(
+def test_unreachable_cluster_used_port_and_used_checkpoint_fail_before_spark_starts(
     broker: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No broker, a port that is taken, a checkpoint in use: at once, and with an exit code."""
+    """Each of these fails at once, with an exit code."""
     path = tmp_path / "shop.toml"
-    nobody = f"127.0.0.1:{free_port()}"
-    away = parse(FILE.format(address=nobody, **DEFAULTS), path)
-    with pytest.raises(reach.Unreachable, match=rf"clusters.main: no broker answers: {nobody}: "):
-        reach.check_clusters(away.clusters.items(), timeout_s=0.3)
-    here = parse(FILE.format(address=f"{nobody}, {broker.address}", **DEFAULTS), path)
-    reach.check_clusters(here.clusters.items(), timeout_s=0.3)
+    unused = f"127.0.0.1:{free_port()}"
+    away = parse(FILE.format(address=unused, **DEFAULTS), path)
+    with pytest.raises(
+        reachability.Unreachable, match=rf"clusters.main: no broker responds: {unused}: "
+    ):
+        reachability.check_clusters(away.clusters.items(), timeout_s=0.3)
+    here = parse(FILE.format(address=f"{unused}, {broker.address}", **DEFAULTS), path)
+    reachability.check_clusters(here.clusters.items(), timeout_s=0.3)
 
-    taken = life.Choices(metrics=("127.0.0.1", broker.port))
-    assert life.run_file(here, path, taken) == life.BAD_COMMAND
+    taken = lifecycle.Choices(metrics=("127.0.0.1", broker.port))
+    assert lifecycle.run_file(here, path, taken) == lifecycle.BAD_COMMAND
     line = capsys.readouterr().err
     assert line == (
-        f"{path}: --metrics-port: 127.0.0.1:{broker.port} cannot be had: Address already in use\n"
+        f"{path}: --metrics-port: 127.0.0.1:{broker.port} cannot be used: Address already in use\n"
     )
-    with life.held(tmp_path / "state"):
-        assert life.run_file(here, path, life.Choices()) == life.FAILED
+    with lifecycle.locked(tmp_path / "state"):
+        assert lifecycle.run_file(here, path, lifecycle.Choices()) == lifecycle.FAILED
     line = capsys.readouterr().err
-    assert line == f"{path}: another process runs on the checkpoint {tmp_path}/state\n"
+    assert line == f"{path}: another process uses the checkpoint {tmp_path}/state\n"

@@ -1,4 +1,4 @@
-"""Sources and modes against our broker: which records a file's source chooses."""
+"""Sources and modes: which records a source reads from our broker."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def topics(broker: BrokerProcess) -> None:
 
 
 def chosen(spark: SparkSession, broker: BrokerProcess, folder: Path, source: str) -> DataFrame:
-    """What a source reads in batch mode."""
+    """The rows that a source reads in batch mode."""
     sink = '\n[sinks.out]\nkind = "console"\nfrom = "rows"\n'
     head = HEAD.format(name="batch", mode="batch", address=broker.address)
     pipeline = parse(head + SOURCE + source + sink, folder / "my.toml")
@@ -102,7 +102,7 @@ ALL = list(range(10))
         ),
     ],
 )
-def test_a_source_reads_what_it_names(
+def test_source_reads_the_topics_and_partitions_it_names(
     spark: SparkSession,
     broker: BrokerProcess,
     tmp_path: Path,
@@ -112,7 +112,7 @@ def test_a_source_reads_what_it_names(
     assert places(chosen(spark, broker, tmp_path, source)) == expected
 
 
-def test_keys_headers_and_times_come_along(
+def test_keys_headers_and_timestamps_are_read(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     rows = chosen(spark, broker, tmp_path, "assign = { stone = [1] }\nheaders = true")
@@ -125,7 +125,7 @@ def test_keys_headers_and_times_come_along(
     assert [number for number, key in enumerate(keys) if key is None] == [2, 7]
 
 
-def test_keys_values_and_headers_go_out_as_they_came(
+def test_keys_values_and_headers_are_written_unchanged(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     create_topics(broker.address, "stone-copy", partitions=2)
@@ -158,7 +158,7 @@ format = "json"
 
 
 def advance(spark: SparkSession, broker: BrokerProcess, folder: Path, source: str) -> list[Row]:
-    """Run a stream until it has read what there is; all that its sink holds."""
+    """Run a stream until it has read the present records; returns all rows of its sink."""
     head = HEAD.format(name="stream", mode="available_now", address=broker.address)
     pipeline = parse(head + SOURCE + source + STREAM, folder / "my.toml")
     run.wait(pipeline, run.start_stream(pipeline, run.build(spark, pipeline, folder), folder))
@@ -166,7 +166,7 @@ def advance(spark: SparkSession, broker: BrokerProcess, folder: Path, source: st
     return rows.orderBy("topic", "partition", "offset").collect()
 
 
-def test_a_stream_finds_partitions_and_topics_that_are_new(
+def test_stream_reads_new_partitions_and_topics(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     create_topics(broker.address, "grows-a", partitions=1)
@@ -178,7 +178,7 @@ def test_a_stream_finds_partitions_and_topics_that_are_new(
     create_topics(broker.address, "grows-b", partitions=1)
     admin = AdminClient({"bootstrap.servers": broker.address})
     admin.create_partitions([NewPartitions("grows-a", 2)])["grows-a"].result(READ_TIMEOUT_S)
-    # The producer above learns of a partition only after some minutes.
+    # The first producer refreshes its metadata only after some minutes.
     producer = Producer({"bootstrap.servers": broker.address})
     for topic, partition in (("grows-a", 0), ("grows-a", 1), ("grows-b", 0)):
         producer.produce(topic, b"1", partition=partition)
@@ -191,7 +191,7 @@ def test_a_stream_finds_partitions_and_topics_that_are_new(
     ]
 
 
-def test_a_stream_from_the_latest_offsets_reads_what_comes_later(
+def test_stream_from_latest_reads_later_records_only(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     create_topics(broker.address, "latest", partitions=1)
@@ -206,10 +206,10 @@ def test_a_stream_from_the_latest_offsets_reads_what_comes_later(
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
-def test_files_in_become_records_and_files_out_again(
+def test_files_are_read_into_records_and_written_to_files(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, kind: str
 ) -> None:
-    """Each new file once; a header, a delimiter and a partitioned folder by options."""
+    """Each new file is read once; header, delimiter and partitioned folder are options."""
     topic = f"from-{kind}"
     create_topics(broker.address, topic, partitions=1)
     schema = "id INT, name STRING, price DOUBLE"

@@ -1,4 +1,4 @@
-"""Ends that cannot do what the file says: told of the end itself, before rows are lost by it."""
+"""Sources and sinks that cannot work: the error names them, before rows are lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from odradek.pipeline.cli import main
 from odradek.pipeline.connectors import NoConnector
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.io import records
-from odradek.pipeline.jobs import life, run
+from odradek.pipeline.jobs import lifecycle, run
 from odradek.pipeline.session import open_session
-from odradek.pipeline.spec.ends import KafkaSink
+from odradek.pipeline.spec.endpoints import KafkaSink
 from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.feeding import feed, in_batch
@@ -40,7 +40,7 @@ CONSOLE = '[sinks.out]\nkind = "console"\nfrom = "rows"\n'
 
 
 def run_text(spark: SparkSession, folder: Path, text: str) -> None:
-    """As the command does."""
+    """Run a pipeline as the command does."""
     pipeline = parse(text, folder / "my.toml")
     built = run.build(spark, pipeline, folder)
     if pipeline.pipeline.mode == "batch":
@@ -50,12 +50,12 @@ def run_text(spark: SparkSession, folder: Path, text: str) -> None:
 
 
 def refused(spark: SparkSession, folder: Path, text: str) -> str:
-    """What is said against a file that passes the check."""
+    """The error of a file that passes the check."""
     path = folder / "my.toml"
     path.write_text(text)
     with pytest.raises(PartFailed) as failed:
         run_text(spark, folder, text)
-    return failed.value.told(path).removeprefix(f"{path}: ")
+    return failed.value.line_of(path).removeprefix(f"{path}: ")
 
 
 PARSE = """\
@@ -74,10 +74,10 @@ topic = "{topic}"
 """
 
 
-def test_topics_that_are_not_there_are_named_where_the_file_names_them(
+def test_missing_topic_is_reported_at_its_place_in_the_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Those to write to as well, if the cluster makes none: Spark would look for a minute."""
+    """Also for a sink, if the cluster creates no topics; Spark would retry for a minute."""
     with odradek_broker(tmp_path, overrides={"auto.create.topics.enable": "false"}) as broker:
         create_topics(broker.address, "here", "there", partitions=2)
         head = HEAD.format(mode="available_now")
@@ -110,7 +110,7 @@ def test_topics_that_are_not_there_are_named_where_the_file_names_them(
             assert refused(spark, tmp_path, text) == said
 
 
-def test_topics_that_a_write_makes_are_not_missed(
+def test_missing_sink_topic_is_accepted_when_the_cluster_creates_topics(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     create_topics(broker.address, "made-source", partitions=1)
@@ -123,7 +123,7 @@ def test_topics_that_a_write_makes_are_not_missed(
 
 
 @pytest.mark.parametrize("mode", ["available_now", "batch"])
-def test_offsets_and_patterns_are_told_of_the_source(
+def test_invalid_offsets_and_patterns_fail_the_source(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, mode: str
 ) -> None:
     topic = f"offsets-{mode}"
@@ -145,11 +145,11 @@ def test_offsets_and_patterns_are_told_of_the_source(
     beyond = said(f"{subscribe}{{ 0 = 900, 1 = 0 }} }}")
     assert beyond.startswith("line 7: sources.rows: ")
     assert "900" in beyond
-    assert "records are gone" not in beyond
+    assert "records were deleted" not in beyond
     assert said('pattern = "("') == "line 7: sources.rows: Unclosed group near index 1"
 
 
-def test_a_partition_without_records_since_a_time_begins_at_its_end(
+def test_partition_without_records_since_a_time_starts_at_its_end(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     create_topics(broker.address, "quiet", partitions=2)
@@ -174,13 +174,11 @@ format = "json"
 """
 
 
-def test_a_new_checkpoint_does_not_hide_rows_in_an_old_folder(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Spark leaves out batches whose numbers stand in the folder's log, whoever wrote them."""
+def test_new_checkpoint_with_an_old_folder_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark skips batches whose numbers are in the folder's commit log."""
     text = HEAD.format(mode="available_now") + FILES
     feed(tmp_path / "rows", [[{"n": 1}]])
-    with life.held(tmp_path / "state"):
+    with lifecycle.locked(tmp_path / "state"):
         run_text(spark, tmp_path, text)
         feed(tmp_path / "rows", [[{"n": 2}]], first=1)
         run_text(spark, tmp_path, text)
@@ -191,12 +189,12 @@ def test_a_new_checkpoint_does_not_hide_rows_in_an_old_folder(
     batch = HEAD.format(mode="batch") + FILES
     wanted = "line 10: sinks.lock: out holds the files of a stream, whose readers see no others"
     assert refused(spark, tmp_path, batch) == wanted
-    run_text(spark, tmp_path, text.replace('"out"', '"anew"'))
-    assert sorted(row.n for row in spark.read.json(str(tmp_path / "anew")).collect()) == [1, 2]
+    run_text(spark, tmp_path, text.replace('"out"', '"again"'))
+    assert sorted(row.n for row in spark.read.json(str(tmp_path / "again")).collect()) == [1, 2]
 
 
 def table(url: str, options: str = "") -> str:
-    """A pipeline that reads a table of a database."""
+    """A pipeline file that reads a table of a database."""
     return (
         HEAD.format(mode="batch")
         + f'[sources.rows]\nkind = "jdbc"\nurl = "{url}"\ntable = "SYSIBM.SYSDUMMY1"\n{options}'
@@ -204,10 +202,10 @@ def table(url: str, options: str = "") -> str:
     )
 
 
-def test_other_databases_are_read_with_a_driver_of_their_own(
+def test_source_reads_another_database_with_its_driver(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Derby's lies beside Spark."""
+    """The driver of Derby is part of Spark."""
     said = refused(spark, tmp_path, table("jdbc:mysql://127.0.0.1/x"))
     assert said.startswith("line 5: sources.rows: no driver for this address: put its jar into")
     jvm: Any = spark._jvm
@@ -261,7 +259,7 @@ k = 1
 """
 
 
-def test_columns_of_any_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_column_names_may_contain_any_characters(spark: SparkSession, tmp_path: Path) -> None:
     time = "2026-01-01T00:00:00Z"
     row = {"a b": 1, "c.d": "x", "e`f": 3, "select": 4, "at": time}
     feed(tmp_path / "rows", [[row, row, row | {"c.d": "y"}]])
@@ -280,7 +278,7 @@ def test_columns_of_any_name(spark: SparkSession, tmp_path: Path) -> None:
     assert made.collect() == [Row(value='{"a b":1,"c.d":"x","e`f":3}', key="x")]
 
 
-def test_what_a_classifier_cannot_learn_from(
+def test_unusable_training_rows_are_an_error(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = tmp_path / "texts.csv"
@@ -290,10 +288,10 @@ def test_what_a_classifier_cannot_learn_from(
         assert main(["train", str(texts), str(model), "--text", "text", "--class", "kind"]) == 2
         return capsys.readouterr().err.strip()
 
-    assert said() == f"{texts} is no file"
+    assert said() == f"{texts} is not a file"
     texts.write_text("")
     assert said() == f"{texts}: no column 'text'; it has: none"
     texts.write_text("text,kind\nhello,a\nbye,\n")
-    assert said() == f"{texts}: 'kind' holds fewer than 2 classes: nothing to learn"
+    assert said() == f"{texts}: 'kind' has fewer than 2 classes: nothing to learn"
     model.mkdir()
     assert said() == f"{model} is there already; name another folder"

@@ -1,4 +1,4 @@
-"""Event times: numbers with a unit, the bound ahead of now, and that nothing is lost unseen."""
+"""Event times: numbers with a unit, the bound `ahead_max`, and counts of dropped rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.jobs import run
-from odradek.pipeline.jobs.life import shown
+from odradek.pipeline.jobs.lifecycle import progress_shown
 from odradek.pipeline.metrics import serve
 from odradek.pipeline.progress import Progress, record
-from odradek.pipeline.spec.event_time import event_times, remembering
+from odradek.pipeline.spec.event_time import event_times, stateful_steps
 from odradek.pipeline.spec.load import SpecError, parse
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.steps import Parse
@@ -31,7 +31,7 @@ from tests.pipeline.test_transforms_parse import moment, outcome
 from tests.support.broker_process import BrokerProcess
 from tests.support.processes import free_port
 
-END_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 180.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECONDS = 1_767_225_600
 COLUMNS = ("s", "ms", "us", "ns", "none")
@@ -70,12 +70,12 @@ NUMBERS: list[tuple[str, object, object]] = [
 
 
 @pytest.mark.parametrize("text_format", ["json", "csv"])
-def test_a_number_in_a_timestamp_column_is_read_with_its_unit_or_refused(
+def test_number_in_a_timestamp_column_without_a_unit_is_a_dead_letter(
     spark: SparkSession, text_format: str
 ) -> None:
     rows = NUMBERS
     if text_format == "csv":
-        # There all are texts: what can be a number is one.
+        # In CSV all values are texts; digits count as a number.
         rows = [one for one in rows if type(one[1]) in (str, int) and one[1] != ""]
     found = outcome(
         spark,
@@ -100,7 +100,7 @@ def _moment(one: datetime | None) -> datetime | None:
     return None if one is None else moment(one)
 
 
-def test_numbers_are_read_wherever_a_timestamp_stands(spark: SparkSession) -> None:
+def test_numbers_are_read_as_times_in_nested_columns(spark: SparkSession) -> None:
     schema = (
         "o STRUCT<at: TIMESTAMP, n: INT>, l ARRAY<TIMESTAMP>, m MAP<STRING, TIMESTAMP>,"
         " t TIMESTAMP, d DATE, z TIMESTAMP_NTZ"
@@ -146,7 +146,7 @@ def test_numbers_are_read_wherever_a_timestamp_stands(spark: SparkSession) -> No
     ]
 
 
-def test_avro_s_times_end_with_the_year_9999(spark: SparkSession) -> None:
+def test_avro_time_after_year_9999_is_a_dead_letter(spark: SparkSession) -> None:
     millis = {"type": "long", "logicalType": "timestamp-millis"}
     field = {"name": "at", "type": millis}
     schema = json.dumps({"type": "record", "name": "r", "fields": [field]})
@@ -157,7 +157,7 @@ def test_avro_s_times_end_with_the_year_9999(spark: SparkSession) -> None:
 
 
 def _zigzag(number: int) -> bytes:
-    """A long as Avro writes it."""
+    """The Avro encoding of a long."""
     number = (number << 1) ^ (number >> 63)
     found = bytearray()
     while number > 0x7F:
@@ -166,7 +166,7 @@ def _zigzag(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def test_numbers_in_files_are_read_with_their_unit_or_are_null(
+def test_number_in_a_file_source_without_a_unit_is_null(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     feed(tmp_path / "rows", [[{"at": SECONDS}, {"at": "2026-01-01T00:00:00Z"}, {"at": "x"}]])
@@ -185,7 +185,7 @@ def test_numbers_in_files_are_read_with_their_unit_or_are_null(
     ("settings", "said"),
     [
         ({"schema": "a INT", "epoch": "ms"}, "epoch: the schema has no TIMESTAMP"),
-        ({"schema": "at TIMESTAMP, b INT", "epoch": {"b": "ms"}}, "'b' is no TIMESTAMP of the"),
+        ({"schema": "at TIMESTAMP, b INT", "epoch": {"b": "ms"}}, "'b' is not a TIMESTAMP of the"),
         ({"schema": "at TIMESTAMP", "epoch": "m"}, "Input should be 's', 'ms', 'us' or 'ns'"),
         ({"schema": "o STRUCT<at: TIMESTAMP>", "epoch": {"at": "s"}}, "there are: o.at"),
         (
@@ -198,7 +198,7 @@ def test_numbers_in_files_are_read_with_their_unit_or_are_null(
         ),
     ],
 )
-def test_a_unit_without_a_column_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_unit_without_a_timestamp_column_is_an_error(settings: dict[str, Any], said: str) -> None:
     whole = {"kind": "parse", "from": "rows", "format": "json", **settings}
     with pytest.raises(ValueError, match="validation error") as caught:
         Parse.model_validate(whole)
@@ -269,10 +269,10 @@ output_mode = "update"
 DAY_MS = 86_400_000
 
 
-def test_a_poisoned_row_costs_no_other_and_what_is_late_is_counted(
+def test_row_far_ahead_drops_no_other_row_and_late_rows_are_counted(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Times in another unit and ahead of now, by the records' values and by their timestamps."""
+    """Times in a wrong unit and far ahead, in the values and in the timestamps of records."""
     create_topics(broker.address, "poisoned", partitions=1)
     now_ms = time.time_ns() // 1_000_000
     begin_ms = now_ms - 3_600_000
@@ -289,14 +289,15 @@ def test_a_poisoned_row_costs_no_other_and_what_is_late_is_counted(
 
     pipeline = parse(FILE.format(address=broker.address), tmp_path / "poisoned.toml")
     progress = Progress(
-        remembering=lambda query: remembering(pipeline, query), rejecting=pipeline.rejecting()
+        stateful_steps=lambda query: stateful_steps(pipeline, query),
+        dead_letter_steps=pipeline.dead_letter_steps(),
     )
     record(progress, tmp_path / "progress.jsonl")
     port = free_port()
     close = serve(progress, port)
     try:
         built = run.build(spark, pipeline, tmp_path)
-        with shown(spark, progress):
+        with progress_shown(spark, progress):
             run.wait(pipeline, run.start_stream(pipeline, built, tmp_path))
         metrics = scraped(port)
     finally:
@@ -331,7 +332,7 @@ def test_a_poisoned_row_costs_no_other_and_what_is_late_is_counted(
     assert metrics["ahead_rows_total", "arrivals", "per_arrival"] == 1
     assert metrics["dead_letters_total", "parsed_rejects", "parsed"] == 2
     for query, step in (("events", "per_event"), ("arrivals", "per_arrival")):
-        # Windows that are not over at the watermark: of the 10 seconds before the last row.
+        # Windows after the watermark are open: those of the 10 seconds before the last row.
         assert metrics["watermark_timestamp_seconds", query] == (begin_ms + 839_000) / 1_000
         assert 1 <= metrics["state_rows", query, step] <= 2
         assert metrics["state_bytes", query, step] > 0
@@ -350,7 +351,7 @@ def _counted(folder: Path, name: str) -> int:
 
 
 def pipeline_of(steps: str) -> Pipeline:
-    """A pipeline with a topic above the steps and one sink below each."""
+    """A pipeline with a topic as its source and a sink for each step."""
     names = re.findall(r"\[steps\.(\w+)\]", steps)
     sinks = "".join(f'[sinks.{one}]\nkind = "console"\nfrom = "{one}"\n' for one in names)
     head = FILE.partition("[steps")[0].format(address="localhost:1")
@@ -392,7 +393,7 @@ aggregates = {{ n = "count(*)" }}
         ('kind = "mask"\ncolumns = ["id"]\nhow = "null"', "at", {"parsed": ["at"]}),
     ],
 )
-def test_an_event_time_is_followed_to_the_step_that_made_it(
+def test_event_time_is_traced_to_its_parse_step(
     between: str, time: str, expected: dict[str, list[str]]
 ) -> None:
     step = f'\n[steps.between]\nfrom = "parsed"\n{between}\n' if between else ""
@@ -400,7 +401,7 @@ def test_an_event_time_is_followed_to_the_step_that_made_it(
     assert event_times(pipeline_of(PARSED + step + window)) == expected
 
 
-def test_the_steps_that_remember_are_listed_as_spark_lists_their_operators() -> None:
+def test_stateful_steps_are_in_the_order_of_sparks_operators() -> None:
     steps = (
         PARSED
         + '[steps.unique]\nkind = "deduplicate"\nfrom = "parsed"\nkeys = ["id"]\ntime = "at"\n'
@@ -413,7 +414,7 @@ def test_the_steps_that_remember_are_listed_as_spark_lists_their_operators() -> 
         + 'columns = { id = "l.id" }\n'
     )
     pipeline = pipeline_of(steps)
-    assert {name: remembering(pipeline, name) for name in pipeline.sinks} == {
+    assert {name: stateful_steps(pipeline, name) for name in pipeline.sinks} == {
         "parsed": [],
         "unique": ["unique"],
         "window": ["window", "unique"],
@@ -421,4 +422,4 @@ def test_the_steps_that_remember_are_listed_as_spark_lists_their_operators() -> 
         "query": ["query"],
         "joined": ["joined", "unique", "query"],
     }
-    assert remembering(pipeline, "parsed_rejects") == []
+    assert stateful_steps(pipeline, "parsed_rejects") == []

@@ -1,4 +1,4 @@
-"""A mirror between two of our brokers, in this process."""
+"""A mirror between two of our brokers, run in this process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.cli import FAILED, main
-from odradek.pipeline.jobs.life import held
-from odradek.pipeline.jobs.mirror import Job
+from odradek.pipeline.jobs.lifecycle import locked
+from odradek.pipeline.jobs.mirror import MirrorJob
 from odradek.pipeline.jobs.run import WrongCheckpoint
 from odradek.pipeline.mirror import clusters
-from odradek.pipeline.mirror.flow import TopicMadeAnew
+from odradek.pipeline.mirror.flow import TopicRecreatedError
 from tests.pipeline.mirroring import (
     TIMEOUT_S,
     Sent,
@@ -62,7 +62,7 @@ def west(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def retention_of(address: str, topic: str) -> str | None:
-    """What `retention.ms` is for a topic."""
+    """The value of `retention.ms` of a topic."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": address})
     found = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
@@ -70,7 +70,7 @@ def retention_of(address: str, topic: str) -> str | None:
     return value
 
 
-def test_records_arrive_as_they_are_also_in_new_partitions_and_topics(
+def test_records_are_mirrored_unchanged_with_new_partitions_and_topics(
     spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
 ) -> None:
     create(east.address, "as-is", 2, {"retention.ms": "-1"})
@@ -105,7 +105,7 @@ def test_records_arrive_as_they_are_also_in_new_partitions_and_topics(
 
 
 def consume(address: str, group: str, topic: str, count: int) -> list[bytes]:
-    """Join a group, read so many records and commit them."""
+    """Join a group, read `count` records and commit them."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -128,7 +128,7 @@ def consume(address: str, group: str, topic: str, count: int) -> list[bytes]:
 
 
 def mirrormaker_says(folder: Path, address: str, group: str) -> list[str]:
-    """What RemoteClusterUtils reads."""
+    """The offsets that MirrorMaker's RemoteClusterUtils reads."""
     libraries = maven.mirror_client_libraries(JUDGE_VERSION)
     done = subprocess.run(
         [
@@ -145,14 +145,14 @@ def mirrormaker_says(folder: Path, address: str, group: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_group_fails_over_while_the_mirror_runs(
+def test_group_fails_over_while_the_mirror_runs(
     spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
 ) -> None:
     create(east.address, "orders", 2)
     sent = [b"%d" % n for n in range(2000)]
     send(east.address, "orders", [Sent(n % 2, value) for n, value in enumerate(sent)])
     commit(east.address, "fail-billing", "orders", {0: 0, 1: 0})
-    job = Job(
+    job = MirrorJob(
         mirror_of(file(east.address, west.address, name="fail", pattern="orders.*", mode="stream")),
         tmp_path,
     )
@@ -185,7 +185,7 @@ def test_a_group_fails_over_while_the_mirror_runs(
         "a new topic and a new partition are mirrored",
     )
 
-    # A group that goes back at home, or reads here already, keeps its offsets here.
+    # The target offsets are unchanged when the group is reset on the source, or has members here.
     commit(east.address, "fail-billing", "orders", {0: 0, 1: 0})
     job.turn()
     job.turn()
@@ -208,34 +208,36 @@ def test_a_group_fails_over_while_the_mirror_runs(
     assert committed(west.address, "fail-billing", "east.orders") == ends
 
 
-def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
+def test_recreated_source_topic_ends_the_mirror(
     spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
 ) -> None:
-    create(east.address, "anew", 1)
-    create(east.address, "anew-not", 1)
-    for topic in ("anew", "anew-not"):
+    create(east.address, "again", 1)
+    create(east.address, "again-not", 1)
+    for topic in ("again", "again-not"):
         send(east.address, topic, [Sent(0, b"old %d" % n) for n in range(10)])
-    text = file(east.address, west.address, name="anew", pattern="anew.*")
+    text = file(east.address, west.address, name="again", pattern="again.*")
     run(spark, text, tmp_path)
     admin = AdminClient({"bootstrap.servers": east.address})
-    admin.delete_topics(["anew"])["anew"].result(TIMEOUT_S)
-    until(lambda: "anew" not in partitions_of(east.address), "the topic is deleted")
-    create(east.address, "anew", 1)
+    admin.delete_topics(["again"])["again"].result(TIMEOUT_S)
+    until(lambda: "again" not in partitions_of(east.address), "the topic is deleted")
+    create(east.address, "again", 1)
     new = [Sent(0, b"new %d" % n) for n in range(20)]
-    send(east.address, "anew", new)
-    with pytest.raises(TopicMadeAnew, match="topic anew of east was deleted and made anew"):
+    send(east.address, "again", new)
+    with pytest.raises(
+        TopicRecreatedError, match="topic again of east was deleted and created again"
+    ):
         run(spark, text, tmp_path)
-    shutil.rmtree(tmp_path / "anew-state")
+    shutil.rmtree(tmp_path / "again-state")
     run(spark, text, tmp_path)
-    send(east.address, "anew", [Sent(0, b"last")])
+    send(east.address, "again", [Sent(0, b"last")])
     new.append(Sent(0, b"last"))
     run(spark, text, tmp_path)
-    values = [one.value for one in content(west.address, "east.anew")[0]]
+    values = [one.value for one in content(west.address, "east.again")[0]]
     assert values == [b"old %d" % n for n in range(10)] + [one.value for one in new]
-    assert content(west.address, "east.anew-not") == content(east.address, "anew-not")
+    assert content(west.address, "east.again-not") == content(east.address, "again-not")
 
 
-def test_one_cluster_under_two_names_is_refused(
+def test_source_and_target_in_one_cluster_are_rejected(
     east: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "my.toml"
@@ -244,7 +246,7 @@ def test_one_cluster_under_two_names_is_refused(
     assert "east and west are one cluster" in capsys.readouterr().err
 
 
-def test_a_target_that_refuses_a_record_ends_the_mirror(
+def test_record_rejected_by_the_target_ends_the_mirror(
     spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
 ) -> None:
     create(east.address, "wide", 1)
@@ -255,7 +257,7 @@ def test_a_target_that_refuses_a_record_ends_the_mirror(
         run(spark, text, tmp_path)
 
 
-def test_one_mirror_at_a_time_runs_on_a_checkpoint(
+def test_second_mirror_on_a_checkpoint_is_rejected(
     east: BrokerProcess,
     west: BrokerProcess,
     tmp_path: Path,
@@ -263,18 +265,18 @@ def test_one_mirror_at_a_time_runs_on_a_checkpoint(
 ) -> None:
     path = tmp_path / "my.toml"
     path.write_text(file(east.address, west.address, name="twice", pattern="nothing"))
-    with held(tmp_path / "twice-state"):
+    with locked(tmp_path / "twice-state"):
         assert main(["mirror", str(path)]) == FAILED
-    assert "another process runs on the checkpoint" in capsys.readouterr().err
+    assert "another process uses the checkpoint" in capsys.readouterr().err
 
 
-def test_the_checkpoint_of_another_mirror_is_refused(
+def test_checkpoint_of_another_mirror_is_rejected(
     east: BrokerProcess, west: BrokerProcess, tmp_path: Path
 ) -> None:
     mirror = mirror_of(file(east.address, west.address, name="mine", pattern="nothing"))
-    Job(mirror, tmp_path).open()
+    MirrorJob(mirror, tmp_path).open()
     theirs = mirror.model_copy(
         update={"source": mirror.source.model_copy(update={"alias": "north"})}
     )
     with pytest.raises(WrongCheckpoint, match="mine-state is the checkpoint of pipeline 'mine'"):
-        Job(theirs, tmp_path).open()
+        MirrorJob(theirs, tmp_path).open()

@@ -1,4 +1,4 @@
-"""A mirror from Apache Kafka to our broker, and one back."""
+"""Mirrors from Apache Kafka to our broker, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tests.support.broker_process import odradek_broker
 
 
 @pytest.mark.judge
-def test_from_apache_kafka_and_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_are_mirrored_from_apache_kafka_and_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with apache_node(tmp_path / "apache") as apache, odradek_broker(tmp_path / "ours") as ours:
         create(apache.address, "both", 2, {"retention.ms": "-1", "cleanup.policy": "compact"})
         records = [
@@ -42,6 +44,6 @@ def test_from_apache_kafka_and_back(spark: SparkSession, tmp_path: Path) -> None
 def committed(address: str, group: str, topic: str) -> list[int]:
     """Offsets of a group in partitions 0 and 1."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group})
-    found = consumer.committed([TopicPartition(topic, one) for one in (0, 1)], timeout=30)
+    found = consumer.committed([TopicPartition(topic, one) for one in (0, 1)], timeout=120)
     consumer.close()
     return [one.offset for one in found]

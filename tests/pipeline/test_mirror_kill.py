@@ -1,4 +1,4 @@
-"""The mirror's process and its source are killed: nothing is lost, little is written twice."""
+"""The mirror and its source are killed: no record is lost, and few are written twice."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.processes import LoggedProcess
 
 BATCH = 150
 RECORDS = 1500
-START_TIMEOUT_S = 120.0
-END_TIMEOUT_S = 180.0
+START_TIMEOUT_S = 300.0
+END_TIMEOUT_S = 600.0
 
 
-def lying_at(address: str, topic: str) -> int:
-    """How many offsets of a topic with two partitions are taken; 0 while it is not there."""
+def end_of(address: str, topic: str) -> int:
+    """The sum of the end offsets of a topic with two partitions; 0 while it does not exist."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "none"})
     try:
         return sum(
@@ -35,11 +35,11 @@ def lying_at(address: str, topic: str) -> int:
 
 
 def await_records(west: BrokerProcess, process: LoggedProcess, count: int) -> None:
-    """Until so many are mirrored."""
+    """Wait until the target has `count` records."""
 
     def are_there() -> bool:
         assert process.running(), process.tail()
-        return lying_at(west.address, "east.killed") >= count
+        return end_of(west.address, "east.killed") >= count
 
     until(
         are_there,
@@ -49,9 +49,9 @@ def await_records(west: BrokerProcess, process: LoggedProcess, count: int) -> No
 
 
 def surplus(source: list[Sent], target: list[Sent]) -> int:
-    """How many records of the target are repeats; every record of the source must be there.
+    """The number of repeated records on the target.
 
-    All of the source must be found in the target in its order.
+    Every record of the source must be on the target, in order.
     """
     place = 0
     for one in target:
@@ -69,7 +69,7 @@ def numbered(begin: int, end: int) -> list[Sent]:
 def killed_and_finished(
     folder: Path, east: BrokerProcess, west: BrokerProcess, *, kills: int, seed: int
 ) -> int:
-    """Kill the mirror at random points, and the source once; how many records lie there twice."""
+    """Kill the mirror at random points, and the source once; returns the repeated records."""
     chance = random.Random(seed)
     create(east.address, "killed", 2)
     send(east.address, "killed", numbered(0, RECORDS))
@@ -87,7 +87,7 @@ def killed_and_finished(
         )
     )
     for number in range(kills):
-        before = lying_at(west.address, "east.killed")
+        before = end_of(west.address, "east.killed")
         wanted = before + chance.randrange(1, RECORDS // (kills + 1))
         with mirror_process(path) as process:
             await_records(west, process, wanted)
@@ -103,25 +103,25 @@ def killed_and_finished(
         assert process.wait(timeout_s=END_TIMEOUT_S) == 0, process.tail()
         assert "Traceback" not in process.tail()
     states = [json.loads(line) for line in done.read_text().splitlines()]
-    assert states[-1]["state"] == "ended", "the last batch is told of, too"
+    assert states[-1]["state"] == "ended", "the last batch is reported"
     assert states[-1]["rows_total"] >= 100
     source, target = content(east.address, "killed"), content(west.address, "east.killed")
     return sum(surplus(source[partition], target[partition]) for partition in source)
 
 
-def test_kills_of_the_mirror_and_of_the_source_lose_nothing(tmp_path: Path) -> None:
+def test_killed_mirror_and_killed_source_lose_no_record(tmp_path: Path) -> None:
     with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
         repeated = killed_and_finished(tmp_path, east, west, kills=1, seed=7)
     assert repeated == 0
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_many_kills_at_random_points(tmp_path: Path) -> None:
+@pytest.mark.timeout(3600)
+def test_many_kills_at_random_points_lose_no_record(tmp_path: Path) -> None:
     kills = 4
     with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
         repeated = killed_and_finished(
             tmp_path, east, west, kills=kills, seed=random.SystemRandom().randrange(2**32)
         )
-    print(f"{repeated} records lie on the target twice after {kills} kills")
+    print(f"{repeated} records are repeated on the target after {kills} kills")
     assert repeated <= kills * BATCH

@@ -1,4 +1,4 @@
-"""Translation of offsets, the records that tell it, and names: what needs no cluster."""
+"""Translation of offsets, formats of published records, and names; without a cluster."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from odradek.pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED, Pol
 
 
 def written(target: list[int], known: PartitionOffsets) -> list[tuple[int, int]]:
-    """Note a target partition that holds the records of these source offsets; what is published."""
+    """Add a target partition with the records of these source offsets; returns the pairs."""
     runs = joined((source, place) for place, source in enumerate(target))
     return [pair for run in runs for pair in known.note(run)]
 
 
-def test_neighbours_on_both_sides_are_one_run() -> None:
+def test_consecutive_offsets_on_both_sides_are_one_run() -> None:
     pairs = [(0, 10), (1, 11), (2, 12), (5, 13), (6, 14), (7, 20)]
     assert joined(pairs) == [Run(0, 10, 3), Run(5, 13, 2), Run(7, 20, 1)]
 
 
-def test_offsets_between_gaps_and_past_the_end() -> None:
+def test_offsets_in_gaps_and_after_the_end_translate_to_the_next_record() -> None:
     known = PartitionOffsets()
     written([3, 4, 5, 9, 10], known)
     found = [known.translate(offset) for offset in range(13)]
     assert found == [0, 0, 0, 0, 1, 2, 3, 3, 3, 3, 4, 5, 5]
 
 
-def test_a_mirror_that_began_late_knows_nothing_of_what_was_before() -> None:
+def test_offset_before_the_start_of_the_mirror_has_no_translation() -> None:
     known = PartitionOffsets()
     known.note(Run(source=100, target=7, count=10))
     assert known.translate(99) is None
     assert known.translate(100) == 7
 
 
-def test_a_batch_written_twice_is_read_in_its_second_place() -> None:
+def test_batch_written_twice_translates_to_its_second_copy() -> None:
     known = PartitionOffsets()
     written([0, 1, 2, 3, 2, 3, 4], known)
     assert [known.translate(offset) for offset in range(6)] == [0, 1, 4, 5, 6, 7]
 
 
-def test_published_pairs_are_few_and_say_the_same() -> None:
+def test_published_pairs_give_the_same_translation_as_runs() -> None:
     known, reader = PartitionOffsets(), PartitionOffsets()
     for run in (Run(0, 0, 1000), Run(1000, 1000, 500), Run(1600, 1500, 10), Run(1700, 1510, 1)):
         pairs = known.note(run)
@@ -57,7 +57,7 @@ def test_published_pairs_are_few_and_say_the_same() -> None:
     assert reader.last == known.last == (1700, 1510)
 
 
-def test_a_topic_made_anew_on_the_target_begins_anew() -> None:
+def test_recreated_target_topic_translates_to_its_start() -> None:
     known = PartitionOffsets()
     known.note(Run(0, 0, 100))
     known.note(Run(100, 0, 10))
@@ -65,7 +65,7 @@ def test_a_topic_made_anew_on_the_target_begins_anew() -> None:
     assert known.last == (109, 9)
 
 
-def test_what_is_kept_is_bounded_and_stays_safe() -> None:
+def test_dropped_runs_translate_to_earlier_offsets() -> None:
     known = PartitionOffsets()
     target = [number * 3 for number in range(RUNS_MAX * 4)]
     written(target, known)
@@ -75,7 +75,7 @@ def test_what_is_kept_is_bounded_and_stays_safe() -> None:
 
 
 def is_safe(target: list[int], known: PartitionOffsets, offset: int) -> bool:
-    """Whether a reader that goes on there sees every record at or after `offset`."""
+    """Whether a reader at the translation of `offset` reads every record at or after it."""
     found = known.translate(offset)
     assert found is not None
     rest = set(target[found:])
@@ -84,7 +84,7 @@ def is_safe(target: list[int], known: PartitionOffsets, offset: int) -> bool:
 
 @st.composite
 def mirrored(draw: st.DrawFn) -> list[int]:
-    """Source offsets in the order they lie on the target: gaps, and batches written twice."""
+    """Source offsets in the order of the target, with gaps and with batches written twice."""
     target: list[int] = []
     offset = 0
     for _ in range(draw(st.integers(1, 8))):
@@ -98,7 +98,7 @@ def mirrored(draw: st.DrawFn) -> list[int]:
 
 
 @given(mirrored())
-def test_nothing_is_lost_by_translation(target: list[int]) -> None:
+def test_translation_never_skips_a_record(target: list[int]) -> None:
     known, reader = PartitionOffsets(), PartitionOffsets()
     for pair in written(target, known):
         reader.note_pair(*pair)
@@ -110,21 +110,24 @@ def test_nothing_is_lost_by_translation(target: list[int]) -> None:
     assert found == sorted(one for one in found if one is not None), "it never goes back"
 
 
-def test_the_records_are_laid_out_as_mirrormaker_does() -> None:
+def test_records_have_the_format_of_mirrormaker() -> None:
     sync = OffsetSync("pay", 3, 258, 5)
     assert sync.key().hex() == "0003706179" + "00000003"
     assert sync.value().hex() == "0000000000000102" + "0000000000000005"
     checkpoint = Checkpoint("g", "east.pay", 1, 9, 7, "é")
     assert checkpoint.key().hex() == "000167" + "0008656173742e706179" + "00000001"
     assert checkpoint.value().hex() == "0000" + "0000000000000009" + "0000000000000007" + "0002c3a9"
-    beat = Heartbeat("e", "w", 1)
-    assert (beat.key().hex(), beat.value().hex()) == ("000165000177", "0000" + "0000000000000001")
+    heartbeat = Heartbeat("e", "w", 1)
+    assert (heartbeat.key().hex(), heartbeat.value().hex()) == (
+        "000165000177",
+        "0000" + "0000000000000001",
+    )
     assert OffsetSync.read(sync.key(), sync.value()) == sync
     assert Checkpoint.read(checkpoint.key(), checkpoint.value()) == checkpoint
-    assert Heartbeat.read(beat.key(), beat.value()) == beat
+    assert Heartbeat.read(heartbeat.key(), heartbeat.value()) == heartbeat
 
 
-def test_a_record_that_is_something_else_is_refused() -> None:
+def test_undecodable_record_is_an_error() -> None:
     good = Checkpoint("g", "t", 0, 1, 1)
     for length in range(len(good.value())):
         with pytest.raises(FormatError):
@@ -156,7 +159,9 @@ def test_a_record_that_is_something_else_is_refused() -> None:
         ("west.heartbeats", False),
     ],
 )
-def test_what_is_mirrored(topic: str, *, is_mirrored: bool) -> None:
+def test_mirrored_topics_are_selected_by_names_patterns_and_excludes(
+    topic: str, *, is_mirrored: bool
+) -> None:
     pattern = Policy("east", "west", "default").topic_pattern(
         names=None, pattern=".*", exclude=[*TOPICS_EXCLUDED, "secret"], heartbeats=True
     )
@@ -164,7 +169,7 @@ def test_what_is_mirrored(topic: str, *, is_mirrored: bool) -> None:
     assert (re.search(pattern, topic) is not None) == is_mirrored, "Spark searches"
 
 
-def test_names_are_taken_as_they_are() -> None:
+def test_names_with_special_characters_are_matched_literally() -> None:
     policy = Policy("east", "west", "default")
     pattern = policy.topic_pattern(names=["a.b", "c"], pattern=None, exclude=[], heartbeats=False)
     found = [
@@ -173,7 +178,7 @@ def test_names_are_taken_as_they_are() -> None:
     assert found == ["a.b", "c"]
 
 
-def test_names_on_the_target() -> None:
+def test_target_names_follow_the_policy() -> None:
     default, identity = Policy("east", "west", "default"), Policy("east", "west", "identity")
     assert default.target_topic("pay") == "east.pay"
     assert identity.target_topic("pay") == "pay"
@@ -182,24 +187,24 @@ def test_names_on_the_target() -> None:
     assert default.syncs_topic == "mm2-offset-syncs.east.internal"
 
 
-def test_groups_of_tools_are_left_out() -> None:
+def test_groups_of_tools_are_excluded() -> None:
     pattern = re.compile(group_pattern(".*", GROUPS_EXCLUDED))
     assert pattern.fullmatch("billing")
     assert not pattern.fullmatch("console-consumer-12345")
 
 
-def test_checkpoints_go_forward_and_back_only_with_their_group() -> None:
+def test_checkpoint_decreases_only_when_its_group_was_reset() -> None:
     known = Checkpoints()
     first = Checkpoint("g", "east.pay", 0, 50, 40)
-    assert known.is_news(first)
+    assert known.must_publish(first)
     known.load(first)
-    assert not known.is_news(first)
-    assert not known.is_news(Checkpoint("g", "east.pay", 0, 60, 39)), "less exact by now"
-    assert known.is_news(Checkpoint("g", "east.pay", 0, 51, 41))
-    assert known.is_news(Checkpoint("g", "east.pay", 0, 10, 8)), "the group went back"
+    assert not known.must_publish(first)
+    assert not known.must_publish(Checkpoint("g", "east.pay", 0, 60, 39)), "less exact by now"
+    assert known.must_publish(Checkpoint("g", "east.pay", 0, 51, 41))
+    assert known.must_publish(Checkpoint("g", "east.pay", 0, 10, 8)), "the group went back"
 
 
-def test_only_what_goes_forward_is_committed_on_the_target() -> None:
+def test_only_greater_offsets_are_committed_on_the_target() -> None:
     offsets = Offsets()
     list(offsets.note("pay", 0, Run(0, 0, 100)))
     list(offsets.note("pay", 1, Run(0, 0, 100)))

@@ -1,4 +1,4 @@
-"""What a mirror file may say, and what is said about one that is wrong."""
+"""Mirror files and the reports of their errors."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ sync_offsets = true
 
 
 def problems(text: str) -> list[str]:
-    """What is said about a file."""
+    """The errors of a file."""
     with pytest.raises(SpecError) as caught:
         parse(text, Path("my.toml"))
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_a_good_file_is_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_valid_file_is_parsed_into_its_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mirror = parse(GOOD, Path("my.toml"))
     assert mirror.source.options == {"security.protocol": "PLAINTEXT"}
     assert (mirror.topics.policy, mirror.mirror.mode) == ("default", "stream")
@@ -101,14 +103,14 @@ def test_a_good_file_is_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixtu
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(old: str, new: str, said: str | None) -> None:
+def test_error_is_reported_with_its_line(old: str, new: str, said: str | None) -> None:
     expected = said or (
         "line 17: group: an unknown key; allowed: mirror, source, target, topics, groups"
     )
     assert problems(GOOD.replace(old, new)) == [expected]
 
 
-def test_the_command_says_it_and_starts_nothing(
+def test_check_reports_errors_without_starting_the_mirror(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "my.toml"

@@ -1,4 +1,4 @@
-"""What a repeated batch does: the writing part alone, against a broker."""
+"""Writes of a repeated batch to a broker, without Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from odradek.pipeline.mirror.offsets import Partition
+from odradek.pipeline.mirror.offsets import PartitionKey
 from odradek.pipeline.mirror.write import Plan, write
 from tests.pipeline.mirroring import Sent, content, create, send
 from tests.support.broker_process import BrokerProcess
@@ -53,11 +53,11 @@ def mirror(
     west: BrokerProcess,
     topic: str,
     rows: list[dict[str, object]],
-    last: Mapping[Partition, tuple[int, int]] | None = None,
+    last: Mapping[PartitionKey, tuple[int, int]] | None = None,
     *,
     rows_per_batch: int = 7,
 ) -> list[tuple[int, int, int, int, int]]:
-    """Write rows; partition, source, target, count, skipped of each run."""
+    """Write rows; returns partition, source, target, count and skipped of each run."""
     plan = Plan({"bootstrap.servers": west.address}, {"pay": topic}, dict(last or {}), 1000)
     batches = [
         pa.RecordBatch.from_pylist(rows[begin : begin + rows_per_batch], schema=SCHEMA)
@@ -71,19 +71,19 @@ def mirror(
 
 
 def offsets_at(west: BrokerProcess, topic: str, partition: int = 0) -> list[int]:
-    """Which records of the source lie there, in order."""
+    """The source offsets of the records on the target, in order."""
     values = [one.value or b"" for one in content(west.address, topic)[partition]]
     return [int(value[1:]) if value[:1] == b"v" else -1 for value in values]
 
 
-def test_a_batch_of_two_partitions_lies_where_it_says(west: BrokerProcess) -> None:
+def test_batch_of_two_partitions_has_the_returned_offsets(west: BrokerProcess) -> None:
     create(west.address, "two", 2)
     rows = [row(n) for n in range(20)] + [row(n, partition=1) for n in (5, 6, 9)]
     assert mirror(west, "two", rows) == [(0, 0, 0, 20, 0), (1, 5, 0, 2, 0), (1, 9, 2, 1, 0)]
     assert offsets_at(west, "two", 1) == [5, 6, 9]
 
 
-def test_what_a_killed_attempt_has_written_is_not_written_again(west: BrokerProcess) -> None:
+def test_records_of_a_killed_attempt_are_skipped(west: BrokerProcess) -> None:
     create(west.address, "killed", 1)
     rows = [row(n) for n in range(50)]
     mirror(west, "killed", rows[:10])
@@ -95,7 +95,7 @@ def test_what_a_killed_attempt_has_written_is_not_written_again(west: BrokerProc
     assert offsets_at(west, "killed") == list(range(50))
 
 
-def test_records_that_the_source_has_lost_meanwhile_are_not_taken_for_others(
+def test_batch_is_written_whole_when_the_source_has_lost_records(
     west: BrokerProcess,
 ) -> None:
     create(west.address, "compacted", 1)
@@ -107,27 +107,25 @@ def test_records_that_the_source_has_lost_meanwhile_are_not_taken_for_others(
     assert lying == [*range(20), *range(2, 7), *range(8, 20)], "twice at most, and none is lost"
 
 
-def test_what_somebody_else_has_written_is_not_taken_for_the_mirrors(west: BrokerProcess) -> None:
+def test_batch_is_written_whole_after_records_of_another_client(west: BrokerProcess) -> None:
     create(west.address, "shared", 1)
     mirror(west, "shared", [row(n) for n in range(5)])
-    send(west.address, "shared", [Sent(0, b"stranger")])
+    send(west.address, "shared", [Sent(0, b"other")])
     rows = [row(n) for n in range(5, 10)]
     assert mirror(west, "shared", rows, {("pay", 0): (4, 4)}) == [(0, 5, 6, 5, 0)]
-    send(west.address, "shared", [Sent(0, b"stranger")] * 3)
+    send(west.address, "shared", [Sent(0, b"other")] * 3)
     mirror(west, "shared", [row(n) for n in range(10, 12)], {("pay", 0): (9, 10)})
     assert offsets_at(west, "shared") == [0, 1, 2, 3, 4, -1, 5, 6, 7, 8, 9, -1, -1, -1, 10, 11]
 
 
-def test_a_target_that_was_made_anew_gets_what_is_there_now(
-    west: BrokerProcess, tmp_path: Path
-) -> None:
+def test_recreated_target_receives_the_whole_batch(west: BrokerProcess, tmp_path: Path) -> None:
     create(west.address, "lost", 1)
     rows = [row(n) for n in range(100, 110)]
     assert mirror(west, "lost", rows, {("pay", 0): (104, 104)}) == [(0, 100, 0, 10, 0)]
     assert offsets_at(west, "lost") == list(range(100, 110))
 
 
-def test_a_record_that_the_target_refuses_ends_the_batch(west: BrokerProcess) -> None:
+def test_record_rejected_by_the_target_ends_the_batch(west: BrokerProcess) -> None:
     create(west.address, "small", 1, {"max.message.bytes": "1000"})
     rows = [{**row(n), "value": b"x" * (2000 if n == 3 else 10)} for n in range(5)]
     with pytest.raises(Exception, match=r"small-0: .*too large"):

@@ -1,4 +1,4 @@
-"""The newest PySpark, as users install it: every kind of end, state in Python, and a mirror."""
+"""The newest PySpark, as users install it: sources, sinks, state in Python, and a mirror."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.broker_process import odradek_broker
 from tests.support.pipeline_job import SMALL_JVM
 from tests.support.processes import LoggedProcess
 
-END_TIMEOUT_S = 250.0
+END_TIMEOUT_S = 600.0
 ROWS = 200
 BEGIN_MS = 1_767_225_600_000
 ODD = 150
@@ -101,7 +101,7 @@ format = "json"
 """
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_pipelines_and_mirrors_run_on_the_newest_pyspark(tmp_path: Path) -> None:
     names = tmp_path / "names"
     names.mkdir()
@@ -111,7 +111,7 @@ def test_pipelines_and_mirrors_run_on_the_newest_pyspark(tmp_path: Path) -> None
         produce(east.address, "readings", [reading(number) for number in [*range(ROWS), 7]])
         mirror = mirroring.file(east.address, west.address, name="newest", pattern="readings")
         with started(tmp_path / "newest.toml", "run", FILE.format(address=east.address)) as job:
-            # From here on Ivy is done with the folder that both jobs use.
+            # Ivy no longer writes to the folder that both jobs use.
             job.wait_for_line("is used$", timeout_s=END_TIMEOUT_S)
             with started(tmp_path / "mirror.toml", "mirror", mirror) as other:
                 finish(job)
@@ -136,13 +136,13 @@ def test_pipelines_and_mirrors_run_on_the_newest_pyspark(tmp_path: Path) -> None
 
 
 def reading(number: int) -> bytes:
-    """One a second; one of them is far from the others."""
+    """A reading per second; one of them is an anomaly."""
     value = 1_000.0 if number == ODD else float(number % 5)
     return json.dumps({"id": number, "value": value, "at": BEGIN_MS + number * 1_000}).encode()
 
 
 def started(path: Path, command: str, text: str) -> LoggedProcess:
-    """The command over a file, the way a user gives it."""
+    """Within, the command runs with a file."""
     path.write_text(text)
     words = [str(newest_pyspark.python()), "-m", "odradek.pipeline.cli", command, str(path)]
     return LoggedProcess(
@@ -154,7 +154,7 @@ def started(path: Path, command: str, text: str) -> LoggedProcess:
 
 
 def finish(process: LoggedProcess) -> None:
-    """Wait for a good end, of which nothing but our own lines is seen."""
+    """Wait for exit code 0, and check that only our own lines are printed."""
     assert process.wait(timeout_s=END_TIMEOUT_S) == 0, process.tail()
     foreign = ("Ivy", "log4j", "::", "Warning", "Traceback")
     assert [line for line in process.lines() if any(one in line for one in foreign)] == []

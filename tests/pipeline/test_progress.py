@@ -1,4 +1,4 @@
-"""What a running pipeline tells: to a terminal, in lines, in a file, to Prometheus."""
+"""Progress of a pipeline: on a terminal, as lines, in a file, for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rich.console import Console
 
 from odradek.pipeline.jobs import run
 from odradek.pipeline.metrics import serve
-from odradek.pipeline.progress import Progress, QueryProgress, Warner, record, show, table_of
+from odradek.pipeline.progress import LossWarner, Progress, QueryProgress, record, show, table_of
 from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.test_run import produce
 from tests.support.broker_process import BrokerProcess
 from tests.support.processes import free_port
 
-END_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 180.0
 
 FILE = """\
 [pipeline]
@@ -56,12 +56,12 @@ format = "parquet"
 def watched(
     spark: SparkSession, broker: BrokerProcess, folder: Path, topic: str, progress: Progress
 ) -> list[QueryProgress]:
-    """Run the file to its end; what was told, in order."""
-    told: list[QueryProgress] = []
+    """Run the file to its end; returns the reported progress in order."""
+    reported: list[QueryProgress] = []
     ended = Event()
 
     def remember(one: QueryProgress) -> None:
-        told.append(one)
+        reported.append(one)
         if one.state == "ended":
             ended.set()
 
@@ -75,10 +75,10 @@ def watched(
         assert ended.wait(END_TIMEOUT_S)
     finally:
         spark.streams.removeListener(progress)
-    return told
+    return reported
 
 
-def test_what_waits_is_counted_when_a_batch_begins(
+def test_unread_records_are_counted_at_the_start_of_a_batch(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     create_topics(broker.address, "waiting", partitions=1)
@@ -90,11 +90,11 @@ def test_what_waits_is_counted_when_a_batch_begins(
     close = serve(progress, port)
     try:
         with show(progress, is_terminal=False):
-            told = watched(spark, broker, tmp_path, "waiting", progress)
+            reported = watched(spark, broker, tmp_path, "waiting", progress)
         samples = scraped(port)
     finally:
         close()
-    batches = [one for one in told if one.state == "running" and one.batch_id >= 0]
+    batches = [one for one in reported if one.state == "running" and one.batch_id >= 0]
     assert [(one.rows, one.offsets_behind) for one in batches] == [
         (30, 100),
         (30, 70),
@@ -103,7 +103,7 @@ def test_what_waits_is_counted_when_a_batch_begins(
     ]
     assert [one.rows_total for one in batches] == [30, 60, 90, 100]
     assert all(one.batch_ms > 0 and one.rows_per_second > 0 for one in batches)
-    assert told[-1].state == "ended"
+    assert reported[-1].state == "ended"
     errors = capfd.readouterr().err
     assert "waiting: batch 1, 30 rows, " in errors
     assert " 70 behind, running\n" in errors
@@ -122,28 +122,28 @@ def test_what_waits_is_counted_when_a_batch_begins(
     assert samples["batch_seconds", "waiting"] > 0
 
 
-def test_a_later_run_counts_from_where_it_begins(
+def test_later_run_counts_from_its_own_start(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     create_topics(broker.address, "later", partitions=2)
     produce(broker.address, "later", [b"x"] * 20)
     watched(spark, broker, tmp_path, "later", Progress())
     produce(broker.address, "later", [b"x"] * 7)
-    told = watched(spark, broker, tmp_path, "later", Progress())
+    reported = watched(spark, broker, tmp_path, "later", Progress())
     assert [
-        (one.rows, one.offsets_behind) for one in told if one.rows and one.state != "ended"
+        (one.rows, one.offsets_behind) for one in reported if one.rows and one.state != "ended"
     ] == [(7, 7)]
 
 
 def event(**fields: object) -> Any:
-    """What Spark's listener is handed, as far as it is looked at."""
+    """An event for Spark's listener, with the fields that are used."""
     return SimpleNamespace(**fields)
 
 
 def operator(
     name: str, *, late: int = 0, state_rows: int = 0, state_bytes: int = 0
 ) -> dict[str, Any]:
-    """An operator with a state, in Spark's JSON."""
+    """A stateful operator in Spark's JSON."""
     return {
         "operatorName": name,
         "numRowsTotal": state_rows,
@@ -169,10 +169,10 @@ def batch(
     written: int = -1,
     watermark: str | None = None,
 ) -> QueryProgressEvent:
-    """A batch that is done, as PySpark reads it from Spark's JSON.
+    """A finished batch, as PySpark parses it from Spark's JSON.
 
     ahead    step -> rows dropped since their times were too far ahead
-    written  rows that the sink took; -1 where it does not count
+    written  rows that the sink has written; -1: unknown
     """
     observed = {f"ahead:{step}:0": {"rows": count} for step, count in (ahead or {}).items()}
     progress = {
@@ -196,19 +196,19 @@ def batch(
 
 
 def identity(name: str) -> UUID:
-    """Of a query."""
+    """The id of a query."""
     return uuid5(NAMESPACE_OID, name)
 
 
 def begin(progress: Progress, *names: str) -> None:
-    """Queries begin."""
+    """Report the start of queries."""
     for name in names:
         progress.onQueryStarted(event(name=name, id=identity(name)))
 
 
-def test_rows_that_are_dropped_are_counted_by_step() -> None:
+def test_dropped_rows_are_counted_by_step() -> None:
     steps = {"one": ["window", "unique"], "query": ["query"], "none": []}
-    progress = Progress(remembering=lambda query: steps[query])
+    progress = Progress(stateful_steps=lambda query: steps[query])
     begin(progress, *steps)
     for number in range(2):
         one = [operator("a", late=3), operator("b", late=4)]
@@ -236,10 +236,10 @@ def test_rows_that_are_dropped_are_counted_by_step() -> None:
     assert progress.queries()[0].late == {}, "a query that begins again counts from zero"
 
 
-def test_a_warning_comes_when_rows_begin_to_be_dropped_and_when_they_have_doubled() -> None:
+def test_warning_is_printed_for_first_dropped_rows_and_when_doubled() -> None:
     said: list[str] = []
-    progress = Progress(remembering=lambda query: ["window"])
-    progress.on_change.append(Warner(said.append))
+    progress = Progress(stateful_steps=lambda query: ["window"])
+    progress.on_change.append(LossWarner(said.append))
     begin(progress, "one")
     for number in range(100):
         progress.onQueryProgress(
@@ -249,7 +249,7 @@ def test_a_warning_comes_when_rows_begin_to_be_dropped_and_when_they_have_double
     assert counts == [10, 20, 40, 80, 160, 320]
 
 
-def test_only_a_query_that_ended_by_itself_has_failed() -> None:
+def test_query_stopped_by_this_process_has_not_failed() -> None:
     asked = Event()
     progress = Progress(is_stopping=asked.is_set)
     begin(progress, "failed", "sibling", "done")
@@ -269,7 +269,7 @@ def test_only_a_query_that_ended_by_itself_has_failed() -> None:
     assert end("last", "interrupted") == "stopped", "the process was to end"
 
 
-def test_a_terminal_shows_a_table_that_moves() -> None:
+def test_terminal_shows_an_updated_table() -> None:
     one = QueryProgress("landed", 12, 500, 12_345, 2_500.4, 210, 1_234_567, "running")
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(table_of([one]))
@@ -279,7 +279,7 @@ def test_a_terminal_shows_a_table_that_moves() -> None:
 
 
 def scraped(port: int, host: str = "127.0.0.1") -> dict[tuple[str, ...], float]:
-    """Each sample that is served: its name without our prefix and its labels' values -> value."""
+    """The served samples: (name without prefix, values of labels) -> value."""
     with urlopen(f"http://{host}:{port}/metrics", timeout=END_TIMEOUT_S) as response:
         families = list(text_string_to_metric_families(response.read().decode()))
     assert all(family.documentation for family in families)
@@ -290,10 +290,10 @@ def scraped(port: int, host: str = "127.0.0.1") -> dict[tuple[str, ...], float]:
     }
 
 
-def test_prometheus_is_served_what_spark_reports() -> None:
+def test_prometheus_metrics_match_sparks_progress() -> None:
     steps = {"windows": ["window", "unique"], "parsed_rejects": [], "begun": []}
     progress = Progress(
-        remembering=lambda query: steps[query], rejecting={"parsed_rejects": "parsed"}
+        stateful_steps=lambda query: steps[query], dead_letter_steps={"parsed_rejects": "parsed"}
     )
     port = free_port()
     close = serve(progress, port)
@@ -320,8 +320,10 @@ def test_prometheus_is_served_what_spark_reports() -> None:
         again = scraped(port)
     finally:
         close()
-    plain = ("rows_total", "batches_total", "failures_total", "rows_per_second", "batch_seconds")
-    plain += ("offsets_behind", "running")
+    plain = [
+        *("rows_total", "batches_total", "failures_total", "rows_per_second", "batch_seconds"),
+        *("offsets_behind", "running"),
+    ]
     assert before == {
         (name, query): float(name == "running") for name in plain for query in steps
     }, "no watermark, no state"
@@ -346,15 +348,15 @@ def test_prometheus_is_served_what_spark_reports() -> None:
     assert (again["rows_total", "windows"], again["failures_total", "windows"]) == (0, 1)
 
 
-def test_rows_that_a_sink_does_not_count_are_no_dead_letters() -> None:
-    progress = Progress(rejecting={"parsed_rejects": "parsed"})
+def test_unknown_row_count_of_a_sink_is_no_dead_letter() -> None:
+    progress = Progress(dead_letter_steps={"parsed_rejects": "parsed"})
     for name in ("parsed_rejects", "out"):
         progress.onQueryProgress(batch(name, 0, written=-1))
         progress.onQueryProgress(batch(name, 1, written=5))
     assert [dict(one.dead_letters) for one in progress.queries()] == [{"parsed": 5}, {}]
 
 
-def test_prometheus_is_served_at_the_chosen_host_alone() -> None:
+def test_prometheus_listens_on_the_chosen_host_only() -> None:
     port = free_port()
     close = serve(Progress(), port, host="127.0.0.2")
     try:
@@ -367,7 +369,7 @@ def test_prometheus_is_served_at_the_chosen_host_alone() -> None:
         serve(Progress(), port, host="192.0.2.1")
 
 
-def test_a_port_that_is_taken_is_an_error() -> None:
+def test_metrics_port_in_use_is_an_error() -> None:
     port = free_port()
     close = serve(Progress(), port)
     with pytest.raises(OSError, match="in use"):

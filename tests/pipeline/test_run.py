@@ -1,21 +1,22 @@
-"""Pipeline files run against our broker, in this process and by the command."""
+"""Pipeline files with our broker, run in this process."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from odradek.pipeline import io
 from odradek.pipeline.jobs import run
-from odradek.pipeline.spec.ends import KafkaSink
+from odradek.pipeline.spec.endpoints import KafkaSink
 from odradek.pipeline.spec.load import parse
 from tests.support.broker_process import BrokerProcess
 
-READ_TIMEOUT_S = 90.0
+READ_TIMEOUT_S = 180.0
 AT_MS = 1_767_225_600_123
 
 FILE = """\
@@ -68,7 +69,7 @@ format = "parquet"
 
 
 def produce(address: str, topic: str, values: list[bytes]) -> None:
-    """Records without keys."""
+    """Write records without keys."""
     producer = Producer({"bootstrap.servers": address})
     for value in values:
         producer.produce(topic, value)
@@ -77,10 +78,15 @@ def produce(address: str, topic: str, values: list[bytes]) -> None:
 
 def consume(
     address: str, topic: str, count: int
-) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
-    """Key, value and headers of the first records."""
+) -> list[tuple[bytes | None, bytes | None, dict[str, Any]]]:
+    """Key, value and headers of the first `count` records."""
     found = read_messages(address, topic, count)
-    return [(one.key(), one.value(), dict(one.headers() or [])) for one in found]
+    return [(one.key(), one.value(), headers_of(one)) for one in found]
+
+
+def headers_of(message: Message) -> dict[str, Any]:
+    """Header name -> value; of several with one name the last one."""
+    return dict[str, Any](message.headers() or [])
 
 
 def read_messages(address: str, topic: str, count: int) -> list[Message]:
@@ -92,7 +98,7 @@ def read_messages(address: str, topic: str, count: int) -> list[Message]:
     deadline_s = monotonic() + READ_TIMEOUT_S
     while len(found) < count and monotonic() < deadline_s:
         one = consumer.poll(0.5)
-        # Before the topic's leader is known the library hands out an error.
+        # librdkafka returns an error until it knows the leader of the topic.
         if one is not None and one.error() is None:
             found.append(one)
     consumer.close()
@@ -111,14 +117,19 @@ def run_file(spark: SparkSession, text: str, folder: Path) -> None:
     run.wait(pipeline, run.start_stream(pipeline, built, folder))
 
 
-def test_records_go_through_and_what_does_not_parse_goes_to_the_dead_letters(
+def test_unparsable_records_become_dead_letters_and_others_pass(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     text = FILE.format(address=broker.address)
     producer = Producer({"bootstrap.servers": broker.address})
     for number in range(20):
         producer.produce("payments", payment(number), f"k{number}".encode())
-    own = [("trace", b"1"), ("reason", None), ("trace", b"\xff"), ("odradek.offset", b"999")]
+    own: list[tuple[str, str | bytes | None]] = [
+        ("trace", b"1"),
+        ("reason", None),
+        ("trace", b"\xff"),
+        ("odradek.offset", b"999"),
+    ]
     producer.produce("payments", b"garbage", b"\xffk", timestamp=AT_MS, headers=own)
     producer.produce("payments", b"more of it", None, timestamp=AT_MS + 1)
     assert producer.flush(READ_TIMEOUT_S) == 0
@@ -145,7 +156,7 @@ def test_records_go_through_and_what_does_not_parse_goes_to_the_dead_letters(
 
 
 def origin(offset: int, at_ms: int) -> list[tuple[str, bytes]]:
-    """The headers that a dead letter gets."""
+    """The headers of a dead letter."""
     return [
         ("odradek.reason", b"not JSON"),
         ("odradek.topic", b"payments"),
@@ -155,7 +166,7 @@ def origin(offset: int, at_ms: int) -> list[tuple[str, bytes]]:
     ]
 
 
-def test_bytes_are_base64_in_a_json_value(spark: SparkSession) -> None:
+def test_bytes_in_a_json_value_are_base64(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(b"0", 1)], "key BINARY, n INT")
     sink = KafkaSink.model_validate(
         {"kind": "kafka", "from": "rows", "cluster": "main", "topic": "out"}

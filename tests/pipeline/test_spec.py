@@ -1,4 +1,4 @@
-"""What a pipeline file may say, and what is said about one that is wrong."""
+"""Pipeline files and the reports of their errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from odradek.pipeline.spec.ends import KafkaSink, KafkaSource
+from odradek.pipeline.spec.endpoints import KafkaSink, KafkaSource
+from odradek.pipeline.spec.key_lines import lines_of
 from odradek.pipeline.spec.load import SpecError, load, parse
 from odradek.pipeline.spec.model import Pipeline
-from odradek.pipeline.spec.positions import lines_of
 from odradek.pipeline.spec.steps import Window
 
 FILE = Path("my.toml")
@@ -55,13 +55,13 @@ topic = "per-merchant"
 
 
 def problems(text: str) -> list[str]:
-    """What is said about a file."""
+    """The errors of a file."""
     with pytest.raises(SpecError) as caught:
         parse(text, FILE)
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_a_good_file_is_what_it_says(tmp_path: Path) -> None:
+def test_valid_file_is_parsed_into_its_model(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text(GOOD)
     pipeline = load(path)
@@ -109,13 +109,13 @@ def test_a_good_file_is_what_it_says(tmp_path: Path) -> None:
         (
             'cluster = "main"\nsubscribe',
             'cluster = "mane"\nsubscribe',
-            "line 11: sources.payments.cluster: 'mane' is no cluster; there are: main",
+            "line 11: sources.payments.cluster: 'mane' is not a cluster; there are: main",
         ),
         (
             'from = "windows"',
             'from = "window"',
-            "line 34: sinks.out.from: 'window' is no source or step; there are: payments, parsed,"
-            " windows",
+            "line 34: sinks.out.from: 'window' is not a source or step; there are: payments,"
+            " parsed, windows",
         ),
         ('time = "at"\n', "", "line 23: steps.windows.time: must be given"),
         (
@@ -141,20 +141,18 @@ def test_a_good_file_is_what_it_says(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_is_named_with_line_key_value_and_what_is_allowed(
-    old: str, new: str, said: str
-) -> None:
+def test_error_has_line_key_value_and_allowed_values(old: str, new: str, said: str) -> None:
     assert GOOD.count(old) == 1
     assert problems(GOOD.replace(old, new)) == [said]
 
 
-def test_all_mistakes_are_told_at_once_by_line() -> None:
+def test_all_errors_are_reported_sorted_by_line() -> None:
     text = GOOD.replace('"json"', '"xml"').replace("trigger", "triger")
     text = text.replace('"10 seconds"', '"10 fortnights"')
     assert [one.split(":")[0] for one in problems(text)] == ["line 4", "line 18", "line 28"]
 
 
-def test_what_is_no_toml_and_no_text(tmp_path: Path) -> None:
+def test_invalid_toml_and_invalid_utf_8_are_errors(tmp_path: Path) -> None:
     (said,) = problems("[pipeline\nname=")
     assert "not TOML" in said
     assert "line 1" in said

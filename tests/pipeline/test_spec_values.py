@@ -1,4 +1,4 @@
-"""Values that would be taken for something else later: told by the check, in one line each."""
+"""Invalid values that Spark would accept or misread: the check reports them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
         (
             '"127.0.0.1:9092"',
             '"127.0.0.1"',
-            "line 7: clusters.main.bootstrap_servers: '127.0.0.1' is no HOST:PORT; several are"
+            "line 7: clusters.main.bootstrap_servers: '127.0.0.1' is not HOST:PORT; several are"
             " separated by commas",
         ),
         (
@@ -36,7 +36,7 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
             '[clusters.main.options]\nsecurity.protocol = "SSL"\n[sources.payments]',
             'line 10: clusters.main.options.security: {"protocol": "SSL"} is not allowed: Input'
             " should be a valid string, or a valid integer, or a valid number, or a valid boolean;"
-            ' a key with dots stands in quotes: "security.protocol"',
+            ' quote a key with dots: "security.protocol"',
         ),
         (
             SUBSCRIBE,
@@ -83,17 +83,17 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
         (
             SINK,
             JDBC.format(url="rows.db"),
-            "line 35: sinks.out.url: 'rows.db' is no JDBC address, as jdbc:sqlite:FILE",
+            "line 35: sinks.out.url: 'rows.db' is not a JDBC address like jdbc:sqlite:FILE",
         ),
         (
             'group_by = ["merchant"]',
             'group_by = ["n"]',
-            "line 23: steps.windows: column 'n' would be there twice; give it another name",
+            "line 23: steps.windows: column 'n' would exist twice; give it another name",
         ),
         (
             '"10 seconds"',
             '"0 seconds"',
-            "line 28: steps.windows.length: 0 seconds is no length",
+            "line 28: steps.windows.length: 0 seconds is not positive",
         ),
         (
             '"2 seconds"',
@@ -118,8 +118,8 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
         (
             "[steps.windows]",
             "[steps.Payments]",
-            "line 23: steps.Payments: a source has this name already (payments: SQL does not tell"
-            " them apart); names are views of SQL",
+            "line 23: steps.Payments: a source has this name already (payments: SQL ignores"
+            " case); names are views of SQL",
         ),
         (
             "[sinks.out]",
@@ -129,7 +129,7 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
         ),
     ],
 )
-def test_a_value_that_cannot_be_meant(old: str, new: str, said: str) -> None:
+def test_invalid_value_is_an_error_with_its_line(old: str, new: str, said: str) -> None:
     assert GOOD.count(old) == 1
     text = GOOD.replace(old, new)
     if "Payments" in new:
@@ -159,8 +159,8 @@ format = "json"
 """
 
 
-def test_a_folder_has_one_writer() -> None:
-    """Spark leaves a batch out that another query has written there."""
+def test_folder_with_two_users_is_an_error() -> None:
+    """Spark would skip a batch whose number another query has written."""
     text = FILES.format(mode="stream", kind="rate", rest="rows_per_second = 1")
     wanted = "line 17: sinks.two.path: sink one writes './out' already; give another folder"
     assert problems(text) == [wanted]
@@ -172,7 +172,7 @@ def test_a_folder_has_one_writer() -> None:
     ]
 
 
-def test_the_mode_of_the_command_line_is_checked_too(tmp_path: Path) -> None:
+def test_mode_of_the_command_line_is_checked(tmp_path: Path) -> None:
     text = FILES.format(mode="stream", kind="rate", rest="rows_per_second = 1")
     text = text.replace('"./out"', '"other"')
     assert parse(text, FILE).pipeline.trigger == "1 second"
@@ -185,14 +185,14 @@ def test_the_mode_of_the_command_line_is_checked_too(tmp_path: Path) -> None:
         load(path, "stream")
 
 
-def test_a_batch_from_the_end_reads_nothing() -> None:
+def test_batch_from_the_latest_offset_is_an_error() -> None:
     text = GOOD.replace('trigger = "2 seconds"\n', 'mode = "batch"\n')
     text = text.replace("{ payments = { 0 = 5, 1 = -2 } }", '"latest"')
     (said,) = problems(text)
     assert said.startswith("line 13: sources.payments.starting_offsets: a batch that begins at")
 
 
-def test_a_mark_at_the_beginning_and_tables_without_end(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored_and_deep_nesting_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text("\ufeff" + GOOD, encoding="utf-8")
     assert load(path).pipeline.name == "payments"
@@ -203,12 +203,14 @@ def test_a_mark_at_the_beginning_and_tables_without_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (["--metrics-port", "99999"], "'99999' is no port from 1 to 65535"),
-        (["--metrics-port", "0"], "'0' is no port from 1 to 65535"),
-        (["--master", "nonsense"], "'nonsense' is no master of Spark; allowed: local, local[N]"),
+        (["--metrics-port", "99999"], "'99999' is not a port from 1 to 65535"),
+        (["--metrics-port", "0"], "'0' is not a port from 1 to 65535"),
+        (["--master", "nonsense"], "'nonsense' is not a master of Spark; allowed: local, local[N]"),
     ],
 )
-def test_a_wrong_option(option: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_option_is_wrong_usage(
+    option: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["run", "my.toml", *option])
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""Anomalies in Spark: planted spikes, groups, and a memory that outlives batches and queries."""
+"""Anomalies in Spark: planted spikes, groups, and state over batches and restarts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.pipeline.spec.load import SpecError, parse
 from odradek.pipeline.spec.steps import Anomalies
 from odradek.pipeline.transforms.anomalies import find_anomalies
 from odradek.pipeline.transforms.scoring import Memory
-from odradek.pipeline.transforms.unfit import Unfit
+from odradek.pipeline.transforms.step_input_error import StepInputError
 from tests.pipeline.feeding import at, document, feed
 
 SCHEMAS = {"amounts": "id BIGINT, shop STRING, amount DOUBLE, at TIMESTAMP"}
@@ -60,7 +60,7 @@ def amounts(number: int, seed: int) -> tuple[list[dict[str, Any]], dict[int, Non
 
 
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    """As a table."""
+    """Rows as a DataFrame."""
     table = [(row["id"], row["shop"], row["amount"], row["at"]) for row in rows]
     read = spark.createDataFrame(table, "id BIGINT, shop STRING, amount DOUBLE, at STRING")
     return read.selectExpr("id", "shop", "amount", "CAST(at AS TIMESTAMP) AS at")
@@ -79,7 +79,7 @@ def test_planted_spikes_are_found(spark: SparkSession, method: str) -> None:
 
 
 def expected(rows: list[dict[str, Any]], one: Anomalies) -> dict[int, tuple[Any, ...]]:
-    """What the pure functions say of rows in order, group by group."""
+    """The results of the pure functions for the rows, group by group."""
     memories: dict[str, Memory] = {}
     found: dict[int, tuple[Any, ...]] = {}
     for row in rows:
@@ -90,13 +90,13 @@ def expected(rows: list[dict[str, Any]], one: Anomalies) -> dict[int, tuple[Any,
 
 
 @pytest.mark.parametrize("method", ["zscore", "ewma"])
-def test_a_stream_remembers_over_batches_and_restarts(
+def test_stream_keeps_state_over_batches_and_restarts(
     spark: SparkSession, tmp_path: Path, method: str
 ) -> None:
     rows, _ = amounts(300, seed=7)
     shuffled = [rows[begin : begin + 60] for begin in range(0, 300, 60)]
     for batch in shuffled:
-        # Within a batch the order is of no account.
+        # Rows of a batch may be in any order.
         random.Random(1).shuffle(batch)
     text = document(STEPS.format(method=method), "available_now", SCHEMAS)
     text = text.replace('[sinks.unused]\nkind = "console"\nfrom = "amounts"\n', "")
@@ -117,7 +117,7 @@ def test_a_stream_remembers_over_batches_and_restarts(
     assert {row.id: (row.score, row.expected, row.is_anomaly) for row in whole} == wanted
 
 
-def test_every_column_comes_through_as_it_was(spark: SparkSession) -> None:
+def test_columns_of_every_type_are_unchanged(spark: SparkSession) -> None:
     big = (1 << 62) + 1
     table = spark.sql(f"""
         SELECT * FROM VALUES
@@ -146,15 +146,15 @@ def test_every_column_comes_through_as_it_was(spark: SparkSession) -> None:
         ({}, "score", "there is a column score already"),
     ],
 )
-def test_columns_that_do_not_fit(
+def test_unsuitable_columns_are_an_error(
     spark: SparkSession, settings: dict[str, Any], column: str, said: str
 ) -> None:
     rows = frame(spark, amounts(3, seed=1)[0]).withColumnRenamed("id", column)
-    with pytest.raises(Unfit, match=said):
+    with pytest.raises(StepInputError, match=said):
         find_anomalies(rows, step(**settings))
 
 
-def test_a_watermark_ends_at_a_step_that_looks_for_anomalies() -> None:
+def test_anomalies_step_ends_a_watermark() -> None:
     window = """
 [steps.counts]
 kind = "window"

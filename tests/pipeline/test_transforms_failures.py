@@ -1,4 +1,4 @@
-"""What is said of steps that cannot run: one line with file, line and step, never Java's stack."""
+"""Errors of steps: one line with file, line and step, without Java's stack trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ aggregates = { n = "count(*)" }
 
 
 def run_file(spark: SparkSession, text: str, path: Path) -> None:
-    """As the command does."""
+    """Run a pipeline as the command does."""
     pipeline = parse(text, path)
     built = run.build(spark, pipeline, path.parent)
     if pipeline.pipeline.mode == "batch":
@@ -37,21 +37,21 @@ def run_file(spark: SparkSession, text: str, path: Path) -> None:
         run.wait(pipeline, run.start_stream(pipeline, built, path.parent))
 
 
-def told(spark: SparkSession, folder: Path, text: str) -> str:
-    """The complaint about a file that passes the check, without the path."""
+def error_of(spark: SparkSession, folder: Path, text: str) -> str:
+    """The error of a file that passes the check, without the path."""
     path = folder / "my.toml"
     path.write_text(text)
     quieten(spark)
     with pytest.raises(PartFailed) as caught:
         run_file(spark, text, path)
-    said = caught.value.told(path)
+    said = caught.value.line_of(path)
     assert "\n" not in said
     assert "\tat " not in said
     return said.removeprefix(f"{path}: ")
 
 
 def steps(kind: str, rest: str) -> str:
-    """One step over the rows; it begins in line 10."""
+    """A step over the rows, which starts in line 10."""
     return f'[steps.mine]\nkind = "{kind}"\nfrom = "rows"\n{rest}\n'
 
 
@@ -68,7 +68,7 @@ def steps(kind: str, rest: str) -> str:
         (steps("filter", "equals = { a = 1 }"), "equals: a is STRING and never 1; where takes any"),
         (steps("filter", 'model = "none"'), "Path does not exist: file:"),
         (steps("map", 'columns = { b = "nothing(a)" }'), "Cannot resolve routine `nothing`"),
-        (steps("mask", 'columns = ["b"]\nhow = "null"'), "b is no column; there are: a, n, at"),
+        (steps("mask", 'columns = ["b"]\nhow = "null"'), "b is not a column; there are: a, n, at"),
         (
             steps("anomalies", 'method = "ewma"\ntime = "at"\nvalue = "a"'),
             "value = 'a' is STRING, not a number",
@@ -92,49 +92,49 @@ def steps(kind: str, rest: str) -> str:
         ),
     ],
 )
-def test_a_step_that_does_not_fit_is_named(
+def test_unsuitable_step_is_named(
     spark: SparkSession, tmp_path: Path, step: str, said: str
 ) -> None:
     (tmp_path / "rows").mkdir()
-    found = told(spark, tmp_path, document(step, "batch", SCHEMAS))
+    found = error_of(spark, tmp_path, document(step, "batch", SCHEMAS))
     assert found.startswith("line 11: steps.mine: ")
     assert said in found
 
 
-def test_what_is_told_stands_alone(spark: SparkSession) -> None:
-    """PySpark's own loggers write Java's stack to standard error."""
+def test_error_is_one_line_without_spark_logs(spark: SparkSession) -> None:
+    """PySpark's loggers would print Java's stack trace on standard error."""
     quieten(spark)
     for name in LOGGERS:
         assert not PySparkLogger.getLogger(name).isEnabledFor(logging.CRITICAL)
 
 
-def test_a_source_and_a_sink_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    found = told(spark, tmp_path, document("", "batch", SCHEMAS))
+def test_failing_source_and_sink_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    found = error_of(spark, tmp_path, document("", "batch", SCHEMAS))
     assert found == f"line 5: sources.rows: Path does not exist: file:{tmp_path}/rows."
     (tmp_path / "rows").mkdir()
     text = document(WINDOW, "available_now", SCHEMAS)
     text = text.replace('from = "rows"\n', 'from = "rows"\noutput_mode = "complete"\n')
     text = text.replace('output_mode = "complete"\ntime', "time")
-    found = told(spark, tmp_path, text)
+    found = error_of(spark, tmp_path, text)
     assert found.startswith("line 20: sinks.unused: Invalid streaming output mode: complete.")
 
 
-def test_a_row_that_ends_a_stream_is_told_by_the_sink(spark: SparkSession, tmp_path: Path) -> None:
+def test_row_that_fails_a_stream_is_reported_for_its_sink(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     feed(tmp_path / "rows", [[{"a": "x", "n": 0}]])
     text = document(steps("map", 'columns = { b = "CAST(a AS INT)" }'), "available_now", SCHEMAS)
     text = text.replace(
         '[sinks.unused]\nkind = "console"\nfrom = "rows"',
         ('[sinks.out]\nkind = "files"\nformat = "json"\npath = "out"\nfrom = "mine"'),
     )
-    found = told(spark, tmp_path, text)
+    found = error_of(spark, tmp_path, text)
     assert found.startswith(
         'line 16: sinks.out: The value \'x\' of the type "STRING" cannot be cast to "INT" because'
     )
 
 
-def test_a_topic_that_is_not_there_is_named(
-    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
-) -> None:
+def test_missing_topic_is_named(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     text = f"""\
 [pipeline]
 name = "absent"
@@ -144,24 +144,24 @@ bootstrap_servers = "{broker.address}"
 [sources.missing]
 kind = "kafka"
 cluster = "main"
-subscribe = ["nobody-made-this"]
+subscribe = ["missing-topic"]
 options = {{ "fetchOffset.numRetries" = 1 }}
 [sinks.out]
 kind = "console"
 from = "missing"
 """
     wanted = (
-        "line 9: sources.missing.subscribe: topic 'nobody-made-this' does not exist on cluster main"
+        "line 9: sources.missing.subscribe: topic 'missing-topic' does not exist on cluster main"
     )
-    assert told(spark, tmp_path, text) == wanted
+    assert error_of(spark, tmp_path, text) == wanted
     stream = text.replace('mode = "batch"', 'mode = "available_now"\ncheckpoint = "state"')
-    assert told(spark, tmp_path, stream) == wanted.replace("line 9", "line 10")
+    assert error_of(spark, tmp_path, stream) == wanted.replace("line 9", "line 10")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("a STRING", "a STRNG", "line 9: sources.rows.schema: column a: 'STRNG' is no type"),
+        ("a STRING", "a STRNG", "line 9: sources.rows.schema: column a: 'STRNG' is not a type"),
         (
             'length = "10 seconds"',
             'length = "10 seconds"\nslide = "1 minute"',
@@ -170,7 +170,7 @@ from = "missing"
         (
             'kind = "window"',
             'kind = "top_keys"\nk = 3\ncolumn = "count"',
-            "line 12: steps.windows: column 'count' would be there twice",
+            "line 12: steps.windows: column 'count' would exist twice",
         ),
         (
             'kind = "window"',
@@ -179,7 +179,7 @@ from = "missing"
         ),
     ],
 )
-def test_what_needs_no_spark_is_told_by_the_check(old: str, new: str, said: str) -> None:
+def test_check_reports_errors_that_need_no_spark(old: str, new: str, said: str) -> None:
     text = document(WINDOW, "batch", SCHEMAS)
     assert text.count(old) == 1
     if "window" in old and "slide" not in new:

@@ -1,4 +1,4 @@
-"""What parses, to which columns, and what is said of what does not."""
+"""Parsing of records into columns, and the reasons of dead letters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.pipeline.transforms.parse import parse
 
 
 def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any) -> list[Any]:
-    """For each value in order: the tuple of its columns, or why there is none."""
+    """For each value in order: the tuple of its columns, or the reason of its dead letter."""
     step = Parse.model_validate({"kind": "parse", "from": "rows", "keep": ["id"], **settings})
     rows = spark.createDataFrame(list(enumerate(values)), "id INT, value BINARY")
     keyed = rows.selectExpr("id", "value", "cast(cast(id as string) as binary) as key")
@@ -35,7 +35,7 @@ def outcome(spark: SparkSession, values: Sequence[bytes | None], **settings: Any
 
 
 def moment(value: datetime) -> datetime:
-    """Spark hands out local time without a zone."""
+    """Convert a time from Spark, which is local time without a zone."""
     return value.astimezone(UTC)
 
 
@@ -67,7 +67,7 @@ JSON: list[tuple[bytes | None, Any]] = [
 ]
 
 
-def test_json(spark: SparkSession) -> None:
+def test_json_rows_of_wrong_types_are_dead_letters(spark: SparkSession) -> None:
     found = outcome(spark, [v for v, _ in JSON], format="json", schema="a STRING, b DOUBLE")
     assert found == [expected for _, expected in JSON]
 
@@ -88,13 +88,13 @@ NESTED: list[tuple[bytes, Any]] = [
 ]
 
 
-def test_json_with_structures(spark: SparkSession) -> None:
+def test_json_structs_of_wrong_types_are_dead_letters(spark: SparkSession) -> None:
     schema = "n STRUCT<z: INT, o: STRUCT<p: BOOLEAN>>, l ARRAY<INT>, m MAP<STRING, INT>"
     found = outcome(spark, [value for value, _ in NESTED], format="json", schema=schema)
     assert found == [expected for _, expected in NESTED]
 
 
-def test_times_and_decimals_of_json(spark: SparkSession) -> None:
+def test_invalid_times_and_decimals_in_json_are_dead_letters(spark: SparkSession) -> None:
     values = [
         b'{"at":"2026-01-02T03:04:05.678Z","d":"2026-01-02","p":12.34}',
         b'{"at":"2026-01-02T04:04:05.678+01:00"}',
@@ -132,7 +132,7 @@ CSV: list[tuple[bytes | None, Any]] = [
 ]
 
 
-def test_csv(spark: SparkSession) -> None:
+def test_csv_rows_of_wrong_types_are_dead_letters(spark: SparkSession) -> None:
     schema = "a STRING, b DOUBLE, c INT"
     found = outcome(spark, [value for value, _ in CSV], format="csv", schema=schema)
     assert found == [expected for _, expected in CSV]
@@ -141,7 +141,7 @@ def test_csv(spark: SparkSession) -> None:
     assert found == [("x", 1), ("a|b", 2), "not 2 columns", "not 2 columns"]
 
 
-def test_what_is_required_may_not_be_missing(spark: SparkSession) -> None:
+def test_missing_required_field_is_a_dead_letter(spark: SparkSession) -> None:
     values = [b'{"a":"x","b":1}', b'{"a":null,"b":1}', b'{"a":"x"}', b"{}"]
     wanted = ["a is missing", "b is missing", "a is missing"]
     schema = "a STRING, b DOUBLE"
@@ -161,7 +161,7 @@ def avro(*fields: tuple[str, Any]) -> str:
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 
 
-def test_avro(spark: SparkSession) -> None:
+def test_avro_records_of_another_schema_are_dead_letters(spark: SparkSession) -> None:
     schema = avro(("a", "string"), ("b", ["null", "double"]), ("at", MILLIS))
     whole = b"\x02x\x02" + b"\x00" * 6 + b"\xf8\x3f" + b"\xd0\x0f"
     values = [whole, b"\x02x\x00\x00", whole + b"z", b"\x00\x00\x00\x00\x07" + whole, whole[:-1]]
@@ -173,7 +173,7 @@ def test_avro(spark: SparkSession) -> None:
     assert bad == ["not Avro of this schema"] * 5 + ["a is not UTF-8"]
 
 
-def test_avro_with_structures_and_records_of_nulls(spark: SparkSession) -> None:
+def test_avro_structs_are_decoded_and_records_of_nulls_are_kept(spark: SparkSession) -> None:
     inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": ["null", "int"]}]}
     schema = avro(("a", "string"), ("s", inner), ("l", {"type": "array", "items": "int"}))
     values = [b"\x02x\x02\x0a\x04\x02\x04\x00", b"\x00\x00\x00", b"\x02x\x02", None]
@@ -201,7 +201,7 @@ KEPT: list[tuple[list[tuple[str, bytes | None]] | None, list[tuple[str, bytes | 
 ]
 
 
-def test_a_dead_letter_has_the_headers_of_its_record_and_where_it_comes_from(
+def test_dead_letter_has_the_headers_and_the_position_of_its_record(
     spark: SparkSession,
 ) -> None:
     records = [
@@ -225,7 +225,7 @@ def test_a_dead_letter_has_the_headers_of_its_record_and_where_it_comes_from(
 
 
 def dead_letters(rows: DataFrame) -> list[tuple[Any, Any, list[tuple[str, bytes | None]]]]:
-    """Key, value and headers of what does not parse as JSON."""
+    """Key, value and headers of the dead letters of a JSON parse step."""
     step = {"kind": "parse", "from": "rows", "format": "json", "schema": "a INT"}
     _, bad = parse(rows, Parse.model_validate(step))
     return [
@@ -234,7 +234,7 @@ def dead_letters(rows: DataFrame) -> list[tuple[Any, Any, list[tuple[str, bytes 
     ]
 
 
-def test_columns_of_other_sources_are_no_headers_and_no_timestamp(spark: SparkSession) -> None:
+def test_columns_of_other_sources_are_not_used_as_headers_or_timestamp(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [("oops", "x", "y")], "value STRING, headers STRING, timestamp STRING"
     )
@@ -244,15 +244,15 @@ def test_columns_of_other_sources_are_no_headers_and_no_timestamp(spark: SparkSe
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"schema": "a DOUBEL"}, "column a: 'DOUBEL' is no type"),
-        ({"schema": "a INT b INT"}, "'b' stands where a comma or the end is expected"),
-        ({"schema": "a STRUCT<x: FOO>"}, "column a.x: 'FOO' is no type"),
-        ({"schema": "a ARRAY<INT"}, "nothing stands where '>' is expected"),
+        ({"schema": "a DOUBEL"}, "column a: 'DOUBEL' is not a type"),
+        ({"schema": "a INT b INT"}, "'b' found where a comma or the end is expected"),
+        ({"schema": "a STRUCT<x: FOO>"}, "column a.x: 'FOO' is not a type"),
+        ({"schema": "a ARRAY<INT"}, "nothing found where '>' is expected"),
         ({"schema": "a"}, "column a: a type is missing"),
-        ({"schema": "a INT, A STRING"}, "column A is there twice"),
+        ({"schema": "a INT, A STRING"}, "column A exists twice"),
         ({"schema": "a DECIMAL(40)"}, "DECIMAL has 1 to 38 digits"),
         ({"schema": "a DECIMAL(0, 0)"}, "DECIMAL has 1 to 38 digits"),
-        ({"schema": "a DECIMAL(5, 10)"}, "10 of 5 digits cannot lie behind the point"),
+        ({"schema": "a DECIMAL(5, 10)"}, "10 of 5 digits cannot follow the decimal point"),
         ({"schema": "_corrupt STRING"}, "a column _corrupt is there already"),
         ({"schema": "a INT; DROP"}, "'; DROP' is not understood"),
         ({"schema": "a INT", "required": ["b"]}, "the schema has no 'b'; it has: a"),
@@ -262,14 +262,16 @@ def test_columns_of_other_sources_are_no_headers_and_no_timestamp(spark: SparkSe
         ({"format": "avro", "schema": '{"type": "record", "name": "r"}'}, "has no fields"),
     ],
 )
-def test_a_bad_schema_is_told_before_spark_starts(settings: dict[str, Any], said: str) -> None:
+def test_invalid_schema_is_an_error_before_spark_starts(
+    settings: dict[str, Any], said: str
+) -> None:
     whole = {"kind": "parse", "from": "rows", "format": "json", **settings}
     with pytest.raises(ValueError, match=r"1 validation error") as caught:
         Parse.model_validate(whole)
     assert said in str(caught.value)
 
 
-def test_what_is_told_early_is_what_spark_reads(spark: SparkSession) -> None:
+def test_schema_parser_accepts_what_spark_accepts(spark: SparkSession) -> None:
     columns = [
         "a TINYINT",
         "b decimal(10,2) NOT NULL COMMENT 'x, y'",

@@ -1,4 +1,4 @@
-"""Steps that look at one row at a time, each against an exact table; the classifier."""
+"""Steps on single rows, compared with exact tables; the classifier."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from odradek.pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
 from odradek.pipeline.transforms import rows as steps
 from odradek.pipeline.transforms.apply import apply
 from odradek.pipeline.transforms.classifier import train
+from odradek.pipeline.transforms.step_input_error import StepInputError
 from odradek.pipeline.transforms.times import Bound
-from odradek.pipeline.transforms.unfit import Unfit
 
 BOUND = Bound("step", "1 day")
 PEOPLE = [
@@ -37,7 +37,7 @@ def people(spark: SparkSession) -> DataFrame:
 
 
 def ids(rows: DataFrame) -> list[int]:
-    """Of the rows that are left."""
+    """The ids of the kept rows."""
     return sorted(row.id for row in rows.collect())
 
 
@@ -64,7 +64,7 @@ def filter_step(**settings: Any) -> Filter:
         ({"where": "amount >= 0", "matches": {"card": "^1"}, "equals": {"id": 4}}, [4]),
     ],
 )
-def test_filter_keeps_the_rows_for_which_everything_holds(
+def test_filter_keeps_rows_that_meet_all_conditions(
     spark: SparkSession, settings: dict[str, Any], left: list[int]
 ) -> None:
     kept = steps.keep(people(spark), filter_step(**settings), None)
@@ -72,7 +72,7 @@ def test_filter_keeps_the_rows_for_which_everything_holds(
     assert ids(kept) == left
 
 
-def test_filters_count_as_plain_python_does(spark: SparkSession) -> None:
+def test_filter_counts_equal_those_of_plain_python(spark: SparkSession) -> None:
     rng = random.Random(5)
     words = ["GET", "POST", "/index", "/cart", "404", "200", "bot", "curl/8", "é"]
     lines = [" ".join(rng.choices(words, k=4)) for _ in range(3_000)]
@@ -93,10 +93,10 @@ def test_filters_count_as_plain_python_does(spark: SparkSession) -> None:
         ({"equals": {"amount": True}}, "equals: amount is DOUBLE and never True"),
     ],
 )
-def test_a_value_of_another_type_is_told(
+def test_value_of_another_type_in_equals_is_an_error(
     spark: SparkSession, settings: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(Unfit, match=re.escape(said)):
+    with pytest.raises(StepInputError, match=re.escape(said)):
         steps.keep(people(spark), filter_step(**settings), None)
 
 
@@ -111,7 +111,7 @@ def letters(number: int, seed: int) -> list[tuple[str, str]]:
     return [(" ".join(rng.choices(words[kind], k=6)), kind) for kind in kinds]
 
 
-def test_a_classifier_learns_and_filters(spark: SparkSession, tmp_path: Path) -> None:
+def test_trained_classifier_filters_rows(spark: SparkSession, tmp_path: Path) -> None:
     model = train(
         spark.createDataFrame(letters(300, 1), "line STRING, kind STRING"), "line", "kind"
     )
@@ -129,7 +129,7 @@ def test_a_classifier_learns_and_filters(spark: SparkSession, tmp_path: Path) ->
     assert apply(spark, step, {"rows": nothing}, tmp_path, BOUND).rows.count() <= 1
 
 
-def test_map(spark: SparkSession) -> None:
+def test_map_adds_replaces_and_drops_columns(spark: SparkSession) -> None:
     rows = people(spark).where("id <= 3")
     columns = {"amount": "amount * 2", "before": "amount", "upper": "upper(name)"}
     step = Map.model_validate({"kind": "map", "from": "rows", "columns": columns})
@@ -142,7 +142,7 @@ def test_map(spark: SparkSession) -> None:
 
 
 def masked(spark: SparkSession, how: str, column: str = "card", **settings: Any) -> list[Any]:
-    """A column after the mask, in the order of ids; the others are as they were."""
+    """A column after the mask, ordered by id; the other columns are unchanged."""
     whole = {"kind": "mask", "from": "rows", "columns": [column], "how": how, **settings}
     result = steps.mask(people(spark), Mask.model_validate(whole))
     rows = result.orderBy("id").collect()
@@ -153,11 +153,11 @@ def masked(spark: SparkSession, how: str, column: str = "card", **settings: Any)
 
 
 def sha(text: str) -> str:
-    """As hexadecimal digits."""
+    """SHA-256 in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_mask(spark: SparkSession) -> None:
+def test_mask_hides_values_by_every_method(spark: SparkSession) -> None:
     cards = ["4000123412341234", "12", None, "1234", "12345"]
     assert masked(spark, "hash") == [None if card is None else sha(card) for card in cards]
     salted = [None if card is None else sha("pepper" + card) for card in cards]
@@ -170,30 +170,30 @@ def test_mask(spark: SparkSession) -> None:
     assert masked(spark, "hash", "amount")[0] == sha("10.0")
 
 
-def test_masking_with_null_keeps_the_type_and_a_field_is_no_column(spark: SparkSession) -> None:
+def test_mask_with_null_keeps_the_type_and_a_nested_field_is_an_error(spark: SparkSession) -> None:
     whole = {"kind": "mask", "from": "rows", "columns": ["amount"], "how": "null"}
     result = steps.mask(people(spark), Mask.model_validate(whole))
     assert result.schema["amount"].dataType.simpleString() == "double"
     nested = people(spark).selectExpr("struct(card) AS person")
     step = Mask.model_validate({**whole, "columns": ["person.card"]})
-    with pytest.raises(Unfit, match=r"person\.card is no column; there are: person"):
+    with pytest.raises(StepInputError, match=r"person\.card is not a column; there are: person"):
         steps.mask(nested, step)
 
 
 def routed(spark: SparkSession, otherwise: str | None) -> dict[int, str]:
-    """Where each id goes."""
+    """Id -> topic."""
     rules = {"large": "amount >= 7.5", "members": "is_member", "named": "name <> ''"}
     whole = {"kind": "route", "from": "rows", "rules": rules, "otherwise": otherwise}
     result = steps.route(people(spark), Route.model_validate(whole))
     return {row.id: row.topic for row in result.collect()}
 
 
-def test_route_takes_the_first_rule_that_holds(spark: SparkSession) -> None:
+def test_route_uses_the_first_matching_rule(spark: SparkSession) -> None:
     assert routed(spark, None) == {1: "large", 2: "named", 4: "large"}
     assert routed(spark, "rest") == {1: "large", 2: "named", 3: "rest", 4: "large", 5: "rest"}
 
 
-def test_deduplicate_keeps_the_first_in_time(spark: SparkSession) -> None:
+def test_deduplicate_in_a_batch_keeps_the_earliest_row(spark: SparkSession) -> None:
     table: Sequence[tuple[Any, ...]] = [
         ("a", 1, 30, "late"),
         ("a", 1, 10, "first"),

@@ -1,4 +1,4 @@
-"""The scores of anomalies against the formulas of numpy and pandas."""
+"""Scores, compared with numpy and pandas."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from odradek.pipeline.transforms.scoring import Memory, mean_and_variance
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_nan=False), min_size=1, max_size=60)
 NO_THRESHOLD = 1e308
-"""Nothing is an anomaly: the memory holds the values as they came."""
+"""No value is an anomaly, so all are stored unchanged."""
 
 
 def step(**settings: Any) -> Anomalies:
-    """A step; only what the scores need."""
+    """A step with the settings that the scores need."""
     whole = {"kind": "anomalies", "from": "rows", "time": "at", "value": "x", **settings}
     return Anomalies.model_validate(whole)
 
@@ -47,7 +47,7 @@ def test_zscore_is_the_distance_from_the_mean_of_the_last_rows(
 
 @given(VALUES, st.floats(0.01, 0.99))
 @settings(max_examples=60, deadline=None)
-def test_ewma_is_that_of_pandas(values: list[float], alpha: float) -> None:
+def test_ewma_equals_that_of_pandas(values: list[float], alpha: float) -> None:
     memory = Memory(step(method="ewma", alpha=alpha, minimum=2, threshold=NO_THRESHOLD))
     series = pd.Series(values)
     means = series.ewm(alpha=alpha, adjust=False).mean()
@@ -65,7 +65,7 @@ def test_ewma_is_that_of_pandas(values: list[float], alpha: float) -> None:
 
 @given(VALUES, st.sampled_from(["zscore", "ewma"]), st.integers(0, 60), st.floats(0.5, 5))
 @settings(max_examples=80, deadline=None)
-def test_a_memory_that_was_written_down_judges_as_if_it_had_not_been(
+def test_memory_restored_from_text_gives_the_same_scores(
     values: list[float], method: str, place: int, threshold: float
 ) -> None:
     one = step(method=method, history=10, minimum=3, threshold=threshold)
@@ -78,7 +78,7 @@ def test_a_memory_that_was_written_down_judges_as_if_it_had_not_been(
 
 @given(VALUES)
 @settings(max_examples=40, deadline=None)
-def test_mean_and_variance_are_numpys(values: list[float]) -> None:
+def test_mean_and_variance_equal_those_of_numpy(values: list[float]) -> None:
     mean, variance = mean_and_variance(values)
     assert mean == pytest.approx(np.mean(values), rel=1e-9, abs=1e-9)
     assert variance == pytest.approx(np.var(values), rel=1e-6, abs=1e-6)
@@ -86,7 +86,7 @@ def test_mean_and_variance_are_numpys(values: list[float]) -> None:
 
 
 @pytest.mark.parametrize("method", ["zscore", "ewma"])
-def test_a_spike_hides_nothing_that_follows_it(method: str) -> None:
+def test_spike_does_not_hide_later_anomalies(method: str) -> None:
     memory = Memory(step(method=method, threshold=4.0))
     quiet = [10.0 + 0.1 * (number % 5) for number in range(50)]
     assert not any(memory.judge(value).is_anomaly for value in quiet)
@@ -97,9 +97,7 @@ def test_a_spike_hides_nothing_that_follows_it(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["zscore", "ewma"])
 @pytest.mark.parametrize("spread", [0.0, 0.1])
-def test_a_new_level_is_accepted_after_as_many_rows_as_a_judgement_needs(
-    method: str, spread: float
-) -> None:
+def test_new_level_is_accepted_after_minimum_anomalies(method: str, spread: float) -> None:
     memory = Memory(step(method=method, threshold=4.0, minimum=8))
     for number in range(40):
         assert not memory.judge(10.0 + spread * (number % 3)).is_anomaly
@@ -112,7 +110,7 @@ def test_a_new_level_is_accepted_after_as_many_rows_as_a_judgement_needs(
 
 @pytest.mark.parametrize("method", ["zscore", "ewma"])
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_odd_and_leaves_no_trace(method: str, odd: float) -> None:
+def test_value_that_is_not_finite_is_an_anomaly_and_is_not_stored(method: str, odd: float) -> None:
     memory = Memory(step(method=method))
     for number in range(20):
         memory.judge(float(number % 4))
@@ -122,7 +120,7 @@ def test_what_is_no_number_is_odd_and_leaves_no_trace(method: str, odd: float) -
     assert memory.to_text() == before
 
 
-def test_values_that_do_not_vary_are_as_expected() -> None:
+def test_constant_values_are_not_anomalies() -> None:
     memory = Memory(step(method="zscore"))
     scored = [memory.judge(5.0) for _ in range(30)]
     assert [one.score for one in scored] == [None] * 10 + [0.0] * 20

@@ -1,4 +1,4 @@
-"""Windows with late rows, joins, correlations and the most frequent keys, against exact tables."""
+"""Windows with late rows, joins, correlations and top keys, compared with exact tables."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def reading(k: str, v: float, at_s: float) -> dict[str, object]:
 
 BATCHES = [
     [reading("a", 1, 1), reading("a", 2, 5), reading("b", 3, 12), reading("a", 1, 2)],
-    # Late, but not later than the watermark, which stands at 2.
+    # Late, but not before the watermark, which is 2.
     [reading("a", 4, 3), reading("a", 5, 25)],
-    # The watermark stands at 15 now; [10, 20) is open.
+    # The watermark is 15 now; [10, 20) is open.
     [reading("b", 6, 16), reading("a", 5, 26)],
-    # Too late: [0, 10) has been given out.
+    # Too late: [0, 10) has been emitted.
     [reading("a", 100, 4), reading("b", 7, 19)],
-    # Everything before 50 is over.
+    # All windows before 50 have ended.
     [reading("z", 0, 60)],
 ]
 
@@ -85,7 +85,7 @@ def spans(rows: list[Any]) -> list[tuple[Any, ...]]:
     )
 
 
-def test_windows_of_a_stream_with_late_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_windows_drop_late_rows(spark: SparkSession, tmp_path: Path) -> None:
     feed(tmp_path / "readings", BATCHES)
     views = ("tumbling", "sliding", "sessions", "unique", "by_query")
     found = in_stream(spark, tmp_path, STEPS, views, READINGS)
@@ -96,7 +96,7 @@ def test_windows_of_a_stream_with_late_rows(spark: SparkSession, tmp_path: Path)
     ]
     assert spans(found["sliding"]) == [
         (-10, 10, 4, 4.0),
-        # Still open when the row of 4 comes, which counts here.
+        # Still open when the row at 4 arrives, which is counted here.
         (0, 20, 8, 100.0),
         (10, 30, 5, 7.0),
         (20, 40, 2, 5.0),
@@ -144,9 +144,9 @@ ORDERS = [
 PAYMENTS: list[list[dict[str, object]]] = [
     [{"id": "o1", "amount": 1, "at": at(5)}, {"id": "o3", "amount": 3, "at": at(30)}],
     [{"id": "o4", "amount": 4, "at": at(45)}],
-    # The watermark of both stands at 30 now.
+    # The watermark of both is 30 now.
     [{"id": "o5", "amount": 5, "at": at(42)}],
-    # Too late: its order is forgotten, and given out as one without a payment.
+    # Too late: its order has been dropped from the state, and emitted without a payment.
     [{"id": "o2", "amount": 2, "at": at(6)}],
     [{"id": "o9", "amount": 9, "at": at(100)}],
 ]
@@ -159,7 +159,7 @@ PAYMENTS: list[list[dict[str, object]]] = [
         ("left", [("o1", 1.0), ("o2", None), ("o3", None), ("o4", 4.0), ("o5", 5.0)]),
     ],
 )
-def test_two_streams_with_late_rows(
+def test_join_of_two_streams_drops_late_rows(
     spark: SparkSession, tmp_path: Path, how: str, expected: list[Any]
 ) -> None:
     feed(tmp_path / "orders", ORDERS)
@@ -168,7 +168,7 @@ def test_two_streams_with_late_rows(
     assert sorted(tuple(row) for row in found["paid"]) == expected
 
 
-def test_a_stream_with_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_joined_with_a_table_has_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "shops.db") as connection:
         connection.execute("CREATE TABLE shops (k TEXT, town TEXT)")
         connection.executemany("INSERT INTO shops VALUES (?, ?)", [("a", "Ulm"), ("c", "Bonn")])
@@ -199,7 +199,7 @@ how = "left"
 
 
 def correlated(rng: np.random.Generator, r: float, count: int) -> list[tuple[float, float]]:
-    """Pairs whose correlation is r but for chance."""
+    """Random pairs with the correlation r."""
     x, noise = rng.normal(size=count), rng.normal(size=count)
     y = r * x + np.sqrt(1 - r * r) * noise
     return [(float(a), float(b)) for a, b in zip(x, y, strict=True)]
@@ -246,7 +246,7 @@ def top(spark: SparkSession, table: list[tuple[Any, int]], column: str, k: int) 
     return spans(found.collect())
 
 
-def test_top_keys_with_ties_and_nulls(spark: SparkSession) -> None:
+def test_top_keys_order_ties_by_value_and_ignore_nulls(spark: SparkSession) -> None:
     table: list[tuple[Any, int]] = [("c", 1), ("b", 2), ("b", 3), ("a", 4), ("c", 5), (None, 6)]
     table += [("d", 9), ("d", 9), ("z", 10), ("z", 19), ("y", 11)]
     assert top(spark, table, "key", 3) == [

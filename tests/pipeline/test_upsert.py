@@ -1,4 +1,4 @@
-"""Upserts into real databases: SQLite, and a PostgreSQL server of Debian's."""
+"""Upserts into SQLite and into a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from odradek.pipeline.spec.ends import TableSink
+from odradek.pipeline.spec.endpoints import TableSink
 from odradek.pipeline.upsert import DRIVERS, UpsertFailed, staging_name, upsert
 from tests.support.compacted import wait_until
 from tests.support.postgresql import PostgreSql, postgresql
+
+TIMEOUT_S = 180.0
 
 OWNER = "a query"
 EVERY_TYPE = (
@@ -38,14 +40,14 @@ EMPTY = (1, "", *([None] * 12))
 
 @dataclass(frozen=True)
 class Database:
-    """A database of a test: its address for Java, and a way to look into it."""
+    """A database of a test: its JDBC address, and queries for checks."""
 
     url: str
     server: PostgreSql | None
     file: Path
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        """One statement outside of Spark; values as text from PostgreSQL."""
+        """Run a statement without Spark; PostgreSQL returns values as text."""
         if self.server is not None:
             return self.server.run(sql)
         with closing(sqlite3.connect(self.file)) as connection, connection:
@@ -90,7 +92,9 @@ def put(rows: DataFrame, database: Database, keys: Sequence[str], **more: Any) -
     upsert(rows, database.url, sink(database, keys, **more), owner=OWNER)
 
 
-def test_every_type_and_null_comes_back(spark: SparkSession, database: Database) -> None:
+def test_values_of_every_type_and_nulls_are_read_unchanged(
+    spark: SparkSession, database: Database
+) -> None:
     rows = spark.createDataFrame([FULL, EMPTY], EVERY_TYPE)
     put(rows, database, ["id", "part"])
     put(rows, database, ["id", "part"])
@@ -133,7 +137,9 @@ def test_rows_of_one_key_are_replaced(spark: SparkSession, database: Database) -
     )
 
 
-def test_the_same_one_of_a_batch_counts_each_time(spark: SparkSession, database: Database) -> None:
+def test_repeated_batch_chooses_the_same_row_of_a_key(
+    spark: SparkSession, database: Database
+) -> None:
     rows = spark.createDataFrame(
         [(1, number % 4, number % 10) for number in range(40)], "id INT, a INT, b INT"
     )
@@ -142,7 +148,7 @@ def test_the_same_one_of_a_batch_counts_each_time(spark: SparkSession, database:
         assert [tuple(map(int, row)) for row in database.run("SELECT * FROM kept")] == [(1, 3, 9)]
 
 
-def test_an_older_row_changes_nothing(spark: SparkSession, database: Database) -> None:
+def test_older_row_by_latest_by_is_ignored(spark: SparkSession, database: Database) -> None:
     schema = "id INT, version INT, name STRING"
     for batch in (
         [(1, 5, "five"), (1, 4, "zzz")],
@@ -156,14 +162,16 @@ def test_an_older_row_changes_nothing(spark: SparkSession, database: Database) -
     assert database.run("SELECT name FROM kept ORDER BY id") == [("six",), ("one",)]
 
 
-def test_keys_alone_are_a_table(spark: SparkSession, database: Database) -> None:
+def test_table_with_key_columns_only_is_written(spark: SparkSession, database: Database) -> None:
     rows = spark.createDataFrame([("a",), ("b",), ("a",)], "id STRING")
     put(rows, database, ["id"])
     put(rows, database, ["id"])
     assert database.run("SELECT id FROM kept ORDER BY id") == [("a",), ("b",)]
 
 
-def test_a_table_with_more_columns_keeps_them(spark: SparkSession, database: Database) -> None:
+def test_further_columns_of_the_table_are_unchanged(
+    spark: SparkSession, database: Database
+) -> None:
     database.run("CREATE TABLE kept (id INTEGER PRIMARY KEY, note TEXT DEFAULT 'none', n INTEGER)")
     database.run("INSERT INTO kept VALUES (1, 'mine', 0)")
     put(spark.createDataFrame([(1, 5), (2, 6)], "id INT, n INT"), database, ["id"], create=False)
@@ -182,7 +190,7 @@ def test_a_table_with_more_columns_keeps_them(spark: SparkSession, database: Dat
         ("CREATE TABLE other (id INTEGER)", "table kept of jdbc:.*(no such table|does not exist)"),
     ],
 )
-def test_a_wrong_table_is_told_in_a_line(
+def test_unsuitable_table_is_reported_in_one_line(
     spark: SparkSession, database: Database, table: str, said: str
 ) -> None:
     database.run(table)
@@ -192,7 +200,7 @@ def test_a_wrong_table_is_told_in_a_line(
     assert "staging" not in str(failed.value)
 
 
-def test_what_no_table_takes_is_told(spark: SparkSession, database: Database) -> None:
+def test_unsupported_column_type_is_an_error(spark: SparkSession, database: Database) -> None:
     with pytest.raises(UpsertFailed, match="column tags is array<string>"):
         put(spark.createDataFrame([(1, ["a"])], "id INT, tags ARRAY<STRING>"), database, ["id"])
     with pytest.raises(UpsertFailed, match=r"no column 'key'; they have: id"):
@@ -202,9 +210,7 @@ def test_what_no_table_takes_is_told(spark: SparkSession, database: Database) ->
     assert database.run("SELECT * FROM kept") == []
 
 
-def test_rows_that_cannot_be_computed_leave_the_table(
-    spark: SparkSession, database: Database
-) -> None:
+def test_failing_rows_leave_the_table_unchanged(spark: SparkSession, database: Database) -> None:
     put(spark.createDataFrame([(1, 5)], "id INT, n INT"), database, ["id"])
     bad = spark.sql(
         "SELECT CAST(id AS INT) AS id, CAST(assert_true(id < 3) AS INT) AS n FROM range(5)"
@@ -214,7 +220,7 @@ def test_rows_that_cannot_be_computed_leave_the_table(
     assert [tuple(map(int, row)) for row in database.run("SELECT * FROM kept")] == [(1, 5)]
 
 
-def test_what_a_crash_left_is_removed(spark: SparkSession, database: Database) -> None:
+def test_staging_table_of_a_crash_is_removed(spark: SparkSession, database: Database) -> None:
     staging = staging_name("kept", OWNER)
     database.run(f"CREATE TABLE {staging} (id INTEGER, other TEXT)")
     database.run(f"INSERT INTO {staging} VALUES (9, 'left')")
@@ -223,8 +229,8 @@ def test_what_a_crash_left_is_removed(spark: SparkSession, database: Database) -
     assert database.tables() == ["kept"]
 
 
-def test_two_queries_write_at_once(spark: SparkSession, database: Database) -> None:
-    """Each into a table of its own, and both into a third."""
+def test_two_queries_can_write_at_the_same_time(spark: SparkSession, database: Database) -> None:
+    """Each writes to its own table, and both write to a third."""
     batches = 4
 
     def work(worker: int) -> None:
@@ -242,7 +248,7 @@ def test_two_queries_write_at_once(spark: SparkSession, database: Database) -> N
         assert int(count) == 450
 
 
-def test_table_that_another_connection_creates_meanwhile_is_used(
+def test_table_created_meanwhile_by_another_connection_is_used(
     spark: SparkSession, server: PostgreSql
 ) -> None:
     """PostgreSQL: CREATE TABLE IF NOT EXISTS fails when the other transaction commits."""
@@ -261,12 +267,12 @@ def test_table_that_another_connection_creates_meanwhile_is_used(
             done = pool.submit(put, rows, database, ["id"])
             wait_until("the writer waits", lambda: server.run(waiting) != [("0",)] or done.done())
             other.commit()
-            done.result(60)
+            done.result(TIMEOUT_S)
     assert server.run("SELECT sum(n) FROM kept") == [("3",)]
 
 
-def test_a_reader_does_not_stop_a_writer(spark: SparkSession, tmp_path: Path) -> None:
-    """SQLite: a transaction that reads holds the file for a while."""
+def test_open_reader_does_not_block_the_writer(spark: SparkSession, tmp_path: Path) -> None:
+    """SQLite: a transaction that reads locks the file for a while."""
     file = tmp_path / "rows.db"
     database = Database(f"jdbc:sqlite:{file}", None, file)
     put(spark.range(10).selectExpr("id", "1 AS n"), database, ["id"])
@@ -280,18 +286,20 @@ def test_a_reader_does_not_stop_a_writer(spark: SparkSession, tmp_path: Path) ->
         done = pool.submit(put, rows, database, ["id"])
         assert reader.execute("SELECT sum(n) FROM kept").fetchall() == [(10,)]
         reader.execute("COMMIT")
-        done.result(60)
+        done.result(TIMEOUT_S)
     assert database.run("SELECT sum(n) FROM kept") == [(40,)]
 
 
-def test_a_long_name_of_a_table_leaves_place_for_the_staging_tables() -> None:
+def test_long_table_name_is_shortened_for_the_staging_table() -> None:
     name = "a" * 63
     assert len(staging_name(name, OWNER)) == 63
     assert staging_name(name, OWNER) != staging_name(name, "another")
     assert staging_name("shop.orders", OWNER).startswith("shop.orders_odradek_")
 
 
-def test_names_of_any_characters(spark: SparkSession, database: Database) -> None:
+def test_table_and_column_names_may_contain_any_characters(
+    spark: SparkSession, database: Database
+) -> None:
     """Spaces, dots, quotes, words of SQL; of columns and of the table."""
     names = ["a key", "c.d", 'q"uo`te', "select", "\u00e9"]
     rows = spark.createDataFrame([(1, "x", 2, 3, 4), (1, "x", 5, 6, 7)], names)
@@ -301,7 +309,7 @@ def test_names_of_any_characters(spark: SparkSession, database: Database) -> Non
     assert database.tables() == ["my table"], "no staging table stays"
 
 
-def test_a_server_that_is_away_is_told_without_the_password(
+def test_unreachable_server_is_reported_without_the_password(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     database = Database("jdbc:postgresql://127.0.0.1:1/x?password=secret", None, tmp_path)

@@ -12,7 +12,7 @@ from tests.support import maven
 from tests.support.prepare import SPARK_VERSION
 from tests.support.processes import LoggedProcess, ProcessFailed
 
-END_TIMEOUT_S = 150.0
+END_TIMEOUT_S = 600.0
 SMALL_JVM = {
     "SPARK_LOCAL_IP": "127.0.0.1",
     "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

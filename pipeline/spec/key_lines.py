@@ -1,4 +1,4 @@
-"""Where each key of a TOML text stands, so that a complaint can name the line."""
+"""The line of each key of a TOML text, for error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tree_sitter_toml
 from tree_sitter import Language, Node, Parser
 
 Path = tuple[str | int, ...]
-"""Keys from the top, and numbers in arrays."""
+"""Keys from the top level down, and indexes of arrays."""
 
 _KEYS: Final = ("bare_key", "quoted_key", "dotted_key")
 _TABLES: Final = ("table", "table_array_element")
@@ -18,7 +18,7 @@ _TABLES: Final = ("table", "table_array_element")
 def lines_of(text: str) -> dict[Path, int]:
     """Line (from 1) of each key and of each array element that is a table.
 
-    cost  one parse; the text must be good TOML, or what is found is incomplete
+    cost  one pass; for invalid TOML the result is incomplete
     """
     tree = Parser(Language(tree_sitter_toml.language())).parse(text.encode())
     lines: dict[Path, int] = {(): 1}
@@ -46,7 +46,7 @@ def _table(node: Node, lines: dict[Path, int], counts: dict[Path, int]) -> None:
 
 
 def _placed(names: Path, counts: dict[Path, int]) -> Path:
-    """A table below an array of tables belongs to its last element."""
+    """Add the index of the last element after each array of tables in `names`."""
     placed: Path = ()
     for number, name in enumerate(names):
         placed = (*placed, name)
@@ -84,7 +84,7 @@ def _names(key: Node) -> Path:
     if key.type == "dotted_key":
         return tuple(name for child in key.named_children for name in _names(child))
     text = (key.text or b"").decode()
-    # The parser of the standard library knows the escapes of quoted keys.
+    # tomllib parses the escapes of quoted keys.
     return (next(iter(tomllib.loads(f"{text} = 0"))),)
 
 

@@ -1,4 +1,4 @@
-"""Where rows come from and where they go."""
+"""Sources and sinks of a pipeline file, and the clusters that they use."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from odradek.pipeline.spec.common import Columns, Name, Options, Part, Text, Topic
 from odradek.pipeline.spec.epoch import Epoch, check_epoch
+from odradek.pipeline.spec.field_types import Columns, Name, Options, Part, Text, Topic
 from odradek.pipeline.spec.row_schema import columns_of, flat_columns_of
 
 DATABASES: Final = ("sqlite", "postgresql")
-"""Those that a sink writes to; a source reads any whose driver there is."""
+"""Databases of sinks; a source reads any database with a JDBC driver."""
 HOST_LENGTH_MAX: Final = 63
-"""Of a part between dots."""
+"""Bound on a label of a host name."""
 
 Partition = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")]
 Offset = Annotated[int, Field(ge=-2, le=(1 << 63) - 1)]
 Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
 Offsets = Literal["earliest", "latest"] | dict[Topic, dict[Partition, Offset]]
-"""A place for all partitions, or topic -> partition -> offset (-2 earliest, -1 latest)."""
+"""One position for all partitions, or topic -> partition -> offset (-2 earliest, -1 latest)."""
 OutputMode = Literal["append", "update", "complete"]
 
 
@@ -30,27 +30,27 @@ def _addresses(text: str) -> str:
         host, _, port = address.strip().rpartition(":")
         is_host = re.fullmatch(r"[A-Za-z0-9._%-]+|\[[A-Fa-f0-9:.%]+\]", host) is not None
         if not is_host or any(len(part) > HOST_LENGTH_MAX for part in host.split(".")):
-            raise ValueError(f"{address!r} is no HOST:PORT; several are separated by commas")
+            raise ValueError(f"{address!r} is not HOST:PORT; several are separated by commas")
         if not port.isascii() or not port.isdecimal() or not 1 <= int(port[:6]) <= 65_535:
             raise ValueError(f"{address!r} has no port from 1 to 65535")
     return text
 
 
-def shown(url: str) -> str:
-    """An address without what follows the database's name: it may hold a password."""
+def without_options(url: str) -> str:
+    """A JDBC address without its options, which may contain a password."""
     return url.partition("?")[0]
 
 
 def database_of(url: str) -> str:
-    """The database's name in a JDBC address, as `sqlite`."""
+    """The type of database in a JDBC address, such as `sqlite`."""
     return url.split(":")[1]
 
 
 def _address_of_database(url: str) -> str:
     if re.match(r"jdbc:[a-z0-9]+:.", url) is None:
-        raise ValueError(f"{shown(url)!r} is no JDBC address, as jdbc:sqlite:FILE")
+        raise ValueError(f"{without_options(url)!r} is not a JDBC address like jdbc:sqlite:FILE")
     if url == "jdbc:sqlite::memory:":
-        raise ValueError("a database in memory is gone when its connection is; name a file")
+        raise ValueError("a database in memory ends with its connection; name a file")
     return url
 
 
@@ -74,7 +74,7 @@ Assigned = Annotated[dict[Topic, PartitionNumbers], Field(min_length=1)]
 
 
 class KafkaSource(Part):
-    """Topics; one row a record.
+    """Kafka topics; one row per record.
 
     Columns: key, value (binary), topic, partition, offset, timestamp, timestampType, and with
     `headers` headers (array of key and value).
@@ -87,13 +87,13 @@ class KafkaSource(Part):
     assign: Assigned | None = None
     starting_offsets: Offsets = "earliest"
     ending_offsets: Offsets = "latest"
-    """Of a batch."""
+    """In batch mode only."""
     starting_timestamp_ms: Annotated[int, Field(ge=0)] | None = None
     max_offsets_per_trigger: Annotated[int, Field(ge=1, le=(1 << 63) - 1)] | None = None
     headers: bool = False
     fail_on_data_loss: bool = True
     options: Options = {}
-    """More options of Spark's Kafka source."""
+    """Further options of Spark's Kafka source."""
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
@@ -114,12 +114,12 @@ class KafkaSource(Part):
 
     @property
     def topics(self) -> list[str]:
-        """Those that are named, in order; none of a pattern."""
+        """The named topics, in order; empty for a pattern."""
         return list(dict.fromkeys(self.subscribe or self.assign or []))
 
 
 def _check_topics(key: str, offsets: dict[str, dict[str, int]], topics: list[str]) -> None:
-    """Spark wants a place for each partition, so for each topic."""
+    """Check that every topic has offsets; Spark requires one for each partition."""
     for topic in topics:
         if not offsets.get(topic):
             raise ValueError(f"{key} must name the partitions of every topic; {topic} is missing")
@@ -131,10 +131,10 @@ def _check_topics(key: str, offsets: dict[str, dict[str, int]], topics: list[str
 class FileSource(Part):
     """A folder of files; new files are new rows.
 
-    schema  of JSON lines and CSV, as in `CREATE TABLE`: "id STRING, amount DOUBLE"
-    epoch   the unit of numbers in TIMESTAMP columns of JSON and CSV; without it they are null, as
-            is everything that does not fit its column.  Options `timestampFormat` and `mode` leave
-            times to Spark, which takes numbers in JSON for seconds
+    schema  the columns, as in `CREATE TABLE`: "id STRING, amount DOUBLE"
+    epoch   the unit of numbers in TIMESTAMP columns of JSON and CSV.  Without it such numbers are
+            null, like any value of another type.  With the option `timestampFormat` or `mode` Spark
+            parses times itself, and reads numbers in JSON as seconds
     """
 
     kind: Literal["files"]
@@ -160,13 +160,13 @@ class FileSource(Part):
 
     @property
     def has_texts(self) -> bool:
-        """Whether times are read from texts, and not by Spark."""
+        """Whether times are parsed from text here, and not by Spark."""
         options = {name.lower() for name in self.options}
         return self.format != "parquet" and not options & {"timestampformat", "mode"}
 
 
 class TableSource(Part):
-    """A table of a database, read once: something to join a stream with."""
+    """A table of a database, to join a stream with; each batch reads it again."""
 
     kind: Literal["jdbc"]
     url: Url
@@ -175,7 +175,7 @@ class TableSource(Part):
 
 
 class RateSource(Part):
-    """Rows made by Spark, `timestamp` and `value` counting up: to try a pipeline."""
+    """Rows with `timestamp` and an ascending `value`, generated by Spark to try a pipeline."""
 
     kind: Literal["rate"]
     rows_per_second: Count
@@ -185,21 +185,21 @@ Source = Annotated[KafkaSource | FileSource | TableSource | RateSource, Field(di
 
 
 class KafkaSink(Part):
-    """A topic; at least once.
+    """A Kafka topic; at least once.
 
-    value  columns that become a JSON object, "*" all of them, bytes (such as a `key` that a parse
-           step has kept) in base64; "value": the rows' own column `value` as it is, as does None
-    key    the column that becomes the record's key; None: a column `key` if there is one
+    Spark's connector has no transactions, so a batch that is repeated after a crash writes its
+    records again.
 
-    A transactional sink waits for transactions in Spark's connector: what a batch repeats after a
-    crash is repeated here.
+    value  columns of a JSON object, "*" for all; bytes (such as a kept `key`) are in base64.
+           "value" and None: the column `value`, unchanged
+    key    the column of the record key; None: the column `key` if it exists
     """
 
     kind: Literal["kafka"]
     source: Name = Field(alias="from")
     cluster: Text
     topic: Topic | None = None
-    """None: the rows have a column `topic`."""
+    """None: the topic is in the column `topic`."""
     key: Text | None = None
     value: Columns | Literal["*", "value"] | None = "*"
     output_mode: OutputMode = "append"
@@ -207,7 +207,7 @@ class KafkaSink(Part):
 
 
 class FileSink(Part):
-    """A folder of files, each row once: Spark's own commit log says which files count."""
+    """A folder of files, exactly once: Spark's commit log in it lists the committed files."""
 
     kind: Literal["files"]
     source: Name = Field(alias="from")
@@ -218,11 +218,11 @@ class FileSink(Part):
 
 
 class TableSink(Part):
-    """A table of a database, upserted by key: a batch that is repeated changes nothing.
+    """A table of a database with upserts by key, so a repeated batch changes nothing.
 
-    keys       columns that are the table's primary key
-    latest_by  a column that says which of two rows with one key is newer: the older one changes
-               nothing, in whatever order they come; None: the row of the later batch counts
+    keys       the columns of the primary key
+    latest_by  the column by which the newer of two rows with one key is kept, in whatever order
+               they arrive; None: the row of the later batch is kept
     """
 
     kind: Literal["jdbc"]
@@ -233,19 +233,19 @@ class TableSink(Part):
     latest_by: Text | None = None
     output_mode: OutputMode = "append"
     create: bool = True
-    """Make the table when it is not there."""
+    """Create the table unless it exists."""
 
     @field_validator("url")
     @classmethod
     def _known_database(cls, url: str) -> str:
         if database_of(url) not in DATABASES:
             known = ", ".join(f"jdbc:{name}:..." for name in DATABASES)
-            raise ValueError(f"{shown(url)!r} is not allowed; allowed: {known}")
+            raise ValueError(f"{without_options(url)!r} is not allowed; allowed: {known}")
         return url
 
 
 class ConsoleSink(Part):
-    """The terminal."""
+    """Standard output."""
 
     kind: Literal["console"]
     source: Name = Field(alias="from")

@@ -1,4 +1,4 @@
-"""What all parts of a pipeline file share: strictness, and the small types."""
+"""The base class of the tables in a pipeline file, and the types of their fields."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ DIGITS_MAX: Final = 15
 
 
 def duration_ms(duration: str) -> int:
-    """A duration as a model holds it: a number, a space and a unit."""
+    """The milliseconds of a Duration: a number, a space and a unit."""
     number, unit = duration.split(" ")
     return int(number) * UNITS_MS[unit.removesuffix("s")]
 
 
-def _spelled(duration: str) -> str:
-    """`2s`, `20 secs`, `1 Minute` as Spark writes them: `2 seconds`."""
+def _normalized(duration: str) -> str:
+    """Convert `2s`, `20 secs`, `1 Minute` to the form of Spark: `2 seconds`."""
     match = re.fullmatch(rf"\s*([0-9]{{1,{DIGITS_MAX}}})\s*([A-Za-z]+)\s*", duration)
     unit = UNITS.get(match[2].lower()) if match is not None else None
     if match is None or unit is None:
         raise ValueError(
-            f"{duration!r} is no duration; write a number and a unit, as '20 seconds' or"
+            f"{duration!r} is not a duration; write a number and a unit, as '20 seconds' or"
             f" '1 minute'; units: {', '.join(f'{name}s' for name in UNITS_MS)}"
         )
     number = int(match[1])
@@ -57,12 +57,12 @@ def _bounded(duration: str) -> str:
 
 def _positive(duration: str) -> str:
     if duration_ms(duration) == 0:
-        raise ValueError(f"{duration} is no length")
+        raise ValueError(f"{duration} is not positive")
     return duration
 
 
-def twice(names: list[str]) -> str | None:
-    """The first name that stands there twice; Spark does not tell upper from lower case."""
+def first_duplicate(names: list[str]) -> str | None:
+    """The first duplicate, ignoring case as Spark does; or None."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
@@ -72,31 +72,31 @@ def twice(names: list[str]) -> str | None:
 
 
 def _unique(names: list[str]) -> list[str]:
-    again = twice(names)
+    again = first_duplicate(names)
     if again is not None:
-        raise ValueError(f"{again!r} stands there twice")
+        raise ValueError(f"{again!r} is given twice")
     return names
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Of sources, steps and sinks: each is a view that SQL may name."""
+"""The name of a source, step or sink, which is the name of a view in SQL."""
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[list[Text], AfterValidator(_unique)]
-"""Of columns, none twice."""
+"""Names of columns, without duplicates."""
 Columns = Annotated[list[Text], Field(min_length=1), AfterValidator(_unique)]
-"""The same, at least one."""
+"""Names of columns, without duplicates, at least one."""
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Duration = Annotated[
     str,
-    AfterValidator(_spelled),
+    AfterValidator(_normalized),
     AfterValidator(_bounded),
 ]
-"""A number and a unit, up to 100 years; held as Spark writes intervals: `20 seconds`."""
+"""A number and a unit, up to 100 years, in the form of Spark's intervals: `20 seconds`."""
 Length = Annotated[Duration, AfterValidator(_positive)]
 Options = dict[str, str | int | float | bool]
 
 
 class Part(BaseModel):
-    """A table of the file: unknown keys and values of other types are refused."""
+    """A table of the file; unknown keys and values of other types are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -1,4 +1,4 @@
-"""Whether brokers take connections: before a job begins, and while it runs."""
+"""Checks that brokers accept connections: before a job starts, and while it runs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from threading import Event, Thread
 from typing import Final, Protocol
 
 REACH_TIMEOUT_S: Final = 10.0
-"""How long a cluster may be away when a job begins: a broker that restarts."""
-LOOK_INTERVAL_S: Final = 5.0
+"""How long a cluster may be unavailable at the start of a job, as while a broker restarts."""
+CHECK_INTERVAL_S: Final = 5.0
 JOIN_TIMEOUT_S: Final = 5.0
 
 
 class Addressed(Protocol):
-    """An end that has brokers."""
+    """A cluster in a pipeline or mirror file."""
 
     @property
     def bootstrap_servers(self) -> str: ...
 
 
 class Unreachable(Exception):
-    """A cluster of which no broker answers."""
+    """No broker of a cluster accepts a connection."""
 
 
 def check_clusters(
@@ -34,10 +34,10 @@ def check_clusters(
     timeout_s: float = REACH_TIMEOUT_S,
     wait: Callable[[float], object] = time.sleep,
 ) -> None:
-    """See that of each cluster one broker takes connections: Spark would ask for minutes.
+    """Check that one broker of each cluster accepts connections; Spark would retry for minutes.
 
     clusters  by their names in the file
-    table     of the file, where they stand
+    table     the prefix of these names in the file
     raises    Unreachable
     """
     deadline_s = time.monotonic() + timeout_s
@@ -48,44 +48,45 @@ def check_clusters(
                 break
             if time.monotonic() >= deadline_s:
                 said = "; ".join(one for one in refused if one is not None)
-                raise Unreachable(f"{table}{name}: no broker answers: {said}")
+                raise Unreachable(f"{table}{name}: no broker responds: {said}")
             wait(0.2)
 
 
 def _refusal(address: str) -> str | None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        return f"{address!r} is no HOST:PORT"
+        return f"{address!r} is not HOST:PORT"
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
     except OSError as error:
         return f"{address}: {error.strerror or error}"
     except (UnicodeError, OverflowError):
-        return f"{address!r} is no HOST:PORT"
+        return f"{address!r} is not HOST:PORT"
     return None
 
 
-class Watch:
-    """Says once that a cluster is away, and once that it is back: Spark's log, which would, is off.
+class AvailabilityReporter:
+    """Reports once when a cluster becomes unavailable, and once when it is available again.
 
+    Spark's log, which would report that, is off.
     clusters  by their names in the file
-    say       takes a line
+    report    is called with one line
     now_s     the time of day
     """
 
     def __init__(
         self,
         clusters: Sequence[tuple[str, Addressed]],
-        say: Callable[[str], object],
+        report: Callable[[str], object],
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._clusters = clusters
-        self._say = say
+        self._report = report
         self._now_s = now_s
         self._away_since_s: dict[str, float] = {}
 
-    def look(self) -> None:
-        """Try every cluster once; a broker that is silent costs two seconds."""
+    def check(self) -> None:
+        """Connect to every cluster once; costs two seconds for a broker that does not respond."""
         for name, cluster in self._clusters:
             refused = [_refusal(one.strip()) for one in cluster.bootstrap_servers.split(",")]
             since_s = self._away_since_s.get(name)
@@ -93,21 +94,21 @@ class Watch:
                 self._away_since_s[name] = now_s = self._now_s()
                 clock = time.strftime("%H:%M:%S", time.localtime(now_s))
                 why = "; ".join(one for one in refused if one is not None)
-                self._say(f"WARN cluster {name} is away since {clock}: {why}")
+                self._report(f"WARN cluster {name} is unavailable since {clock}: {why}")
             elif None in refused and since_s is not None:
                 away_s = self._now_s() - self._away_since_s.pop(name)
-                self._say(f"cluster {name} is back after {away_s:.0f} s")
+                self._report(f"cluster {name} is available again after {away_s:.0f} s")
 
 
 @contextmanager
-def watched(clusters: Sequence[tuple[str, Addressed]]) -> Iterator[None]:
-    """Within, standard error tells when a cluster is away, and when it is back."""
+def report_availability(clusters: Sequence[tuple[str, Addressed]]) -> Iterator[None]:
+    """Within, a thread checks the clusters and prints changes of their availability on stderr."""
     ended = Event()
-    watch = Watch(clusters, lambda line: print(line, file=sys.stderr))
+    reporter = AvailabilityReporter(clusters, lambda line: print(line, file=sys.stderr))
 
     def run() -> None:
-        while not ended.wait(LOOK_INTERVAL_S):
-            watch.look()
+        while not ended.wait(CHECK_INTERVAL_S):
+            reporter.check()
 
     thread = Thread(target=run, daemon=True)
     thread.start()
