@@ -80,7 +80,7 @@ def write_report(
     progress  of `odradek pipeline run --progress-file`
     """
     seconds = "seconds since the first batch"
-    pictures = [
+    plots = [
         (
             "Rows per second, by query",
             "Each query of the pipeline reads the topic by itself.",
@@ -115,7 +115,7 @@ def write_report(
         _numbers(truth, findings),
         _section("Found against planted", "", _table(truth, findings) + _misses(truth, findings)),
     ]
-    for title, note, fill in pictures:
+    for title, note, fill in plots:
         image = f"<img alt='{html.escape(title)}' src='{_draw(fill)}'>"
         body.append(_section(title, note, image))
     path.write_text(

@@ -75,10 +75,10 @@ class Memory:
             return scored
         self.streak.append(value)
         if len(self.streak) >= self._step.minimum:
-            self._begin_anew()
+            self._start_new_level()
         return scored
 
-    def _begin_anew(self) -> None:
+    def _start_new_level(self) -> None:
         if self._step.method == "zscore":
             self.history = self.streak[-self._step.history :]
         else:

@@ -34,12 +34,12 @@ LINES = """\
 --describe --group modern --state
 --describe --group changing --state
 --describe --group changing --members --verbose
---describe --group nobody
+--describe --group missing
 --describe --group modern --group live --group latter
 --reset-offsets --group modern --to-latest --topic orders --dry-run
---reset-offsets --group nobody --to-latest --topic orders --dry-run
+--reset-offsets --group missing --to-latest --topic orders --dry-run
 --delete-offsets --group modern --topic orders:0
---delete-offsets --group nobody --topic orders:0
+--delete-offsets --group missing --topic orders:0
 --delete --group modern
 --describe --group empty --state
 --reset-offsets --group empty --to-earliest --all-topics --execute

@@ -114,10 +114,10 @@ def test_both_tools_print_the_same_for_a_cluster_with_internal_topics(
         assert ours.exit_code == apaches.exit_code
         # Apache's tool describes topics in the order of a hash map.
         assert sorted(ours.output.splitlines()) == sorted(apaches.output.splitlines())
-        is_told = (
+        is_listed = (
             "Topic: __consumer_offsets" in ours.output or "__consumer_offsets\n" in ours.output
         )
-        assert is_told == ("--exclude-internal" not in words)
+        assert is_listed == ("--exclude-internal" not in words)
 
 
 def make_internal_topic(address: str) -> None:

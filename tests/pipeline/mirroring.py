@@ -18,7 +18,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.jobs.mirror import MirrorJob

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -273,20 +274,9 @@ def test_row_far_ahead_drops_no_other_row_and_late_rows_are_counted(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Times in a wrong unit and far ahead, in the values and in the timestamps of records."""
-    create_topics(broker.address, "poisoned", partitions=1)
     now_ms = time.time_ns() // 1_000_000
     begin_ms = now_ms - 3_600_000
-    times_ms = [begin_ms + 1_000 * second for second in range(600, 698)]
-    poison = {len(times_ms): now_ms * 1_000, len(times_ms) + 1: now_ms + 2 * DAY_MS}
-    times_ms += [begin_ms, now_ms + 2 * DAY_MS]
-    times_ms += [begin_ms + 1_000 * second for second in range(700, 800)]
-    times_ms += [begin_ms + 1_000 * second for second in (*range(50), *range(800, 850))]
-    producer = Producer({"bootstrap.servers": broker.address})
-    for number, at_ms in enumerate(times_ms):
-        value = json.dumps({"id": number, "at": poison.get(number, at_ms)})
-        producer.produce("poisoned", value, timestamp=at_ms)
-    assert producer.flush(END_TIMEOUT_S) == 0
-
+    _send_poisoned(broker.address, begin_ms, now_ms)
     pipeline = parse(FILE.format(address=broker.address), tmp_path / "poisoned.toml")
     progress = Progress(
         stateful_steps=lambda query: stateful_steps(pipeline, query),
@@ -322,9 +312,37 @@ def test_row_far_ahead_drops_no_other_row_and_late_rows_are_counted(
     assert states["parsed_rejects"].late == states["parsed_rejects"].ahead == {}
 
     late = states["events"].late["per_event"]
+    _check_reports(tmp_path, metrics, late, begin_ms)
+    lines = capfd.readouterr().err.splitlines()
+    warning = f"WARN events: step per_event has dropped at least {late} rows as late: "
+    assert sum(line.startswith(warning) for line in lines) == 2, "when it begins, and in the end"
+    assert any(f" {late} late, " in line for line in lines if line.startswith("events: batch 2, "))
+    ahead = "WARN arrivals: step per_arrival has dropped 1 row whose times"
+    assert any(line.startswith(ahead) for line in lines[-4:])
+
+
+def _send_poisoned(address: str, begin_ms: int, now_ms: int) -> None:
+    """Send rows with ascending times, two far ahead, and late ones."""
+    create_topics(address, "poisoned", partitions=1)
+    times_ms = [begin_ms + 1_000 * second for second in range(600, 698)]
+    poison = {len(times_ms): now_ms * 1_000, len(times_ms) + 1: now_ms + 2 * DAY_MS}
+    times_ms += [begin_ms, now_ms + 2 * DAY_MS]
+    times_ms += [begin_ms + 1_000 * second for second in range(700, 800)]
+    times_ms += [begin_ms + 1_000 * second for second in (*range(50), *range(800, 850))]
+    producer = Producer({"bootstrap.servers": address})
+    for number, at_ms in enumerate(times_ms):
+        value = json.dumps({"id": number, "at": poison.get(number, at_ms)})
+        producer.produce("poisoned", value, timestamp=at_ms)
+    assert producer.flush(END_TIMEOUT_S) == 0
+
+
+def _check_reports(
+    folder: Path, metrics: Mapping[tuple[str, ...], float], late: int, begin_ms: int
+) -> None:
+    """Check the progress file and the metrics after the run."""
     *_, last = [
         json.loads(line)
-        for line in (tmp_path / "progress.jsonl").read_text().splitlines()
+        for line in (folder / "progress.jsonl").read_text().splitlines()
         if json.loads(line)["name"] == "events"
     ]
     assert last["late"] == {"per_event": late}
@@ -336,12 +354,6 @@ def test_row_far_ahead_drops_no_other_row_and_late_rows_are_counted(
         assert metrics["watermark_timestamp_seconds", query] == (begin_ms + 839_000) / 1_000
         assert 1 <= metrics["state_rows", query, step] <= 2
         assert metrics["state_bytes", query, step] > 0
-    lines = capfd.readouterr().err.splitlines()
-    warning = f"WARN events: step per_event has dropped at least {late} rows as late: "
-    assert sum(line.startswith(warning) for line in lines) == 2, "when it begins, and in the end"
-    assert any(f" {late} late, " in line for line in lines if line.startswith("events: batch 2, "))
-    ahead = "WARN arrivals: step per_arrival has dropped 1 row whose times"
-    assert any(line.startswith(ahead) for line in lines[-4:])
 
 
 def _counted(folder: Path, name: str) -> int:

@@ -10,7 +10,7 @@ from time import monotonic
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     ResourceType,
@@ -145,6 +145,24 @@ def mirrormaker_says(folder: Path, address: str, group: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+def add_topic_and_partition(east: BrokerProcess, west: BrokerProcess, job: MirrorJob) -> None:
+    """Create a topic and a partition on the source, and wait until the mirror has both."""
+    create(east.address, "orders-new", 1)
+    send(east.address, "orders-new", [Sent(0, b"appeared")])
+    grow(east.address, "orders", 3)
+    send(east.address, "orders", [Sent(2, b"grown")])
+    until(
+        lambda: (
+            job.turn()
+            and partitions_of(west.address).get("east.orders") == 3
+            and "east.orders-new" in partitions_of(west.address)
+            and bool(content(west.address, "east.orders-new")[0])
+            and bool(content(west.address, "east.orders")[2])
+        ),
+        "a new topic and a new partition are mirrored",
+    )
+
+
 def test_group_fails_over_while_the_mirror_runs(
     spark: SparkSession, east: BrokerProcess, west: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -170,20 +188,7 @@ def test_group_fails_over_while_the_mirror_runs(
         f"offset east.orders {partition} {at_east[partition]} " for partition in (0, 1)
     ] + ["upstream [east]", "hops 1", "checkpoints [east.checkpoints.internal]"]
 
-    create(east.address, "orders-new", 1)
-    send(east.address, "orders-new", [Sent(0, b"appeared")])
-    grow(east.address, "orders", 3)
-    send(east.address, "orders", [Sent(2, b"grown")])
-    until(
-        lambda: (
-            job.turn()
-            and partitions_of(west.address).get("east.orders") == 3
-            and "east.orders-new" in partitions_of(west.address)
-            and bool(content(west.address, "east.orders-new")[0])
-            and bool(content(west.address, "east.orders")[2])
-        ),
-        "a new topic and a new partition are mirrored",
-    )
+    add_topic_and_partition(east, west, job)
 
     # The target offsets are unchanged when the group is reset on the source, or has members here.
     commit(east.address, "fail-billing", "orders", {0: 0, 1: 0})

@@ -112,7 +112,7 @@ def test_unreachable_cluster_is_named(
     unused = f"127.0.0.1:{free_port()}"
     path = tmp_path / "my.toml"
     with odradek_broker(tmp_path / "east") as east:
-        path.write_text(file(east.address, unused, name="nobody", pattern=".*"))
+        path.write_text(file(east.address, unused, name="unreachable", pattern=".*"))
         assert main(["mirror", str(path)]) == FAILED
         said = capsys.readouterr().err
         assert said == f"{path}: target: no broker responds: {unused}: Connection refused\n"

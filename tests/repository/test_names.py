@@ -9,7 +9,7 @@ from tests.repository.dead_names import dead_names
 from tests.repository.sources import Source, everything, product
 
 SAYS_NOTHING: Final = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
-FILES_NOT_YET: Final = {"pipeline/spec/common.py"}
+FILES_NOT_YET: Final[set[str]] = set()
 MANAGERS: Final = {"storage/directories/log_manager.py"}
 """Kafka's LogManager."""
 
@@ -28,8 +28,12 @@ WITHOUT_USER: Final = {
     "pipeline/progress.py:Progress.onQueryProgress": "called by Spark",
     "pipeline/progress.py:Progress.onQueryIdle": "called by Spark",
     "pipeline/progress.py:Progress.onQueryTerminated": "called by Spark",
-    "odradek/tools/console/standard_input.py:_Waiting.readable": "called by io.BufferedReader",
-    "odradek/tools/console/standard_input.py:_Waiting.readinto": "called by io.BufferedReader",
+    "odradek/tools/console/producer/standard_input.py:_InterruptibleFile.readable": (
+        "called by io.BufferedReader"
+    ),
+    "odradek/tools/console/producer/standard_input.py:_InterruptibleFile.readinto": (
+        "called by io.BufferedReader"
+    ),
 }
 """A folder, or `path:name` -> why no product code refers to it."""
 TEST_DOUBLES: Final = "runtime/testing/"

@@ -14,9 +14,6 @@ FUNCTIONS_NOT_YET: Final = frozenset(
     {
         "tests/broker/settings/test_topic_config.py: test_every_override_reaches_the_log",
         "tests/broker/test_large_logs.py: test_no_callback_of_the_loop_grows_with_the_logs",
-        "tests/pipeline/test_event_time.py: "
-        "test_a_poisoned_row_costs_no_other_and_what_is_late_is_counted",
-        "tests/pipeline/test_mirror.py: test_a_group_fails_over_while_the_mirror_runs",
     }
 )
 

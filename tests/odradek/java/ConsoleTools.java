@@ -60,7 +60,7 @@ public class ConsoleTools {
         } catch (java.lang.reflect.InvocationTargetException thrown) {
             Throwable cause = thrown.getCause();
             if (!(cause instanceof Exited)) {
-                // As the JVM tells what nobody catches.
+                // As the JVM prints an uncaught exception.
                 System.err.print("Exception in thread \"main\" ");
                 cause.printStackTrace();
                 code = 1;

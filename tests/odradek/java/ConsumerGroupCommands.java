@@ -12,9 +12,9 @@ import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
 /**
  * Runs Apache Kafka's consumer group tool for one command line after another, in one JVM.
  *
- * A line of standard input is a JSON array of arguments; a line of standard output tells what the
- * tool printed up to its first exit, and the code of that exit. An exception that leaves the tool
- * is told as a JVM tells it that ends by it.
+ * A line of standard input is a JSON array of arguments; a line of standard output contains what
+ * the tool printed up to its first exit, and its exit code. An uncaught exception of the tool is
+ * printed as the JVM prints it.
  */
 public class ConsumerGroupCommands {
     private static final class Exited extends RuntimeException {}
