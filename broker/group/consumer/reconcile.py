@@ -2,13 +2,13 @@
 
     state                  goes on when
     STABLE                 the target has another epoch than the member
-    UNREVOKED_PARTITIONS   the member says that it owns nothing of what it must give up
-    UNRELEASED_PARTITIONS  always: perhaps a partition has become free
-    UNKNOWN                the member has given up everything, else it is fenced
+    UNREVOKED_PARTITIONS   the member no longer owns a partition that it must revoke
+    UNRELEASED_PARTITIONS  always: a partition may have become free
+    UNKNOWN                the member owns no partition, else it is fenced
 
-A step first takes away: what the target does not give is pending revocation, and the member stays
-in its epoch until it says that it is rid of it.  Then the member enters the target's epoch and gets
-those of its partitions that nobody owns; while others still own some of them, it waits.  So no
+A step first revokes: partitions that are not in the target are pending revocation, and the member
+stays in its epoch until it no longer owns them.  Then the member gets the target's epoch and those
+of its target partitions that are free; it waits for the ones that other members still own.  So no
 partition ever has two owners.  Pure.
 
 Source: KIP-848, KIP-1251; Kafka 4.3's CurrentAssignmentBuilder.
@@ -31,7 +31,7 @@ from odradek.broker.group.consumer.model import (
 from odradek.protocol.errors import BrokerError, ErrorCode
 
 ReportedPartitions = Sequence[tuple[Uuid, Sequence[int]]]
-"""What a member says it owns: topic id and partitions, in any order."""
+"""The partitions that a member reports to own: topic id and partitions, in any order."""
 
 UNKNOWN_STATE: Final = (
     "The consumer group member is in a unknown state. "
@@ -42,14 +42,15 @@ _NO_PARTITIONS: Final[Mapping[int, int]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a step goes by besides the member itself.
+    """The input of a step besides the member.
 
     target                   the member's part of the target
-    subscribed_topic_ids     of topics that exist; others are taken away, whatever the target says
+    subscribed_topic_ids     of topics that exist; partitions of other topics are revoked even if
+                             they are in the target
     partition_epochs         topic id -> partition -> epoch of the member that owns it, also while
-                             it is to give it up; what is not in it is free
-    reported                 what the member said it owns; None: it did not say
-    has_subscription_changed by the very heartbeat that leads to this step
+                             it must revoke it; all other partitions are free
+    reported                 the partitions that the member reports to own; None: not in the request
+    has_subscription_changed by the heartbeat of this step
     """
 
     target_epoch: int
@@ -61,12 +62,12 @@ class Goal:
 
 
 def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """The member after its step; the very object when it cannot go on.
+    """The member after its step; the same object if no step is possible.
 
-    A result that is equal to the member need not be stored.
+    A result that equals the member need not be stored.
 
-    raises  BrokerError FENCED_MEMBER_EPOCH  the member's stored state is of a later release and it
-                                             has not given up everything
+    raises  BrokerError FENCED_MEMBER_EPOCH  the member's stored state is of a later release, and it
+                                             still owns partitions
     """
     match member.state:
         case MemberState.STABLE:
@@ -85,7 +86,7 @@ def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
 
 
 def _still_owns(reported: ReportedPartitions | None, revoked: OwnedPartitions) -> bool:
-    """Whether the member owns some of these, as far as is known."""
+    """Whether the member may still own some of these; True if it has not reported."""
     if reported is None:
         return True
     return any(
@@ -96,7 +97,7 @@ def _still_owns(reported: ReportedPartitions | None, revoked: OwnedPartitions) -
 
 
 def _without_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """The member within its epoch, rid of topics that it is not subscribed to any more."""
+    """The member in its epoch, without topics that it no longer subscribes to."""
     removed = {
         topic_id: partitions
         for topic_id, partitions in member.assigned_partitions.items()
@@ -125,9 +126,9 @@ def _without_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
 
 
 def _step(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
-    """Towards the target.
+    """The next step to the target.
 
-    epoch  the member's while it still has to give up partitions
+    epoch  of the member while it must revoke partitions
     """
     kept: dict[Uuid, dict[int, int]] = {}
     assigned: dict[Uuid, dict[int, int]] = {}
@@ -176,9 +177,9 @@ def _step(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
 def _given(
     member: ConsumerMember, goal: Goal, topic_id: Uuid, wanted: tuple[int, ...]
 ) -> dict[int, int]:
-    """Those of a topic's wanted partitions that the member has or that are free.
+    """Those of a topic's target partitions that the member owns or that are free.
 
-    What is pending revocation is the member's own: nobody else can own it.
+    Partitions that it must still revoke are its own.
     """
     present = member.assigned_partitions.get(topic_id, _NO_PARTITIONS)
     own = member.partitions_pending_revocation.get(topic_id, _NO_PARTITIONS)

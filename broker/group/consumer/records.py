@@ -1,17 +1,16 @@
-"""The records of a group of the new protocol: made from values, and values made from them.
+"""The records of consumer groups, and their conversion to and from values.
 
     key   names                            value
     3     the group                        its epoch, the hash of its topics
-    4     the topics of the group          written by releases before 4.1; deleted here
-    5     a member                         what it says of itself
-    6     the target                       the epoch that it is of, when it was computed
-    7     the target of a member           what it shall have
-    8     the assignment of a member       its epoch, what it has, what it must give up
+    4     the topics of the group          of releases before 4.1; only its tombstone is written
+    5     a member                         its metadata
+    6     the target assignment            its epoch, when it was computed
+    7     the target of a member           the partitions that it should own
+    8     the assignment of a member       its epoch, owned partitions, partitions to revoke
     16    an expression                    the topics that it matches
 
-No value deletes what the key names.  Of the value of key 3 the hash, of key 6 the time and of key 8
-the epochs are tagged fields that came with Kafka 4: its dump of the log prints them, that of 3.9
-reads over them.
+A record without a value is a tombstone.  The hash (key 3), the time (key 6) and the assignment
+epochs (key 8) are tagged fields of Kafka 4; Kafka 3.9 ignores them.
 
 Source: KIP-848; Kafka 4.3's GroupCoordinatorRecordHelpers.
 """
@@ -81,18 +80,17 @@ KINDS: Final[dict[int, tuple[type, type]]] = {
 
 
 class Stored(NamedTuple):
-    """A record before it is bytes, or after."""
+    """A decoded record."""
 
     key: Any
     value: Any | None
-    """None deletes."""
+    """None: a tombstone."""
 
 
 Records = list[Stored]
 
 
 def encode(stored: Stored, wall_ms: int) -> Record:
-    """The record as it is appended."""
     key, value = stored
     return Record(
         versioned(key, KEY_VERSIONS[type(key)]),
@@ -109,12 +107,10 @@ def _value_version(value: Any) -> int:
 
 
 def classic_tombstone(group_id: str) -> Stored:
-    """The group has no record of the classic protocol any more."""
     return Stored(GroupMetadataKey(group=group_id), None)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
-    """The group's epoch."""
     return Stored(
         ConsumerGroupMetadataKey(group_id=group_id),
         ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
@@ -122,12 +118,15 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
 
 
 def topics_tombstone(group_id: str) -> Stored:
-    """The topics that an earlier release has stored are known by their hash from now on."""
+    """Deletes the topics that a release before 4.1 has stored; the hash replaces them."""
     return Stored(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Stored:
-    """The target is that of the epoch."""
+    """The epoch of the target assignment.
+
+    timestamp_ms  when it was computed, wall time
+    """
     return Stored(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         ConsumerGroupTargetAssignmentMetadataValue(
@@ -137,7 +136,6 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Stored:
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Stored:
-    """What an expression matches."""
     return Stored(
         ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         ConsumerGroupRegularExpressionValue(
@@ -149,16 +147,15 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Stored:
 
 
 def regex_tombstone(group_id: str, regex: str) -> Stored:
-    """Nobody subscribes by the expression any more."""
     return Stored(
         ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None
     )
 
 
 def group_tombstones(group: ConsumerGroup, renamed: dict[str, str] | None = None) -> Records:
-    """Delete the group with everything in it, members before what they are in.
+    """The tombstones of a group and of its members, those of the members first.
 
-    renamed  members that earlier records of the same batch have replaced, and by whom
+    renamed  member ids that earlier records of the same batch have replaced -> the new ids
     """
     group_id = group.group_id
     names = [(renamed or {}).get(one, one) for one in group.members]
@@ -174,7 +171,7 @@ def group_tombstones(group: ConsumerGroup, renamed: dict[str, str] | None = None
 
 
 def group_records(group: ConsumerGroup) -> Records:
-    """Everything that a group is."""
+    """All records of a group that was classic; it has no expressions."""
     group_id = group.group_id
     return [
         *(member_record(group_id, one) for one in group.members.values()),
@@ -193,7 +190,6 @@ def group_records(group: ConsumerGroup) -> Records:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> Stored:
-    """What a member says of itself."""
     classic = member.classic
     return Stored(
         _member_key(group_id, member.member_id),
@@ -220,7 +216,6 @@ def member_record(group_id: str, member: ConsumerMember) -> Stored:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> Stored:
-    """What a member shall have."""
     return Stored(
         _target_key(group_id, member_id),
         ConsumerGroupTargetAssignmentMemberValue(
@@ -233,7 +228,7 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Stored:
 
 
 def assignment_record(group_id: str, member: ConsumerMember) -> Stored:
-    """How far a member is, and what it has."""
+    """A member's epoch, its assigned partitions and those that it must revoke."""
     return Stored(
         _assignment_key(group_id, member.member_id),
         ConsumerGroupCurrentMemberAssignmentValue(
@@ -247,7 +242,7 @@ def assignment_record(group_id: str, member: ConsumerMember) -> Stored:
 
 
 def member_tombstones(group_id: str, member_id: str) -> Records:
-    """Delete a member; what it has goes first."""
+    """The tombstones of a member, in Kafka's order."""
     return [
         Stored(_assignment_key(group_id, member_id), None),
         Stored(_target_key(group_id, member_id), None),
@@ -282,7 +277,7 @@ def _stored_partitions(owned: OwnedPartitions) -> list[TopicPartitions]:
 
 
 def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMetadata | None:
-    """What is stored of a member that speaks the classic protocol."""
+    """The classic metadata of a member; None if it uses the consumer protocol."""
     stored = value.classic_member_metadata
     if stored is None:
         return None
@@ -293,7 +288,6 @@ def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMetadata | Non
 
 
 def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
-    """What a member shall have."""
     return {
         one.topic_id: tuple(sorted(one.partitions))
         for one in value.topic_partitions
@@ -302,7 +296,7 @@ def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
 
 
 def owned_of(stored: Iterable[TopicPartitions], member_epoch: int) -> OwnedPartitions:
-    """What a member has; before Kafka 4.2 without the epochs, which are the member's then."""
+    """A member's partitions; before Kafka 4.2 without epochs, which are the member's epoch then."""
     owned = {}
     for one in stored:
         epochs = one.assignment_epochs
@@ -315,5 +309,4 @@ def owned_of(stored: Iterable[TopicPartitions], member_epoch: int) -> OwnedParti
 
 
 def state_of(number: int) -> MemberState:
-    """A stored state."""
     return MemberState.of(number)

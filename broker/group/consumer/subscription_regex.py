@@ -11,7 +11,7 @@ refuses beside it refused too.
 
 Differs from Kafka: what goes beyond them is refused as invalid, since its cost has no other bound.
 
-Most cost 0.1 ms to compile and 2 us to match, the worst that were found 12 ms and 7 ms: whoever
+Most cost 0.1 ms to compile and 2 us to match, the worst known ones 12 ms and 7 ms: a caller that
 matches many names looks at the clock between them.
 
 Pure.  Source: KIP-848; Kafka 4.3's TopicRegexResolver and Utils; github.com/google/re2/wiki/Syntax.

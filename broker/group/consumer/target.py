@@ -1,7 +1,7 @@
-"""A group's next target: which partitions each member shall have, and which of that must be stored.
+"""Computes a group's target assignment, and which parts of it must be stored.
 
-Pure.  What members are led to stepwise by `reconcile` is computed here at once, from subscriptions,
-topics and the present target.
+Pure.  The target is computed from subscriptions, topics and the present target; `reconcile` takes
+the members to it step by step.
 
 Source: KIP-848; Kafka 4.3's TargetAssignmentBuilder and ConsumerGroup.subscriptionType.
 """
@@ -25,17 +25,17 @@ from odradek.broker.group.consumer.model import (
 
 
 class Target(NamedTuple):
-    """What members shall have."""
+    """A target assignment."""
 
     assignments: dict[str, Assignment]
-    """Every member's, by member id."""
+    """Of all members, by member id."""
     changed: dict[str, Assignment]
-    """Those that differ from the present target or are not in it; they are to be stored before
-    the assignment epoch is."""
+    """Those that differ from the present target or are not in it; they must be stored before the
+    assignment epoch."""
 
 
 class Subscriptions:
-    """What members are subscribed to, in topics that exist.  Members share equal answers.
+    """The existing topics that members subscribe to.  Members share equal results.
 
     topics    by name
     resolved  regular expression -> the names that it matches; one that is not in it matches none
@@ -48,7 +48,7 @@ class Subscriptions:
         self._resolved = resolved
         self._known: dict[tuple[tuple[str, ...], str], tuple[Uuid, ...]] = {}
         self.partition_counts: dict[Uuid, int] = {}
-        """Of all topics that were in an answer."""
+        """Of all topics that were in a result."""
 
     def topic_ids(self, member: ConsumerMember) -> tuple[Uuid, ...]:
         """The ids of the topics, each once, in the order of `topic_order`."""
@@ -86,25 +86,25 @@ def plan_target(
     resolved: Mapping[str, tuple[str, ...]],
     inherits: Mapping[str, str] | None = None,
 ) -> Target:
-    """The target for the members as they are now.
+    """The target for the present members.
 
-    present   the present target by member id; may name members that have gone
+    present   the present target by member id; may name former members
     topics    by name; subscribed names that are not in it are left out
     resolved  regular expression -> names that it matches
-    inherits  id of a static member that has come back -> its former id, whose target it starts from
+    inherits  id of a static member that has restarted -> its former id, whose target it inherits
     cost      the assignor's and as much again; see `uniform`
     """
     inherits = inherits or {}
     subscriptions = Subscriptions(topics, resolved)
-    # Sorted, so that the same members get the same whatever the order in which they have come.
+    # Sorted, so that the result does not depend on the order in which members have joined.
     topic_ids = {
         member_id: subscriptions.topic_ids(members[member_id]) for member_id in sorted(members)
     }
-    held = _Held(subscriptions.partition_counts)
+    valid = _ValidTargets(subscriptions.partition_counts)
     seen = {
         member_id: MemberSubscription(
             subscribed,
-            held.claim(present.get(inherits.get(member_id, member_id), NOTHING)),
+            valid.claim(present.get(inherits.get(member_id, member_id), NOTHING)),
             members[member_id].instance_id,
             members[member_id].rack_id,
         )
@@ -120,12 +120,11 @@ def plan_target(
     return Target(assignments, changed)
 
 
-class _Held:
-    """What members have in the present target, as assignors may rely on it: no partition twice,
-    none that does not exist, no topic that nobody is subscribed to.
+class _ValidTargets:
+    """The valid part of the present target: no partition twice, none that does not exist, no topic
+    without subscribers.
 
-    A log that another coordinator has left can tell of partitions that this broker has not heard
-    of yet; they wait for the metadata.
+    The log of another coordinator may have partitions that are not in this broker's metadata yet.
     """
 
     def __init__(self, partition_counts: Mapping[Uuid, int]) -> None:
@@ -133,23 +132,23 @@ class _Held:
         self._claimed: dict[Uuid, set[int]] = {}
 
     def claim(self, assignment: Assignment) -> Assignment:
-        """What of an assignment stands; mostly the very object."""
+        """The valid part of an assignment; usually the same object."""
         for topic_id, partitions in assignment.items():
             claimed = self._claimed.setdefault(topic_id, set())
             count = self.partition_counts.get(topic_id, 0)
             if partitions[-1] >= count or not claimed.isdisjoint(partitions):
-                return self._mended(assignment)
+                return self._repaired(assignment)
         for topic_id, partitions in assignment.items():
             self._claimed[topic_id].update(partitions)
         return assignment
 
-    def _mended(self, assignment: Assignment) -> Assignment:
-        mended: dict[Uuid, tuple[int, ...]] = {}
+    def _repaired(self, assignment: Assignment) -> Assignment:
+        repaired: dict[Uuid, tuple[int, ...]] = {}
         for topic_id, partitions in assignment.items():
             claimed = self._claimed.setdefault(topic_id, set())
             count = self.partition_counts.get(topic_id, 0)
-            stands = tuple(one for one in partitions if one < count and one not in claimed)
-            if stands:
-                claimed.update(stands)
-                mended[topic_id] = stands
-        return mended
+            remaining = tuple(one for one in partitions if one < count and one not in claimed)
+            if remaining:
+                claimed.update(remaining)
+                repaired[topic_id] = remaining
+        return repaired

@@ -1,11 +1,11 @@
-"""The cluster's topics as groups see them: what exists, and whether anything of it has changed.
+"""The topics of the metadata image as groups use them, and versions that show when they change.
 
-Pure.  `refresh` looks at the newest picture; the versions count how often it was another one, and
-how often it had topics that the last one had not.
+Pure.  `refresh` reads the latest image; one version counts its changes, another one those that
+have created topics.
 
-The hash of a topic and of a group's topics tells whether an assignment must be made anew.  Differs
-from Kafka, whose hash is XXH3: a coordinator only compares what it finds stored with what it makes
-itself, so a group that moves between releases gets one more epoch, and nothing else.
+The hash of a group's topics shows whether a new assignment is needed.  Differs from Kafka, whose
+hash is XXH3: a coordinator compares the stored hash only with its own, so a group that moves
+between releases begins one more epoch, with no other effect.
 
 Source: Kafka 4.3's GroupMetadataManager.onMetadataUpdate, Utils.computeGroupHash.
 """
@@ -34,23 +34,23 @@ class _Known(NamedTuple):
 class TopicDirectory:
     """Topics by name and by id.
 
-    picture  the newest picture of the cluster, which is never changed in place
+    image  returns the latest metadata image, which is immutable
     """
 
-    def __init__(self, picture: Callable[[], Image]) -> None:
+    def __init__(self, image: Callable[[], Image]) -> None:
         self.version = 0
-        """Another one whenever topics, partitions or their leaders have changed."""
+        """Grows when topics, partitions or their leaders have changed."""
         self.names_version = 0
-        """Another one whenever topics were created."""
-        self._picture = picture
+        """Grows when topics were created."""
+        self._image = image
         self._topics: Mapping[str, TopicImage] | None = None
         self._names: Mapping[Uuid, str] = {}
         self._racks: dict[int, str | None] = {}
         self._known: dict[str, _Known] = {}
 
     def refresh(self) -> int:
-        """Look at the newest picture; its version."""
-        image = self._picture()
+        """Read the latest image; returns `version`."""
+        image = self._image()
         if image.topics is not self._topics:
             before = self._topics
             if before is None or not image.topics.keys() <= before.keys():
@@ -67,25 +67,23 @@ class TopicDirectory:
         return self.version
 
     def names(self) -> Iterable[str]:
-        """All topics."""
+        """The names of all topics."""
         return () if self._topics is None else self._topics
 
     def by_name(self, name: str) -> TopicFacts | None:
-        """A topic."""
         known = self._find(name)
         return None if known is None else known.facts
 
     def select(self, names: Iterable[str]) -> dict[str, TopicFacts]:
-        """Those of the topics that exist, by name."""
+        """The topics that exist, by name."""
         return {name: known.facts for name in names if (known := self._find(name))}
 
     def by_id(self, topic_id: Uuid) -> TopicFacts | None:
-        """A topic."""
         name = self._names.get(topic_id)
         return None if name is None else self.by_name(name)
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """Of those of the topics that exist; 0 when none does."""
+        """The hash of the topics that exist; 0 if none does."""
         digests = [known.digest for name in sorted(names) if (known := self._find(name))]
         if not digests:
             return 0

@@ -57,7 +57,7 @@ def _unassigned(
     topic_ids: tuple[Uuid, ...],
     partition_counts: Mapping[Uuid, int],
 ) -> list[FreePartition]:
-    """The partitions that nobody has yet."""
+    """The partitions without an owner."""
     taken: dict[Uuid, set[int]] = {topic_id: set() for topic_id in topic_ids}
     for member in members.values():
         for topic_id, partitions in member.assignment.items():
@@ -81,8 +81,8 @@ def _keep_within_quota(
 ) -> tuple[dict[str, Assignment], list[tuple[str, int]]]:
     """What each may keep, and who misses how many; what is too much joins `free`.
 
-    `total % len(members)` members get one more than the others.  Whoever has that many already
-    keeps it; the last members of the walk take what nobody has claimed by then.
+    `total % len(members)` members get one more than the others.  A member that already has as many
+    keeps them; the last members of the walk take those that are unclaimed by then.
     """
     quota, extras = divmod(total, len(members))
     kept: dict[str, Assignment] = {}
@@ -90,27 +90,27 @@ def _keep_within_quota(
     members_left = len(members)
     for member_id, member in members.items():
         has_extra = extras > 0
-        room = quota + has_extra
+        capacity = quota + has_extra
         keeps: dict[Uuid, tuple[int, ...]] = {}
         is_changed = False
         for topic_id, partitions in member.assignment.items():
             position = positions.get(topic_id)
             if position is None:
                 is_changed = True
-            elif len(partitions) <= room:
-                room -= len(partitions)
+            elif len(partitions) <= capacity:
+                capacity -= len(partitions)
                 keeps[topic_id] = partitions
             else:
                 is_changed = True
-                free += [(position, number) for number in partitions[room:]]
-                if room:
-                    keeps[topic_id] = partitions[:room]
-                    room = 0
-        if room and has_extra and members_left > extras:
-            room -= 1
+                free += [(position, number) for number in partitions[capacity:]]
+                if capacity:
+                    keeps[topic_id] = partitions[:capacity]
+                    capacity = 0
+        if capacity and has_extra and members_left > extras:
+            capacity -= 1
             has_extra = False
-        if room:
-            unfilled.append((member_id, room))
+        if capacity:
+            unfilled.append((member_id, capacity))
         extras -= has_extra
         members_left -= 1
         kept[member_id] = keeps if is_changed else member.assignment

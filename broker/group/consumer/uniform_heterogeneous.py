@@ -24,7 +24,7 @@ from odradek.broker.group.consumer.model import NOTHING, Assignment, MemberSubsc
 
 PASSES_MAX: Final = 16
 """Passes over all topics of the last step; a pass about halves what is uneven."""
-NOBODY: Final = -1
+NO_MEMBER: Final = -1
 
 
 def assign_heterogeneous(
@@ -69,10 +69,10 @@ class _Plan:
         self.subscribers = self._merged([group for _, group in distinct.values()])
         """Topic -> its subscribers, ascending; one list for topics with the same ones."""
         self.moves = 0
-        """How often a partition was given to somebody."""
+        """How often a partition was assigned."""
         self.level_since: dict[int, int] = {}
         """Identity of a list of subscribers -> `moves` when they last were found to be level."""
-        self.owners = [[NOBODY] * partition_counts[topic_id] for topic_id in self.topic_ids]
+        self.owners = [[NO_MEMBER] * partition_counts[topic_id] for topic_id in self.topic_ids]
         """Topic -> partition -> member."""
 
     def _merged(self, groups: list[list[int]]) -> list[list[int]]:
@@ -120,7 +120,7 @@ class _Plan:
 
     def _give(self, topic: int, partition: int, member: int) -> None:
         previous = self.owners[topic][partition]
-        if previous != NOBODY:
+        if previous != NO_MEMBER:
             self.sizes[previous] -= 1
             self.is_changed[previous] = True
         self.owners[topic][partition] = member
@@ -129,12 +129,12 @@ class _Plan:
         self.moves += 1
 
     def assign_free(self) -> None:
-        """Give what nobody has to the least loaded subscribers."""
-        with_free = [topic for topic, owners in enumerate(self.owners) if NOBODY in owners]
+        """Assign partitions without an owner to the least loaded subscribers."""
+        with_free = [topic for topic, owners in enumerate(self.owners) if NO_MEMBER in owners]
         for topic in self._hardest_first(with_free):
             scale = _Scale(self.subscribers[topic], self.sizes)
             for partition, owner in enumerate(self.owners[topic]):
-                if owner == NOBODY:
+                if owner == NO_MEMBER:
                     self._give(topic, partition, scale.take_least_loaded())
 
     def balance(self) -> None:
@@ -239,7 +239,7 @@ class _Scale:
         return member
 
     def take_most_loaded(self) -> int | None:
-        """The member that gives the next partition; None when nobody has any to give."""
+        """The member that gives the next partition; None when no member has any to give."""
         if self.high_next < self.high_start:
             if self.high_end <= self.high_start and self.high_start > 0:
                 # Everybody of the run was excluded: go on with the next one, however far down.

@@ -72,8 +72,8 @@ def commit(group: str, metadata: str | None = None) -> OffsetCommitRequest:
 
 
 def test_the_longest_group_id_is_a_group_like_any_other(wire: Wire) -> None:
-    told = wire.call(commit(LONGEST), 2).topics[0].partitions[0]
-    assert told.error_code == ErrorCode.NONE
+    response = wire.call(commit(LONGEST), 2).topics[0].partitions[0]
+    assert response.error_code == ErrorCode.NONE
     asked = OffsetFetchRequest(
         group_id=LONGEST, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
     )
@@ -115,7 +115,7 @@ def test_thousands_of_groups_are_deleted_while_others_are_served(
         **dict.fromkeys(names, ErrorCode.NONE),
         "never seen": ErrorCode.GROUP_ID_NOT_FOUND,
     }
-    assert served > MANY / 1_000, "in one go nobody else had been served"
+    assert served > MANY / 1_000, "otherwise no other request had been served"
     again = wire.call(DeleteGroupsRequest(groups_names=names), 2).results
     assert {one.error_code for one in again} == {ErrorCode.GROUP_ID_NOT_FOUND}
 
@@ -138,8 +138,8 @@ def test_metadata_of_ten_megabytes_cannot_be_stored(broker: BrokerProcess, wire:
         LeaveGroupRequest(group_id="large", members=[MemberIdentity(member_id=member)]), 3
     )
     assert left.members[0].error_code == ErrorCode.NONE
-    told = wire.call(commit("large", "x" * 4_097), 2).topics[0].partitions[0]
-    assert told.error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    response = wire.call(commit("large", "x" * 4_097), 2).topics[0].partitions[0]
+    assert response.error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 def test_a_flood_of_joins_without_an_id_takes_no_memory_to_speak_of(
@@ -147,6 +147,6 @@ def test_a_flood_of_joins_without_an_id_takes_no_memory_to_speak_of(
 ) -> None:
     before_bytes = broker.process.rss_bytes()
     for number in range(1_600):
-        told = wire.call(join(f"{number}{LONGEST[:32_000]}"), 4)
-        assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        response = wire.call(join(f"{number}{LONGEST[:32_000]}"), 4)
+        assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert broker.process.rss_bytes() - before_bytes < 44 * MIB

@@ -52,7 +52,7 @@ def test_the_last_of_many_records_of_a_key_counts() -> None:
     assert shard.groups["g"].offsets.committed[PARTITION].log_offset == 299
 
 
-def test_who_waits_when_leadership_is_lost_is_sent_away() -> None:
+def test_waiting_requests_get_not_coordinator_when_leadership_is_lost() -> None:
     host = Host()
     host.settle()
     waiting = host.join()
@@ -141,9 +141,9 @@ def test_offsets_of_a_deleted_partition_are_forgotten_between_requests() -> None
     steps = host.shard.forget_deleted()
     next(steps)
     last = names[-1]
-    assert PARTITION in host.offsets(last), "it has its turn later"
+    assert PARTITION in host.offsets(last), "it is done later"
     host.shard.forget_deleted_of(last)
-    assert PARTITION not in host.offsets(last), "whoever asks finds it done"
+    assert PARTITION not in host.offsets(last), "it is done before a request reads it"
     host.commit(6, group=last)
     finish(steps)
     kept = {name: [one.topic for one in host.offsets(name)] for name in names}
@@ -207,10 +207,10 @@ def test_a_group_that_is_used_while_offsets_expire_keeps_what_it_committed() -> 
 def test_a_flood_of_joins_without_an_id_costs_no_more_than_it_may() -> None:
     host = Host(GroupLimits(initial_delay_ms=0, pending_bytes_max=100_000))
     for number in range(1_000):
-        told = host.join(
+        joined = host.join(
             f"group {number % 300}", is_member_id_required=True, session_timeout_ms=60_000
         )
-        assert told.result().error is ErrorCode.MEMBER_ID_REQUIRED
+        assert joined.result().error is ErrorCode.MEMBER_ID_REQUIRED
     assert host.context.memory.pending.used_bytes <= 100_000
     assert sum(len(classic_body(group).pending) for group in host.shard.groups.values()) <= 50
     assert len(host.shard.groups) <= 50
@@ -231,7 +231,7 @@ def test_members_that_never_complete_a_join_leave_when_memory_is_short() -> None
     assert sum(len(classic_body(group).members) for group in host.shard.groups.values()) < 6
 
 
-def test_members_that_completed_a_join_stay_and_leave_room_for_small_groups() -> None:
+def test_members_that_completed_a_join_stay_and_small_groups_still_fit() -> None:
     host = Host(GroupLimits(initial_delay_ms=0, members_bytes_max=1_000_000))
     for number in range(4):
         host.settle(f"group {number}", protocols=LARGE)

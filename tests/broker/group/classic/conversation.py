@@ -125,8 +125,8 @@ class Conversation:
     ) -> ErrorCode:
         """A Heartbeat."""
         before = self.group.state
-        told = self.group.generation if generation is None else generation
-        error = classic.heartbeat(self.group, member_id, instance_id, told, self.now)
+        sent = self.group.generation if generation is None else generation
+        error = classic.heartbeat(self.group, member_id, instance_id, sent, self.now)
         self._done(Event.HEARTBEAT, before, [])
         return error
 

@@ -33,11 +33,11 @@ def test_the_first_member_leads_generation_one() -> None:
     assert talk.group.state is GroupState.COMPLETING
 
 
-def test_a_new_member_is_first_told_its_id() -> None:
+def test_join_of_a_new_member_returns_its_id_first() -> None:
     talk = Conversation()
-    told = talk.joined[talk.join(is_member_id_required=True)]
-    assert told.error is ErrorCode.MEMBER_ID_REQUIRED
-    assert told.member_id == "m1"
+    joined = talk.joined[talk.join(is_member_id_required=True)]
+    assert joined.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert joined.member_id == "m1"
     assert talk.group.state is GroupState.EMPTY
     assert talk.joined[talk.join("m1")].generation == 1
 
@@ -106,7 +106,7 @@ def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
     assert talk.synced[waiting].assignment == b""
 
 
-def test_the_assignment_is_told_only_when_it_is_stored() -> None:
+def test_sync_waits_until_the_assignment_is_stored() -> None:
     talk = Conversation(stores_at_once=False)
     answer = talk.joined[talk.join()]
     ticket = talk.sync(answer.member_id, assignments=((answer.member_id, b"all"),))
@@ -118,7 +118,7 @@ def test_the_assignment_is_told_only_when_it_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "error"),
     [
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REBALANCE_IN_PROGRESS),
@@ -127,13 +127,13 @@ def test_the_assignment_is_told_only_when_it_is_stored() -> None:
     ],
 )
 def test_an_assignment_that_cannot_be_stored_begins_a_rebalance(
-    failure: ErrorCode, told: ErrorCode
+    failure: ErrorCode, error: ErrorCode
 ) -> None:
     talk = Conversation(stores_at_once=False)
     member = talk.joined[talk.join()].member_id
     ticket = talk.sync(member, assignments=((member, b"all"),))
     talk.store(failure)
-    assert talk.synced[ticket].error is told
+    assert talk.synced[ticket].error is error
     assert talk.group.state is GroupState.PREPARING
 
 
@@ -161,7 +161,7 @@ def test_who_has_nothing_in_common_is_refused(changes: dict[str, object]) -> Non
     assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_follower_that_asks_again_is_told_the_generation_and_disturbs_nobody() -> None:
+def test_join_of_an_unchanged_follower_returns_the_generation_without_a_rebalance() -> None:
     talk = Conversation()
     _, follower = talk.stable(2)
     answer = talk.joined[talk.join(follower)]
@@ -235,7 +235,7 @@ def test_each_that_leaves_has_an_error_of_its_own() -> None:
     talk.stable(1, instance_id="i")
     talk.join(is_member_id_required=True)
     assert talk.leave(
-        LeavingMember("nobody", None),
+        LeavingMember("unknown", None),
         LeavingMember("", "j"),
         LeavingMember("", None),
         LeavingMember("m1x", "i"),
@@ -264,7 +264,7 @@ def test_who_leaves_while_the_assignment_is_awaited_sends_the_others_back() -> N
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"generation": 7}, ErrorCode.ILLEGAL_GENERATION),
         ({"instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
@@ -299,7 +299,7 @@ def test_a_static_member_returns_without_a_rebalance() -> None:
     assert talk.joined[talk.join(old, instance_id="i")].error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_an_older_static_leader_is_told_the_old_leader_so_that_it_does_not_assign() -> None:
+def test_join_of_a_static_leader_before_v9_returns_its_former_id_as_leader() -> None:
     talk = Conversation()
     (old,) = talk.stable(1, instance_id="i")
     answer = talk.joined[talk.join(instance_id="i", may_skip_assignment=False)]
@@ -359,13 +359,13 @@ def test_a_moved_group_sends_everybody_to_the_new_coordinator() -> None:
 def test_commits_are_refused_unless_their_member_and_generation_are_current() -> None:
     talk = Conversation()
     assert talk.commit() is NONE
-    assert talk.commit("nobody", 3) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.commit("unknown", 3) is ErrorCode.UNKNOWN_MEMBER_ID
     (member,) = talk.stable(1, instance_id="i")
     assert talk.commit(member, 1, "i") is NONE
     assert talk.commit(member, 1) is NONE
     assert talk.commit(member, 0) is ErrorCode.ILLEGAL_GENERATION
-    assert talk.commit("nobody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert talk.commit("nobody", 1, "i") is ErrorCode.FENCED_INSTANCE_ID
+    assert talk.commit("unknown", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.commit("unknown", 1, "i") is ErrorCode.FENCED_INSTANCE_ID
     assert talk.commit() is ErrorCode.UNKNOWN_MEMBER_ID
     talk.join(member, instance_id="i")
     assert talk.commit(member, 2) is ErrorCode.REBALANCE_IN_PROGRESS

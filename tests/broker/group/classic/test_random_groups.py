@@ -2,8 +2,8 @@
 
 After each event the group's own invariants hold (`Group.check`), the state change is one that
 `NEXT_STATES` names, and no request is answered twice (`Conversation`).  Besides: the generation
-never falls, each generation has one leader, who is not of the current generation cannot commit, and
-at the end nobody waits any more.
+never falls, each generation has one leader, only members of the current generation can commit, and
+at the end no request waits.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def play(seed: int) -> World:
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_whatever_clients_do_the_rules_hold_and_nobody_waits_for_ever(block: int) -> None:
+def test_random_clients_keep_the_invariants_and_no_request_waits_forever(block: int) -> None:
     for seed in SEEDS[block::5]:
         try:
             play(seed).settle()
@@ -187,7 +187,7 @@ def test_whatever_clients_do_the_rules_hold_and_nobody_waits_for_ever(block: int
             raise AssertionError(f"seed {seed}") from error
 
 
-def test_a_moved_group_leaves_nobody_waiting() -> None:
+def test_closed_group_leaves_no_request_waiting() -> None:
     for seed in SEEDS[::5]:
         world = play(seed)
         world.talk.close()

@@ -67,7 +67,7 @@ def assign_case(
 ) -> AssignCase:
     """A random group; its members have what an assignor may have given them before.
 
-    is_settled  nobody has anything that it is not subscribed to
+    is_settled  no member has a partition of a topic that it does not subscribe to
     """
     ids = (ordered_ids if has_ordered_ids else random_ids)(rng, rng.randint(1, 8))
     biggest = rng.choice((1, 3, 12, 40))

@@ -56,7 +56,7 @@ class Apache:
         lines = "".join(json.dumps(question) + "\n" for question in questions)
         late = threading.Timer(ANSWERS_TIMEOUT_S, self._child.kill)
         late.start()
-        # It answers while it still reads; whoever only wrote would wait for a full pipe.
+        # It answers while it still reads; a caller that only writes would wait for a full pipe.
         asking = threading.Thread(target=self._write, args=(lines,))
         asking.start()
         answers = [self._out.readline() for _ in questions]

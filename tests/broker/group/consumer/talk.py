@@ -30,7 +30,7 @@ from tests.broker.group.host import Host
 
 EVERYTHING: dict[str, Any] = {"topic_names": ("a",), "reported": (), "rebalance_timeout_ms": 30_000}
 """What a member says when it joins."""
-Told = dict[str, tuple[int, ...]]
+PartitionsByTopic = dict[str, tuple[int, ...]]
 """Topic -> partitions, as tests like them."""
 
 
@@ -39,7 +39,7 @@ def topic_id(name: str) -> UUID:
     return UUID(bytes=name.encode()[:16].ljust(16, b"\0"))
 
 
-def subscription(*names: str, owned: Told | None = None) -> bytes:
+def subscription(*names: str, owned: PartitionsByTopic | None = None) -> bytes:
     """What a classic member says."""
     message = ConsumerProtocolSubscription(
         topics=list(names),
@@ -51,12 +51,12 @@ def subscription(*names: str, owned: Told | None = None) -> bytes:
     return b"\0\3" + encoder(ConsumerProtocolSubscription, 3)(message)
 
 
-def assignment(told: Told, user_data: bytes | None = None) -> bytes:
+def assignment(partitions_of: PartitionsByTopic, user_data: bytes | None = None) -> bytes:
     """What a leader gives a classic member."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             consumer_protocol.TopicPartition(topic=name, partitions=list(partitions))
-            for name, partitions in told.items()
+            for name, partitions in partitions_of.items()
         ],
         user_data=user_data,
     )
@@ -131,16 +131,16 @@ class Talk(Host):
             return error
         raise AssertionError("it was not refused")
 
-    def names(self, answer: HeartbeatResult) -> Told | None:
-        """What a member was told it has."""
+    def names(self, answer: HeartbeatResult) -> PartitionsByTopic | None:
+        """The assignment of a response, by topic name."""
         if answer.assigned is None:
             return None
         directory = self.directory
-        told = {}
+        named = {}
         for one, partitions in answer.assigned.items():
             facts = directory.by_id(one)
-            told["?" if facts is None else facts.name] = tuple(partitions)
-        return told
+            named["?" if facts is None else facts.name] = tuple(partitions)
+        return named
 
     # The classic protocol.
 
@@ -148,7 +148,7 @@ class Talk(Host):
         self,
         member_id: str,
         *names: str,
-        owned: Told | None = None,
+        owned: PartitionsByTopic | None = None,
         **changes: Any,
     ) -> JoinResult | None:
         """A JoinGroup; None while it waits."""

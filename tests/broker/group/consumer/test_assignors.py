@@ -90,7 +90,7 @@ def test_equal_subscriptions_get_equal_loads_and_nothing_moves_in_vain(seed: int
         for member_id, one in case.members.items()
     }
     kept = sum((topic_id, number) in had[owner] for topic_id, number, owner in owners(result))
-    # Nobody can keep more than its share, and only so many can have one more.
+    # No member keeps more than its share, and only so many get one more.
     can_be_kept = sum(min(len(one), quota) for one in had.values())
     can_be_kept += min(extras, sum(len(one) > quota for one in had.values()))
     assert kept == can_be_kept
@@ -206,7 +206,7 @@ def test_a_thousand_members_are_soon_given_ten_thousand_partitions(
 
 @pytest.mark.parametrize("name", [UNIFORM, RANGE])
 @pytest.mark.parametrize("kind", SubscriptionType)
-def test_nobody_and_nothing(name: str, kind: SubscriptionType) -> None:
+def test_no_members_get_no_partitions(name: str, kind: SubscriptionType) -> None:
     assert ASSIGNORS[name]({}, kind, {}) == {}
     members = {"a": MemberSubscription(()), "b": MemberSubscription((), {T: (0,)})}
     assert ASSIGNORS[name](members, kind, {}) == {"a": {}, "b": {}}

@@ -20,7 +20,7 @@ def talk() -> Any:
     talk.check()
 
 
-def test_the_first_member_gets_everything_and_is_told_once(talk: Talk) -> None:
+def test_first_member_gets_all_partitions_in_one_response(talk: Talk) -> None:
     joined = talk.heartbeat("m", 0)
     assert (joined.member_id, joined.epoch, joined.heartbeat_interval_ms) == ("m", 2, 5_000)
     assert talk.names(joined) == {"a": (0, 1, 2)}
@@ -37,8 +37,8 @@ def test_a_second_member_waits_until_the_first_has_given_up_its_part(talk: Talk)
     joined = talk.heartbeat("n", 0)
     assert (joined.epoch, talk.names(joined)) == (3, {})
     assert talk.group().state is ConsumerState.RECONCILING
-    told = talk.heartbeat("m", 2)
-    assert (told.epoch, talk.names(told)) == (2, {"a": (0, 1)})
+    result = talk.heartbeat("m", 2)
+    assert (result.epoch, talk.names(result)) == (2, {"a": (0, 1)})
     assert talk.names(talk.heartbeat("n", 3)) is None
     assert talk.names(talk.heartbeat("m", 2, reported={"a": (0, 1, 2)})) is None
     assert talk.heartbeat("m", 2, reported={"a": (0, 1)}).epoch == 3
@@ -74,7 +74,7 @@ def test_who_is_not_in_the_group_or_in_another_epoch_is_refused(talk: Talk) -> N
     assert "smaller member epoch (1)" in str(talk.refusal("m", 1))
 
 
-def test_a_member_that_leaves_makes_room_at_once(talk: Talk) -> None:
+def test_partitions_of_a_leaving_member_are_free_at_once(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     talk.heartbeat("n", 0)
     left = talk.heartbeat("m", -1)
@@ -121,7 +121,7 @@ def test_a_member_that_does_not_give_up_its_part_in_time_is_fenced(talk: Talk) -
     assert sorted(talk.group().members) == ["n", "o"], "n has given it up within its own time"
 
 
-def test_sessions_begin_anew_with_another_coordinator(talk: Talk) -> None:
+def test_sessions_start_again_after_a_load(talk: Talk) -> None:
     talk.heartbeat("m", 0, rebalance_timeout_ms=20_000)
     talk.heartbeat("n", 0)
     talk.heartbeat("m", 2)
@@ -164,7 +164,7 @@ def test_a_static_member_comes_back_to_what_it_had(talk: Talk) -> None:
     )
     back = talk.heartbeat("o", 0, instance_id="i")
     assert (back.epoch, talk.names(back)) == (3, {"a": (0, 1)})
-    assert talk.group().epoch == epoch, "nobody else noticed"
+    assert talk.group().epoch == epoch, "no other member is affected"
     assert talk.group().static_members == {"i": "o", "j": "n"}
 
 
@@ -201,23 +201,23 @@ def test_topics_that_change_call_for_another_epoch(talk: Talk) -> None:
     talk.heartbeat("m", 0, topic_names=("a", "c"))
     assert talk.heartbeat("m", 2).epoch == 2
     talk.make_topic("other", 5)
-    assert talk.heartbeat("m", 2).epoch == 2, "nobody subscribes to it"
+    assert talk.heartbeat("m", 2).epoch == 2, "no member subscribes to it"
     talk.make_topic("c", 1)
     assert talk.names(talk.heartbeat("m", 2)) == {"a": (0, 1, 2), "c": (0,)}
     talk.make_topic("a", 4)
     assert talk.names(talk.heartbeat("m", 3)) == {"a": (0, 1, 2, 3), "c": (0,)}
     talk.delete_topic("a")
-    told = talk.heartbeat("m", 4)
-    assert (told.epoch, talk.names(told)) == (4, {"c": (0,)})
+    result = talk.heartbeat("m", 4)
+    assert (result.epoch, talk.names(result)) == (4, {"c": (0,)})
     assert talk.heartbeat("m", 4, reported={"c": (0,)}).epoch == 5
 
 
 def test_another_subscription_takes_and_gives(talk: Talk) -> None:
     talk.heartbeat("m", 0)
-    told = talk.heartbeat("m", 2, topic_names=("b",), reported={"a": (0, 1, 2)})
-    assert (told.epoch, talk.names(told)) == (2, {})
-    told = talk.heartbeat("m", 2, reported={})
-    assert (told.epoch, talk.names(told)) == (3, {"b": (0, 1)})
+    result = talk.heartbeat("m", 2, topic_names=("b",), reported={"a": (0, 1, 2)})
+    assert (result.epoch, talk.names(result)) == (2, {})
+    result = talk.heartbeat("m", 2, reported={})
+    assert (result.epoch, talk.names(result)) == (3, {"b": (0, 1)})
     assert sorted(talk.group().topics) == ["b"]
 
 
@@ -237,8 +237,8 @@ def test_an_expression_is_matched_after_the_heartbeat(talk: Talk) -> None:
     assert (joined.epoch, talk.names(joined)) == (1, {})
     talk.wait(1)
     assert talk.group().state is ConsumerState.ASSIGNING
-    told = talk.heartbeat("m", 1)
-    assert (told.epoch, talk.names(told)) == (2, {"a": (0, 1, 2), "b": (0, 1)})
+    result = talk.heartbeat("m", 1)
+    assert (result.epoch, talk.names(result)) == (2, {"a": (0, 1, 2), "b": (0, 1)})
     second = talk.heartbeat("n", 0, topic_names=None, topic_regex="a|b")
     assert second.epoch == 3, "its topics are known"
     talk.heartbeat("m", -1)
@@ -281,8 +281,8 @@ def test_an_expression_gives_way_to_names(talk: Talk) -> None:
     talk.heartbeat("m", 0, topic_names=None, topic_regex="a")
     talk.wait(1)
     talk.heartbeat("m", 1)
-    told = talk.heartbeat("m", 2, topic_names=("b",), topic_regex="")
-    assert (told.epoch, talk.names(told)) == (2, {})
+    result = talk.heartbeat("m", 2, topic_names=("b",), topic_regex="")
+    assert (result.epoch, talk.names(result)) == (2, {})
     assert talk.names(talk.heartbeat("m", 2, reported={})) == {"b": (0, 1)}
     assert not talk.group().regex_subscribers
 
@@ -298,7 +298,7 @@ def test_an_expression_that_cannot_be_read_is_refused(talk: Talk) -> None:
 # Bounds.
 
 
-def test_a_full_group_takes_nobody_in() -> None:
+def test_join_of_a_full_group_returns_group_max_size_reached() -> None:
     talk = Talk(members_max=1)
     talk.heartbeat("m", 0)
     refused = talk.refusal("n", 0)

@@ -29,15 +29,15 @@ def talk() -> Any:
 
 
 def joined(answer: JoinResult | None) -> JoinResult:
-    assert answer is not None, "nobody waits for others in a group of the new protocol"
+    assert answer is not None, "joins of a consumer group do not wait"
     return answer
 
 
-def test_a_classic_group_is_taken_over_with_what_its_members_have(talk: Talk) -> None:
+def test_upgrade_keeps_the_assignments_of_a_classic_group(talk: Talk) -> None:
     old = talk.settle_classic()
     assert talk.commit_as(old, 1, version=8) is NONE
-    told = talk.heartbeat("m", 0)
-    assert (told.epoch, talk.names(told)) == (2, {})
+    result = talk.heartbeat("m", 0)
+    assert (result.epoch, talk.names(result)) == (2, {})
     group = talk.group()
     assert group.members[old].classic is not None
     assert group.members[old].member_epoch == 1
@@ -46,7 +46,7 @@ def test_a_classic_group_is_taken_over_with_what_its_members_have(talk: Talk) ->
     assert talk.classic_heartbeat(old, 1) is AGAIN
 
 
-def test_a_classic_member_gives_up_and_gets_by_joining_again(talk: Talk) -> None:
+def test_classic_member_revokes_and_gets_partitions_by_joining_again(talk: Talk) -> None:
     old = talk.settle_classic()
     talk.heartbeat("m", 0)
     assert talk.classic_heartbeat(old, 1) is AGAIN
@@ -64,7 +64,7 @@ def test_a_classic_member_gives_up_and_gets_by_joining_again(talk: Talk) -> None
     assert talk.group().state is ConsumerState.STABLE
 
 
-def test_the_group_is_handed_back_when_only_classic_members_are_left(talk: Talk) -> None:
+def test_group_is_downgraded_when_only_classic_members_are_left(talk: Talk) -> None:
     old = talk.settle_classic()
     talk.heartbeat("m", 0)
     talk.classic_join(old)
@@ -82,7 +82,7 @@ def test_the_group_is_handed_back_when_only_classic_members_are_left(talk: Talk)
     assert (again.generation, again.leader) == (3, old)
 
 
-def test_who_comes_right_after_the_group_was_handed_back_gets_nothing_that_others_still_have(
+def test_join_right_after_a_downgrade_gets_no_partition_that_others_still_own(
     talk: Talk,
 ) -> None:
     talk.heartbeat("m", 0)
@@ -108,7 +108,7 @@ def test_who_comes_right_after_the_group_was_handed_back_gets_nothing_that_other
         }
 
 
-def test_the_group_is_handed_back_when_the_last_new_member_is_silent(talk: Talk) -> None:
+def test_group_is_downgraded_when_the_last_consumer_member_expires(talk: Talk) -> None:
     old = talk.settle_classic()
     talk.heartbeat("m", 0)
     generation = joined(talk.classic_join(old)).generation
@@ -119,7 +119,7 @@ def test_the_group_is_handed_back_when_the_last_new_member_is_silent(talk: Talk)
     assert sorted(talk.classic().members) == [old]
 
 
-def test_the_group_is_handed_back_when_the_last_new_member_comes_back_as_a_classic_one(
+def test_group_is_downgraded_when_the_last_consumer_member_restarts_as_a_classic_one(
     talk: Talk,
 ) -> None:
     old = talk.settle_classic()
@@ -132,7 +132,7 @@ def test_the_group_is_handed_back_when_the_last_new_member_comes_back_as_a_class
     group = talk.classic()
     assert sorted(group.members) == sorted([old, back.member_id])
     assert group.static_members == {"i": back.member_id}
-    assert group.state is GroupState.STABLE, "nobody has to join again"
+    assert group.state is GroupState.STABLE, "no member has to join again"
     assert talk.classic_heartbeat(back.member_id, 2) is NONE
     synced = talk.classic_sync(back.member_id, 2)
     assert synced is not None
@@ -140,7 +140,7 @@ def test_the_group_is_handed_back_when_the_last_new_member_comes_back_as_a_class
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DOWNGRADE, MigrationPolicy.DISABLED])
-def test_a_classic_group_is_not_taken_over_where_that_is_switched_off(
+def test_classic_group_is_not_upgraded_where_upgrades_are_disabled(
     policy: MigrationPolicy,
 ) -> None:
     talk = Talk(migration=policy)
@@ -183,7 +183,7 @@ def test_groups_that_cannot_be_taken_over_say_why() -> None:
     assert "unsupported custom assignor" in str(talk.refusal("m", 0))
 
 
-def test_members_that_wait_when_the_group_is_taken_over_are_sent_to_join_again(talk: Talk) -> None:
+def test_upgrade_sends_rebalance_in_progress_to_waiting_members(talk: Talk) -> None:
     first = joined(talk.classic_join("")).member_id
     waiting = talk.join(protocols=(("range", subscription("a")),))
     assert not waiting.is_done, "it waits for the first one"
@@ -193,7 +193,7 @@ def test_members_that_wait_when_the_group_is_taken_over_are_sent_to_join_again(t
     assert first in talk.group().members
 
 
-def test_an_empty_group_is_anybodys(talk: Talk) -> None:
+def test_empty_group_may_be_joined_by_either_protocol(talk: Talk) -> None:
     old = talk.settle_classic()
     talk.commit_as(old, 1, version=8)
     talk.classic_leave(old)
@@ -209,7 +209,7 @@ def test_an_empty_group_is_anybodys(talk: Talk) -> None:
 def test_classic_requests_to_the_new_protocol_are_refused_as_ever(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     assert talk.classic_heartbeat("m", 2) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert talk.classic_heartbeat("nobody", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.classic_heartbeat("unknown", 2) is ErrorCode.UNKNOWN_MEMBER_ID
     required = joined(talk.classic_join("", is_member_id_required=True))
     assert required.error is ErrorCode.MEMBER_ID_REQUIRED
     assert required.member_id
@@ -226,12 +226,12 @@ def test_classic_requests_to_the_new_protocol_are_refused_as_ever(talk: Talk) ->
         (talk.classic_sync(old, 9), ErrorCode.ILLEGAL_GENERATION),
         (talk.classic_sync(old, 3, protocol="x"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         (talk.classic_sync(old, 3, protocol_type="x"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        (talk.classic_sync("nobody", 3), ErrorCode.UNKNOWN_MEMBER_ID),
+        (talk.classic_sync("unknown", 3), ErrorCode.UNKNOWN_MEMBER_ID),
         (talk.classic_sync(old, 3), NONE),
     ):
         assert answer is not None
         assert answer.error is error
-    assert talk.classic_leave("nobody", old) == [ErrorCode.UNKNOWN_MEMBER_ID, NONE]
+    assert talk.classic_leave("unknown", old) == [ErrorCode.UNKNOWN_MEMBER_ID, NONE]
 
 
 def test_a_classic_member_that_does_not_join_or_sync_in_time_is_fenced(talk: Talk) -> None:
@@ -287,7 +287,7 @@ def test_classic_members_commit_in_their_generation(talk: Talk) -> None:
     assert talk.commit_as(old, 2, version=8) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_offsets_of_topics_that_nobody_consumes_expire(talk: Talk) -> None:
+def test_offsets_of_topics_without_subscribers_expire(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     talk.commit_as("m", 2)
     talk.commit_as("m", 2, topic="b")

@@ -20,7 +20,7 @@ from odradek.broker.group.consumer.state import ConsumerGroup, ConsumerState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment
 from odradek.runtime.pending import Pending
-from tests.broker.group.consumer.talk import Talk, Told, assignment, subscription
+from tests.broker.group.consumer.talk import PartitionsByTopic, Talk, assignment, subscription
 
 STEPS = 300
 SETTLE_ROUNDS = 60
@@ -33,12 +33,12 @@ OUT = (
 )
 
 
-def told_of(partitions: set[Partition]) -> Told:
+def by_topic(partitions: set[Partition]) -> PartitionsByTopic:
     """As requests have it."""
-    told: dict[str, tuple[int, ...]] = {}
+    assigned: dict[str, tuple[int, ...]] = {}
     for name, partition in sorted(partitions):
-        told[name] = (*told.get(name, ()), partition)
-    return told
+        assigned[name] = (*assigned.get(name, ()), partition)
+    return assigned
 
 
 class NewClient:
@@ -82,7 +82,7 @@ class NewClient:
             self.is_full_due = True
         changes: dict[str, Any] = {"instance_id": self.instance_id}
         if self.is_full_due or self.epoch == 0:
-            reported = {} if self.epoch == 0 else told_of(self.owned)
+            reported = {} if self.epoch == 0 else by_topic(self.owned)
             changes |= {
                 "topic_names": () if self.is_by_regex else self.topics,
                 "topic_regex": "|".join(self.topics) if self.is_by_regex else "",
@@ -101,9 +101,9 @@ class NewClient:
         self.is_full_due = False
         assert answer.epoch >= self.epoch, "epochs never fall"
         self.epoch = answer.epoch
-        told = self.world.talk.names(answer)
-        if told is not None:
-            self.wanted = {(name, one) for name, indexes in told.items() for one in indexes}
+        assigned = self.world.talk.names(answer)
+        if assigned is not None:
+            self.wanted = {(name, one) for name, indexes in assigned.items() for one in indexes}
         if self.wanted is not None and self.owned <= self.wanted:
             # Nothing is to be given up: the rest is taken.
             if self.owned != self.wanted:
@@ -198,9 +198,9 @@ class OldClient:
         if answer.error:
             self._refused(answer.error)
             return
-        told: ConsumerProtocolAssignment = read_assignment(answer.assignment)
+        assigned: ConsumerProtocolAssignment = read_assignment(answer.assignment)
         self.owned = {
-            (one.topic, index) for one in told.assigned_partitions for index in one.partitions
+            (one.topic, index) for one in assigned.assigned_partitions for index in one.partitions
         }
 
     def _refused(self, error: ErrorCode) -> None:
@@ -244,7 +244,7 @@ class World:
             *(OldClient(self, number) for number in range(old)),
         ]
         self.is_calm = False
-        """Nothing goes wrong any more, and nobody changes its mind."""
+        """No more failures, and no client changes its subscription."""
         self.epochs: dict[str, int] = {}
         self.epoch = 0
 
@@ -277,7 +277,7 @@ class World:
             able = [one for one in members if partition[0] in topics.get(one, ("a", "b", "c"))]
             if able:
                 shares[able[number % len(able)]].add(partition)
-        return {one: assignment(told_of(given)) for one, given in shares.items()}
+        return {one: assignment(by_topic(given)) for one, given in shares.items()}
 
     def step(self) -> None:
         """One thing happens."""
@@ -324,8 +324,8 @@ class World:
             for partition in sorted(client.owned):
                 other = owners.setdefault(partition, client.member_id)
                 assert other == client.member_id, f"{partition} belongs to two"
-        holder = self.talk.shard.groups.get("g")
-        group = None if holder is None else holder.body
+        known = self.talk.shard.groups.get("g")
+        group = None if known is None else known.body
         if not isinstance(group, ConsumerGroup):
             self.epochs.clear()
             self.epoch = 0
@@ -353,7 +353,7 @@ class World:
             self.talk.wait(1_000)
 
     def expected(self) -> set[Partition]:
-        """What somebody subscribes to."""
+        """The partitions of all subscribed topics."""
         names = {name for client in self.clients for name in client.topics}
         return {
             (name, one) for name in sorted(names) for one in range(self.partitions.get(name, 0))
@@ -390,8 +390,8 @@ def test_members_of_both_protocols(seed: int) -> None:
         client.leave()
         world.clients.remove(client)
     world.settle()
-    holder = world.talk.shard.groups["g"]
-    assert isinstance(holder.body, ClassicGroup), "it is downgraded"
+    known = world.talk.shard.groups["g"]
+    assert isinstance(known.body, ClassicGroup), "it is downgraded"
     world.talk.check_compacted()
-    assert holder.body.state is GroupState.STABLE
+    assert known.body.state is GroupState.STABLE
     assert set().union(*(client.owned for client in world.clients)) == world.expected()

@@ -48,14 +48,14 @@ class Client:
 
     def __init__(self) -> None:
         self.owned: Owned = frozenset()
-        self.told: Owned = frozenset()
+        self.assigned: Owned = frozenset()
 
     def work(self) -> None:
         """One of the two steps."""
-        if self.owned - self.told:
-            self.owned &= self.told
+        if self.owned - self.assigned:
+            self.owned &= self.assigned
         else:
-            self.owned = self.told
+            self.owned = self.assigned
 
     def report(self) -> ReportedPartitions:
         topic_ids = dict.fromkeys(topic_id for topic_id, _ in self.owned)
@@ -138,7 +138,7 @@ class World:
         )
         self.has_changed[member_id] = False
         self.members[member_id] = member
-        client.told = assigned_to(member)
+        client.assigned = assigned_to(member)
 
     def chance(self) -> None:
         event = self.rng.random()
@@ -274,7 +274,7 @@ def test_topics_that_are_not_subscribed_any_more_are_taken_away_within_the_epoch
 
 
 @pytest.mark.parametrize("reported", [None, [(A, (0,))]])
-def test_a_member_of_a_later_release_begins_anew(reported: ReportedPartitions | None) -> None:
+def test_member_in_an_unknown_state_starts_again(reported: ReportedPartitions | None) -> None:
     member = ConsumerMember(
         member_id="m",
         member_epoch=1,
