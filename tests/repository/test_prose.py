@@ -29,7 +29,6 @@ SUFFIXES: Final = (
 NOT_YET: Final = (
     "bench/micro_turn.py",
     "broker/compaction/",
-    "broker/group/",
     "broker/handlers/",
     "broker/server/",
     "protocol/errors.py",
