@@ -1,1 +1,1 @@
-"""Groups of the new protocol (KIP-848): the coordinator assigns, members are led to it stepwise."""
+"""Consumer groups (KIP-848): the coordinator assigns, and members reconcile step by step."""

@@ -1,11 +1,10 @@
-"""Values that all parts of a consumer group of the new protocol speak of.
+"""Values of consumer groups: members, assignments, subscriptions, topics.
 
-All of them are immutable: a change makes a new value, and mappings in them are never written to
-after they were put in.  Mappings without order in Kafka (hash maps) have one here, so that the same
-events give the same results in every process.
+All of them and the mappings in them are immutable.  What is a hash map in Kafka has an order here,
+so that the same events have the same results in every process.
 
-Invariants: no mapping from topics holds an empty entry; partitions of a topic ascend; what a member
-is assigned and what it must still revoke are disjoint.
+Invariants: no topic has an empty entry; partitions of a topic ascend; the assigned partitions of a
+member and those that it must revoke are disjoint.
 
 Source: KIP-848, KIP-1251 (assignment epochs); Kafka 4.3's ConsumerGroupMember, Assignment,
 MemberState.
@@ -22,7 +21,7 @@ from uuid import UUID as Uuid
 from odradek.broker.group.classic.events import Protocols
 
 Assignment = Mapping[Uuid, tuple[int, ...]]
-"""Topic id -> its partitions, ascending and never empty: what a member shall have."""
+"""Topic id -> its partitions, ascending and never empty: a target assignment."""
 
 OwnedPartitions = Mapping[Uuid, Mapping[int, int]]
 """Topic id -> partition (ascending) -> the member epoch in which it was assigned."""
@@ -36,13 +35,13 @@ class MemberState(IntEnum):
     """How far a member is reconciled; the numbers are stored."""
 
     STABLE = 0
-    """It has what the target of its epoch gives it."""
+    """It owns its part of the target of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It must give up partitions before it may enter the next epoch."""
+    """It must revoke partitions before it gets the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is in the latest epoch and waits for partitions that others have not given up yet."""
+    """It is in the latest epoch and waits for partitions that others have not revoked yet."""
     UNKNOWN = 127
-    """Stored by a later release: whatever number this one does not know."""
+    """A stored number that this release does not know."""
 
     @classmethod
     def of(cls, number: int) -> MemberState:
@@ -61,7 +60,7 @@ class SubscriptionType(StrEnum):
 
 
 class ClassicMetadata(NamedTuple):
-    """What is kept of a member that speaks the classic protocol."""
+    """What only a classic member has; a downgrade needs it."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -69,7 +68,7 @@ class ClassicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """A member as its records tell it."""
+    """A member, as its records describe it."""
 
     member_id: str
     member_epoch: int = 0
@@ -88,9 +87,9 @@ class ConsumerMember:
     server_assignor: str | None = None
     assigned_partitions: OwnedPartitions = field(default_factory=dict)
     partitions_pending_revocation: OwnedPartitions = field(default_factory=dict)
-    """What it was asked to give up; it counts as the owner until it says that it has."""
+    """Partitions to revoke; it owns them until it reports that it does not."""
     classic: ClassicMetadata | None = None
-    """None: it speaks the new protocol."""
+    """None: it uses the consumer protocol."""
 
 
 class MemberSubscription(NamedTuple):
