@@ -1,1 +1,1 @@
-"""One file per API: plain functions that decide at once and answer with data."""
+"""One file per API: plain functions that decide without waiting and return an outcome."""

@@ -1,15 +1,19 @@
 """AlterConfigs (key 33): replaces all settings of topics and brokers.
 
-Served: 0-2.  What a request does not name goes back to its default; IncrementalAlterConfigs is the
-better way.  Loggers cannot be changed here.
-Errors per resource: those of IncrementalAlterConfigs.
-Source: KIP-133, KIP-226; Kafka's ConfigAdminManager, ZkAdminManager.
+Served: 0-2.
+    0   introduced (KIP-133); dynamic broker settings (KIP-226)
+    2   flexible encoding (KIP-482)
+A setting that the request does not name returns to its default, which is why clients prefer
+IncrementalAlterConfigs.
+Not done: levels of loggers, as in Kafka.
+Errors of a resource: those of IncrementalAlterConfigs.
+Source: Kafka's ConfigAdminManager, ZkAdminManager.
 """
 
 from __future__ import annotations
 
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
-from odradek.broker.handlers.incremental_alter_configs import Answer, alter
+from odradek.broker.handlers.incremental_alter_configs import ResourceResult, alter
 from odradek.broker.settings.alter import Change, Requested
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import (
@@ -39,18 +43,18 @@ def failed(
     """The same error for every resource."""
     return _response(
         [
-            Answer(resource.resource_type, resource.resource_name, code, message)
+            ResourceResult(resource.resource_type, resource.resource_name, code, message)
             for resource in request.resources
         ]
     )
 
 
-def _response(answers: list[Answer]) -> AlterConfigsResponse:
+def _response(results: list[ResourceResult]) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
                 error_code=code, error_message=message, resource_type=kind, resource_name=name
             )
-            for kind, name, code, message in answers
+            for kind, name, code, message in results
         ]
     )

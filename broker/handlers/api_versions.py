@@ -1,8 +1,12 @@
-"""ApiVersions (key 18): what this broker serves.
+"""ApiVersions (key 18): the APIs and versions that this broker serves.
 
-Served: 0-4; any other version is answered in version 0 with error 35 and the range of this API
-alone (KIP-511), which is how newer clients find a version that both know.
-Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a software name or version that breaks the pattern).
+Served: 0-4.  The response to any other version is of version 0, with UNSUPPORTED_VERSION and the
+range of this API alone, so that newer clients find a version that both know (KIP-511).
+    3   flexible encoding (KIP-482), name and version of the client (KIP-511)
+    4   features whose lowest version is 0 may be listed
+Not done: features (KIP-584); a broker in ZooKeeper mode has none to list.
+Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a client name or version that breaks the pattern).
+Source: Kafka's ApiVersionManager.
 """
 
 from __future__ import annotations

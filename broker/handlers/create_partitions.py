@@ -1,8 +1,12 @@
-"""CreatePartitions (key 37): more partitions for a topic; never fewer.
+"""CreatePartitions (key 37): adds partitions to topics; there are never fewer.
 
-Served: 0-3, by the controller.  The answer comes when the new partitions can serve.
-Topic errors: those of `decide_create_partitions`, NOT_CONTROLLER, REQUEST_TIMED_OUT.
-Source: KIP-195; Kafka's ZkAdminManager.createPartitions.
+Served: 0-3, by the controller.  The response is sent when the new partitions have leaders.
+    0   introduced (KIP-195)
+    2   flexible encoding (KIP-482)
+    3   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not used here
+Errors of a topic: those of `decide_create_partitions`, NOT_CONTROLLER, REQUEST_TIMED_OUT (stored,
+    but without leaders within the time-out).
+Source: Kafka's ZkAdminManager.createPartitions.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Sequence
 
 from odradek.broker.handlers.create_topics import PARTITIONS_MAX, TOO_MANY
 from odradek.broker.handlers.handler import Context, Delayed, Steps
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.handlers.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.controller.decide.partitions import CreatePartitionsSpec
@@ -27,7 +31,7 @@ from odradek.runtime.pending import Pending, settled
 
 
 def run(context: Context, request: CreatePartitionsRequest) -> Steps[Delayed]:
-    """Have each topic's partitions made by the controller, then wait for leaders."""
+    """Have the controller create the partitions of each topic, then wait for leaders."""
     if sum(_increase(context, topic) for topic in request.topics) > PARTITIONS_MAX:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
     counts = Counter(topic.name for topic in request.topics)
@@ -53,16 +57,16 @@ def run(context: Context, request: CreatePartitionsRequest) -> Steps[Delayed]:
             )
         )
 
-    def answer(done: Sequence[Pending[TopicResult]]) -> CreatePartitionsResponse | None:
+    def respond(done: Sequence[Pending[TopicResult]]) -> CreatePartitionsResponse | None:
         nonlocal waiting
         if waiting is None:
             waiting = [one.result() for one in done]
-        # One that was seen to be led is not looked at again.
+        # A topic that had leaders once is not checked again.
         while waiting and is_led(waiting[-1]):
             waiting.pop()
         return None if waiting else _respond([one.result() for one in done], duplicates)
 
-    def late() -> CreatePartitionsResponse:
+    def expire() -> CreatePartitionsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
         results = [one.result() for one in outcomes]
@@ -73,20 +77,22 @@ def run(context: Context, request: CreatePartitionsRequest) -> Steps[Delayed]:
         return response
 
     watch = tuple(topic_key(name) for name in wanted)
-    return when_done(context, pending, request.timeout_ms, answer=answer, late=late, watch=watch)
+    return wait_for(
+        context, pending, request.timeout_ms, respond=respond, expire=expire, watch=watch
+    )
 
 
 def _create(
     context: Context, topic: CreatePartitionsTopic, *, validate_only: bool
 ) -> Pending[TopicResult]:
     assignments = topic.assignments
-    wish = CreatePartitionsSpec(
+    spec = CreatePartitionsSpec(
         topic.name,
         topic.count,
         None if assignments is None else [tuple(one.broker_ids) for one in assignments],
     )
     made = context.services.controller.create_partitions(
-        [wish], validate_only=validate_only, requested_by=context.requester
+        [spec], validate_only=validate_only, requested_by=context.requester
     )
     return made.then(lambda results: results[0])
 

@@ -1,9 +1,15 @@
-"""CreateTopics (key 19): topics with their partitions.
+"""CreateTopics (key 19): creates topics and their partitions.
 
-Served: 2-7, by the controller.  The answer comes when the partitions can serve.
-Topic errors: those of `decide_create_topic`, NOT_CONTROLLER, REQUEST_TIMED_OUT (written, but not
-    led within the time-out).
-Source: KIP-4, KIP-464, KIP-516, KIP-525; Kafka's ZkAdminManager.createTopics.
+Served: 2-7, by the controller.  The response is sent when all partitions have leaders.
+    4   -1 partitions or replicas mean the broker's defaults (KIP-464)
+    5   flexible encoding (KIP-482); what was created, with its configuration (KIP-525)
+    6   the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not used here
+    7   topic id (KIP-516)
+Errors of a topic: those of `decide_create_topic`, NOT_CONTROLLER, REQUEST_TIMED_OUT (stored, but
+    without leaders within the time-out).  Of the request: POLICY_VIOLATION (more than
+    `PARTITIONS_MAX`).
+Not done: create.topic.policy.class.name.
+Source: KIP-4; Kafka's ZkAdminManager.createTopics.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.handlers.handler import Context, Delayed, Steps
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.handlers.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.broker.settings.describe import describe_topic
 from odradek.broker.settings.topic_config import validate_topic_config
@@ -38,7 +44,7 @@ REPEATED: Final = "Found multiple entries for this topic."
 
 
 def run(context: Context, request: CreateTopicsRequest) -> Steps[Delayed]:
-    """Have each topic made by the controller, then wait for leaders."""
+    """Have the controller create each topic, then wait for leaders."""
     if sum(map(_size, request.topics)) > PARTITIONS_MAX:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
     counts = Counter(topic.name for topic in request.topics)
@@ -53,37 +59,39 @@ def run(context: Context, request: CreateTopicsRequest) -> Steps[Delayed]:
     pending = settled(outcomes)
     is_led = LeaderWatch(context)
 
-    def answer(done: Sequence[Pending[TopicResult]]) -> Steps[CreateTopicsResponse] | None:
+    def respond(done: Sequence[Pending[TopicResult]]) -> Steps[CreateTopicsResponse] | None:
         results = [one.result() for one in done]
         if not request.validate_only and not is_led.all_of(results):
             return None
         return _respond(context, request, results, is_late=False)
 
-    def late() -> Steps[CreateTopicsResponse] | CreateTopicsResponse:
+    def expire() -> Steps[CreateTopicsResponse] | CreateTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
         return _respond(context, request, [one.result() for one in outcomes], is_late=True)
 
-    return when_done(
+    return wait_for(
         context,
         pending,
         request.timeout_ms,
-        answer=answer,
-        late=late,
+        respond=respond,
+        expire=expire,
         watch=tuple(topic_key(name) for name in counts),
     )
 
 
 class LeaderWatch:
-    """Whether all topics of a request are led; each is looked at until it has been, and once more
-    for each time that the wait is notified."""
+    """Whether all topics of a request have leaders.
+
+    A topic is not checked again once it had them: a notification costs one check, not one a topic.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._waiting: list[str] | None = None
 
     def all_of(self, results: Sequence[TopicResult]) -> bool:
-        """Whether those that were made have been led; the same results at each call."""
+        """Whether the created topics have had leaders; the results are the same at each call."""
         if self._waiting is None:
             self._waiting = [one.topic for one in results if one.error is ErrorCode.NONE]
         waiting = self._waiting
@@ -96,7 +104,9 @@ def _create(
     context: Context, topic: CreatableTopic, *, validate_only: bool
 ) -> Pending[TopicResult]:
     made = context.services.controller.create_topics(
-        [_wish(context, topic)], validate_only=validate_only, requested_by=context.requester
+        [_spec(context, topic)],
+        validate_only=validate_only,
+        requested_by=context.requester,
     )
     return made.then(lambda results: results[0])
 
@@ -114,7 +124,7 @@ def _size(topic: CreatableTopic) -> int:
     return max(topic.num_partitions, len(topic.assignments), 1)
 
 
-def _wish(context: Context, topic: CreatableTopic) -> CreateTopicSpec:
+def _spec(context: Context, topic: CreatableTopic) -> CreateTopicSpec:
     config = {entry.name: entry.value for entry in topic.configs}
     refusal = None
     try:
@@ -158,7 +168,7 @@ def _respond(
     is_late: bool,
 ) -> Steps[CreateTopicsResponse]:
     topics: list[CreatableTopicResult] = []
-    wished = {topic.name: topic for topic in request.topics}
+    requested = {topic.name: topic for topic in request.topics}
     may_wait = is_late and not request.validate_only
     for result in results:
         yield None
@@ -169,12 +179,12 @@ def _respond(
             topic.topic_id = result.topic_id
             topics.append(topic)
         else:
-            topics.append(_made(context, wished[result.topic], result))
+            topics.append(_made(context, requested[result.topic], result))
     return CreateTopicsResponse(topics=topics)
 
 
-def _made(context: Context, wished: CreatableTopic, result: TopicResult) -> CreatableTopicResult:
-    overrides = {entry.name: entry.value for entry in wished.configs if entry.value is not None}
+def _made(context: Context, requested: CreatableTopic, result: TopicResult) -> CreatableTopicResult:
+    overrides = {entry.name: entry.value for entry in requested.configs if entry.value is not None}
     replication_factor = max((len(replicas) for replicas in result.replicas.values()), default=-1)
     return CreatableTopicResult(
         name=result.topic,

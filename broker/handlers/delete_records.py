@@ -1,9 +1,11 @@
-"""DeleteRecords (key 21): move the start of a log.
+"""DeleteRecords (key 21): moves the log start offset of partitions forward.
 
 Served: 0-2.
-Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal topics),
-    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (the topic does not delete), OFFSET_OUT_OF_RANGE.
-Source: KIP-107; Kafka's ReplicaManager.deleteRecords.
+    0   introduced (KIP-107)
+    2   flexible encoding (KIP-482)
+Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal topics),
+    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (cleanup.policy lacks delete), OFFSET_OUT_OF_RANGE.
+Source: Kafka's ReplicaManager.deleteRecords.
 """
 
 from __future__ import annotations

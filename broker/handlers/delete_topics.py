@@ -1,10 +1,14 @@
-"""DeleteTopics (key 20): topics with all that is in them.
+"""DeleteTopics (key 20): deletes topics and their records.
 
-Served: 1-6, by the controller.  The answer comes when the topics have left the metadata.
-Topic errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED (before v3
-    INVALID_REQUEST), INVALID_REQUEST (a name and an id together), NOT_CONTROLLER,
-    REQUEST_TIMED_OUT.
-Source: KIP-4, KIP-516; Kafka's KafkaApis.handleDeleteTopicsRequest.
+Served: 1-6, by the controller.  The response is sent when the topics have left the metadata.
+    3   TOPIC_DELETION_DISABLED (KIP-322); INVALID_REQUEST in its place before
+    4   flexible encoding (KIP-482)
+    5   error message; the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), not used here
+    6   by topic id (KIP-516)
+Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED,
+    TOPIC_AUTHORIZATION_FAILED (neither a name nor an id), NOT_CONTROLLER, REQUEST_TIMED_OUT.
+    Of the request: INVALID_REQUEST (a name and an id together).
+Source: KIP-4; Kafka's KafkaApis.handleDeleteTopicsRequest.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.handlers.handler import Context, Delayed, Steps
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.handlers.waiting import wait_for
 from odradek.broker.replication.leadership import topic_key
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -32,13 +36,13 @@ DISABLED_FROM: Final = 3
 
 
 def run(context: Context, request: DeleteTopicsRequest) -> Steps[Delayed]:
-    """Have each topic deleted by the controller, then wait until they are gone."""
-    answered: list[DeletableTopicResult] = []
+    """Have the controller delete each topic, then wait until they have left the metadata."""
+    responses: list[DeletableTopicResult] = []
     for state in _asked(context.version, request):
-        answered.append(_resolve(context, state))
+        responses.append(_resolve(context, state))
         yield None
     outcomes: dict[str, Pending[list[TopicResult]]] = {}
-    for one in answered:
+    for one in responses:
         if not one.error_code and one.name is not None and one.name not in outcomes:
             outcomes[one.name] = context.services.controller.delete_topics(
                 [one.name], requested_by=context.requester
@@ -47,35 +51,37 @@ def run(context: Context, request: DeleteTopicsRequest) -> Steps[Delayed]:
     pending = settled(list(outcomes.values()))
     waiting: list[str] | None = None
 
-    def respond(*, is_late: bool) -> Steps[DeleteTopicsResponse]:
+    def made(*, is_late: bool) -> Steps[DeleteTopicsResponse]:
         by_name = {name: done.result()[0] for name, done in outcomes.items()}
-        for one in answered:
+        for one in responses:
             yield None
             result = by_name.get(one.name or "")
             if result is None or one.error_code:
                 continue
             one.error_code, one.error_message = _code(context.version, result.error), result.message
-            if is_late and not one.error_code and _is_there(context, result.topic):
+            if is_late and not one.error_code and _exists(context, result.topic):
                 one.error_code = ErrorCode.REQUEST_TIMED_OUT
-        return DeleteTopicsResponse(responses=answered)
+        return DeleteTopicsResponse(responses=responses)
 
-    def answer(done: Sequence[Pending[list[TopicResult]]]) -> Steps[DeleteTopicsResponse] | None:
+    def respond(done: Sequence[Pending[list[TopicResult]]]) -> Steps[DeleteTopicsResponse] | None:
         nonlocal waiting
         if waiting is None:
             results = [one.result()[0] for one in done]
             waiting = [result.topic for result in results if result.error is ErrorCode.NONE]
-        # One that was seen to be gone stays gone for this request.
-        while waiting and not _is_there(context, waiting[-1]):
+        # A topic that has left once is not checked again, whatever is created later.
+        while waiting and not _exists(context, waiting[-1]):
             waiting.pop()
-        return None if waiting else respond(is_late=False)
+        return None if waiting else made(is_late=False)
 
-    def late() -> Steps[DeleteTopicsResponse] | DeleteTopicsResponse:
+    def expire() -> Steps[DeleteTopicsResponse] | DeleteTopicsResponse:
         if not pending.is_done:
             return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
-        return respond(is_late=True)
+        return made(is_late=True)
 
     watch = tuple(topic_key(name) for name in outcomes)
-    return when_done(context, pending, request.timeout_ms, answer=answer, late=late, watch=watch)
+    return wait_for(
+        context, pending, request.timeout_ms, respond=respond, expire=expire, watch=watch
+    )
 
 
 def failed(
@@ -110,7 +116,7 @@ def _resolve(context: Context, state: DeleteTopicState) -> DeletableTopicResult:
     elif name is None:
         name = topics.name_of(topic_id)
         if name is None:
-            # Naming nothing at all is, to Kafka, a topic that nobody may delete.
+            # Kafka treats neither a name nor an id as a topic that the client may not delete.
             is_nothing = topic_id == ZERO_ID
             error = (
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_nothing else ErrorCode.UNKNOWN_TOPIC_ID
@@ -124,5 +130,5 @@ def _code(version: int, code: ErrorCode) -> ErrorCode:
     return code
 
 
-def _is_there(context: Context, topic: str) -> bool:
+def _exists(context: Context, topic: str) -> bool:
     return topic in context.services.topics.image().topics

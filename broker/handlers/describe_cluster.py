@@ -1,9 +1,12 @@
-"""DescribeCluster (key 60): the brokers and the controller.
+"""DescribeCluster (key 60): the cluster id, the brokers and the controller.
 
 Served: 0-2.
-Errors: MISMATCHED_ENDPOINT_TYPE (controllers are asked for: there are none beside the brokers),
+    0   introduced (KIP-700)
+    1   brokers or controllers may be asked for (KIP-919)
+    2   fenced brokers (KIP-1073); in ZooKeeper mode no broker is fenced
+Errors: MISMATCHED_ENDPOINT_TYPE (controllers are asked for: every controller is a broker here),
     UNSUPPORTED_ENDPOINT_TYPE.
-Source: KIP-700, KIP-919, KIP-1073.
+Source: Kafka's KafkaApis.handleDescribeCluster.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ CONTROLLERS: Final = 2
 
 
 def run(context: Context, request: DescribeClusterRequest) -> Reply:
-    """From the newest picture of the cluster."""
+    """From the newest image of the cluster."""
     if request.endpoint_type == CONTROLLERS:
         raise BrokerError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -1,11 +1,14 @@
-"""DescribeConfigs (key 32): what is set for topics, brokers and loggers, and where it comes from.
+"""DescribeConfigs (key 32): the settings of topics, brokers and loggers, and their sources.
 
 Served: 0-4.  Version 0 leaves is_default false, as Apache Kafka 3.9 does.
-Errors per resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another
-    broker, client metrics).  A resource type that nobody knows fails the whole request with
-    INVALID_REQUEST.
+    0   introduced (KIP-133)
+    1   the source of a value, and its synonyms (KIP-226); levels of loggers (KIP-412)
+    3   type and documentation (KIP-569)
+    4   flexible encoding (KIP-482)
+Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another
+    broker, client metrics).  Of the request: INVALID_REQUEST (an unknown resource type).
 Differs from Kafka: a resource that is named twice with the same keys is described once.
-Source: KIP-133, KIP-226, KIP-412, KIP-569; Kafka's ConfigHelper.
+Source: Kafka's ConfigHelper.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ def failed(
 
 
 def settings_in_force(context: Context) -> BrokerSettings:
-    """This broker's settings with everything that it was told of laid over."""
+    """This broker's settings with the dynamic ones of its image, applied to the node or not yet."""
     services = context.services
     stored = services.controller.image.broker_configs
     dynamic = DynamicSettings(
@@ -107,11 +110,11 @@ def _result(
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_answered(entry, request) for entry in entries],
+        configs=[_described(entry, request) for entry in entries],
     )
 
 
-def _answered(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _described(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,

@@ -1,8 +1,13 @@
-"""DescribeLogDirs (key 35): where the logs lie and how large they are.
+"""DescribeLogDirs (key 35): the log directories and the sizes of the logs in them.
 
 Served: 1-4.
-Per-directory errors: KAFKA_STORAGE_ERROR (offline).
-Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs.
+    0   introduced (KIP-113)
+    2   flexible encoding (KIP-482)
+    3   a top-level error code
+    4   size and free space of the volume (KIP-827)
+Not done: 5, cordoned directories (KIP-1066).
+Errors of a directory: KAFKA_STORAGE_ERROR (offline).
+Source: Kafka's ReplicaManager.describeLogDirs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""DescribeProducers (key 61): the idempotent producers that a partition remembers.
+"""DescribeProducers (key 61): the idempotent producers whose state a partition has.
 
-Served: 0.
-Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+Served: 0, introduced by KIP-664.
+Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
 Differs from Kafka: a partition that is named twice is described once.
-Source: KIP-664; Kafka's ReplicaManager.activeProducerState.
+Source: Kafka's ReplicaManager.activeProducerState.
 """
 
 from __future__ import annotations

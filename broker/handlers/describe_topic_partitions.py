@@ -1,10 +1,11 @@
-"""DescribeTopicPartitions (key 75): topics page by page.
+"""DescribeTopicPartitions (key 75): the partitions of topics, page by page.
 
-Served: 0.  A 3.9 broker in ZooKeeper mode does not list this API; newer admin clients use it where
-it is there.  Eligible leader replicas (KIP-966) are not tracked: both lists are empty.
-Topic errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
-Errors: INVALID_REQUEST (a partition limit below 1, a cursor that names no partition).
-Source: KIP-966; Kafka's DescribeTopicPartitionsRequestHandler.
+Served: 0, introduced by KIP-966.  A 3.9 broker in ZooKeeper mode does not list this API; newer
+admin clients use it where it is listed.
+Not done: eligible leader replicas (KIP-966) are not tracked; both lists are empty.
+Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.  Of the request:
+    INVALID_REQUEST (a partition limit below 1, a cursor that names no partition).
+Source: Kafka's DescribeTopicPartitionsRequestHandler.
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ def run(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Repl
     left = min(
         request.response_partition_limit, context.services.settings.max_request_partition_size_limit
     )
-    answered: list[DescribeTopicPartitionsResponseTopic] = []
+    described: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor: Cursor | None = None
     for name in names:
         yield None
         view = topics.view(name)
         if view is None:
-            answered.append(_absent(name))
+            described.append(_absent(name))
             continue
         if left == 0:
             next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         shown = view.partitions[first : first + left]
-        answered.append(_topic(context, view, shown, request))
+        described.append(_topic(context, view, shown, request))
         left -= len(shown)
         if first + len(shown) < len(view.partitions):
             next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
             break
         first = 0
-    return Reply(DescribeTopicPartitionsResponse(topics=answered, next_cursor=next_cursor))
+    return Reply(DescribeTopicPartitionsResponse(topics=described, next_cursor=next_cursor))
 
 
 def failed(

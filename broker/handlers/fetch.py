@@ -1,13 +1,25 @@
-"""Fetch (key 1): batches from an offset on.
+"""Fetch (key 1): record batches from an offset on.
 
-Served: 4-18.  Ignored: rack (v11, KIP-392), high watermark of the request (v18, for KRaft quorums).
-Not done: fetches of followers, see NOT_DONE.md.
-Per-partition errors: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+Served: 4-18.
+    4   isolation level, last stable offset, aborted transactions (KIP-98)
+    5   log start offset (KIP-107)
+    7   fetch sessions (KIP-227)
+    9   current leader epoch (KIP-320)
+    10  batches compressed with zstd (KIP-110)
+    11  rack (KIP-392), ignored: no other replica is preferred
+    12  flexible encoding (KIP-482); last fetched epoch, diverging epoch (KIP-595)
+    13  topic ids in place of names (KIP-516)
+    15  replica state in place of the replica id (KIP-903)
+    16  node endpoints (KIP-951), left empty
+    17  directory of the replica (KIP-853), ignored
+    18  high watermark that the follower knows (KIP-1166), ignored: for KRaft quorums
+The limit in bytes for the whole response is that of KIP-74: the first batch is sent even if it is
+larger.  Not done: fetches of followers (NOT_DONE.md).
+Errors of a partition: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID,
-    UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR.
-Top-level errors (v7): FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-    FETCH_SESSION_TOPIC_ID_ERROR.
-Source: KIP-74, KIP-98, KIP-227, KIP-320, KIP-516; Kafka's ReplicaManager.fetchMessages.
+    UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR.  Of the request (v7):
+    FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+Source: Kafka's ReplicaManager.fetchMessages.
 """
 
 from __future__ import annotations
@@ -51,7 +63,7 @@ PARTITIONS_PER_STEP: Final = 32
 
 
 def run(context: Context, request: FetchRequest) -> Reply | Delayed | Steps[Reply | Delayed]:
-    """Answer at once when there is enough, an error, or no time to wait."""
+    """Respond at once if enough is available, a partition has an error, or max_wait_ms is 0."""
     return _serve(context, request, _wanted(request.topics, context.version >= TOPIC_IDS_FROM))
 
 
@@ -101,10 +113,10 @@ def _serve(
     found = _find(context, plan.partitions.items(), is_follower=is_follower)
 
     def attempt() -> FetchResponse | None:
-        return _answer(plan, found, reading) if reading.is_enough(found) else None
+        return _read_all(plan, found, reading) if reading.is_enough(found) else None
 
     def expire() -> FetchResponse:
-        return _answer(plan, found, reading)
+        return _read_all(plan, found, reading)
 
     if request.max_wait_ms <= 0 or not found:
         return Reply(expire())
@@ -134,13 +146,13 @@ def _run_in_steps(
         found += some
         yield None
     if request.max_wait_ms <= 0 or available_bytes >= reading.min_bytes:
-        return Reply((yield from _answer_in_steps(plan, found, reading)))
+        return Reply((yield from _read_in_steps(plan, found, reading)))
 
     def attempt() -> Steps[FetchResponse] | None:
-        return _answer_in_steps(plan, found, reading) if reading.is_enough(found) else None
+        return _read_in_steps(plan, found, reading) if reading.is_enough(found) else None
 
     watch = tuple(partition for _, _, partition, _ in found if partition is not None)
-    expire = partial(_answer_in_steps, plan, found, reading)
+    expire = partial(_read_in_steps, plan, found, reading)
     return Delayed(watch, request.max_wait_ms, attempt, expire)
 
 
@@ -234,27 +246,26 @@ def _find(
     return found
 
 
-def _answer(plan: FetchPlan, found: Found, reading: Reading) -> FetchResponse:
-    """Read within the limits."""
-    answer = Answer(plan, reading)
-    answer.read(found)
-    return answer.response()
+def _read_all(plan: FetchPlan, found: Found, reading: Reading) -> FetchResponse:
+    growing = GrowingResponse(plan, reading)
+    growing.read(found)
+    return growing.response()
 
 
-def _answer_in_steps(plan: FetchPlan, found: Found, reading: Reading) -> Steps[FetchResponse]:
-    answer = Answer(plan, reading)
+def _read_in_steps(plan: FetchPlan, found: Found, reading: Reading) -> Steps[FetchResponse]:
+    growing = GrowingResponse(plan, reading)
     try:
         for start in range(0, len(found), PARTITIONS_PER_STEP):
-            answer.read(found[start : start + PARTITIONS_PER_STEP])
+            growing.read(found[start : start + PARTITIONS_PER_STEP])
             yield None
     except BaseException:
-        answer.release()
+        growing.release()
         raise
-    return answer.response()
+    return growing.response()
 
 
-class Answer:
-    """A response that grows; the first partition with data gives a batch whatever its size."""
+class GrowingResponse:
+    """A response within the limits; the first batch is included whatever its size (KIP-74)."""
 
     __slots__ = ("_is_first", "_left_bytes", "_plan", "_reading", "_topics")
 
@@ -266,7 +277,6 @@ class Answer:
         self._topics: dict[str | UUID, FetchableTopicResponse] = {}
 
     def read(self, found: Found) -> None:
-        """Read some partitions."""
         plan, reading, topics = self._plan, self._reading, self._topics
         left_bytes, is_first = self._left_bytes, self._is_first
         for key, wanted, partition, error in found:
@@ -288,18 +298,17 @@ class Answer:
         self._left_bytes, self._is_first = left_bytes, is_first
 
     def response(self) -> FetchResponse:
-        """What was read."""
         return FetchResponse(
             session_id=self._plan.session_id, responses=list(self._topics.values())
         )
 
     def release(self) -> None:
-        """Let go of the slices of a response that is not sent."""
+        """Release the slices of a response that is not sent."""
         release(self.response())
 
 
 def release(response: FetchResponse) -> None:
-    """Let go of the slices of a response that is not sent."""
+    """Release the slices of a response that is not sent."""
     for topic in response.responses:
         for partition in topic.partitions:
             records: Any = partition.records

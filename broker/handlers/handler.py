@@ -1,13 +1,13 @@
-"""What a handler is given and what it may answer.
+"""What a handler gets and what it may return.
 
-A handler is a plain function `(context, request) -> outcome`.  Handlers run in arrival order, never
-suspend, and answer with data; what must wait says what it waits for.
+A handler is a plain function `(context, request) -> outcome`.  Handlers run in arrival order and
+never suspend; a request that must wait has an outcome that says what it waits for.
 
 A handler whose work grows with what the request names is a generator function: it yields after each
 unit of work and returns the outcome.  Most end within their first few units, at the cost of a plain
 function; the others go on in slices between which other connections are served, while the next
 requests of their own connection wait.  State may change at each `yield`, as it may between two
-requests: nothing that was checked before one may be relied upon after it.
+requests: what was checked before one must be checked again after it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLIENT_ID_SHOWN_MAX = 100
 
 @dataclass(slots=True)
 class Context:
-    """One request's surroundings; made anew for each, so closures may keep it."""
+    """What a handler may use besides the request; closures may keep it: each request has one."""
 
     services: Services
     version: int
@@ -38,7 +38,7 @@ class Context:
     now_ms: int
     """Wall time when the request was read, milliseconds since 1970."""
     listener_name: str
-    """The listener it came in on; Metadata answers with that listener's addresses."""
+    """The listener of the connection; Metadata returns that listener's addresses."""
     client_host: str
 
     @property
@@ -49,26 +49,26 @@ class Context:
 
 @dataclass(slots=True)
 class Reply:
-    """The answer is known."""
+    """The response is known."""
 
     response: Any
 
 
 @dataclass(slots=True)
 class NoReply:
-    """The request has no answer (Produce with acks=0)."""
+    """The request has no response (Produce with acks=0)."""
 
 
 @dataclass(slots=True)
 class Close:
-    """Close the connection without an answer (Produce with acks=0 that failed)."""
+    """Close the connection without a response (Produce with acks=0 that failed)."""
 
     reason: str
 
 
 @dataclass(slots=True)
 class Encoded:
-    """The answer is known, and its body is encoded already."""
+    """The response is known, and its body is encoded already."""
 
     body: bytes
 
@@ -89,7 +89,7 @@ class WhenDone(Generic[T]):
 
 
 class Staged:
-    """Records are staged; `finish` tells the outcome once the turn's appends are written.
+    """Records are staged; `finish` returns the outcome once the turn's appends are written.
 
     All produce requests that arrive in one read are written with one call per partition.
     """
@@ -108,25 +108,25 @@ Outcome = Reply | Encoded | Delayed | WhenDone[Any] | NoReply | Close | Staged
 class InThread:
     """A step that runs `work` in a thread; its value is what `work` returns, or it raises that.
 
-    For what a library computes without the interpreter's lock, and what no `yield` can cut up.
+    For work of a library that releases the interpreter's lock, or that no `yield` can divide.
     """
 
     work: Callable[[], Any]
 
 
 Steps = Generator[InThread | None, Any, T]
-"""Work in units: yields None after each, and InThread where one must leave the loop."""
+"""Work in units: yields None after each, and InThread for one that must not run on the loop."""
 
 
 class Handler(Protocol):
     """A module in broker/handlers."""
 
     def run(self, context: Context, request: Any) -> Outcome | Steps[Outcome]:
-        """Decide."""
+        """Decide, without waiting."""
 
     # A module may have two more:
     #   run_large(context, request) -> Steps[Outcome], in place of `run` for requests above 16 KiB
-    #   release(response), which lets go of what a response holds that will not be sent
+    #   release(response), which releases the file slices of a response that will not be sent
 
     def failed(self, request: Any, code: ErrorCode, message: str | None) -> Any:
         """The response that carries `code` at the level where clients look for it."""

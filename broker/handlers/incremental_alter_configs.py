@@ -1,11 +1,14 @@
 """IncrementalAlterConfigs (key 44): sets, deletes, appends to and subtracts from single settings.
 
-Served: 0-1.  Changes of topics and of the default for all brokers may be asked of any broker, those
-of one broker and of its loggers only of itself.
-Errors per resource: INVALID_REQUEST, INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION,
-    UNKNOWN_SERVER_ERROR (no controller; an operation that nobody knows), REQUEST_TIMED_OUT,
+Served: 0-1.  Any broker changes topics and the default of all brokers; the settings and loggers of
+one broker are changed by that broker only.
+    0   introduced (KIP-339); levels of loggers (KIP-412)
+    1   flexible encoding (KIP-482)
+Errors of a resource: INVALID_REQUEST, INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION,
+    UNKNOWN_SERVER_ERROR (no controller; an unknown operation), REQUEST_TIMED_OUT,
     KAFKA_STORAGE_ERROR (the disk of the embedded coordination is full).
-Source: KIP-339, KIP-412; Kafka's ConfigAdminManager, ZkAdminManager.
+Not done: alter.config.policy.class.name, client quotas, client metrics.
+Source: Kafka's ConfigAdminManager, ZkAdminManager.
 """
 
 from __future__ import annotations
@@ -39,8 +42,8 @@ from odradek.runtime.pending import Pending
 logger = logging.getLogger("odradek.configs")
 
 
-class Answer(NamedTuple):
-    """What became of one resource."""
+class ResourceResult(NamedTuple):
+    """The result of one resource, in the response of either API."""
 
     resource_type: int
     resource_name: str
@@ -48,7 +51,7 @@ class Answer(NamedTuple):
     message: str | None
 
 
-Respond = Callable[[list[Answer]], Any]
+Respond = Callable[[list[ResourceResult]], Any]
 
 
 def run(context: Context, request: IncrementalAlterConfigsRequest) -> Steps[Reply | Delayed]:
@@ -74,19 +77,19 @@ def failed(
     """The same error for every resource."""
     return _response(
         [
-            Answer(resource.resource_type, resource.resource_name, code, message)
+            ResourceResult(resource.resource_type, resource.resource_name, code, message)
             for resource in request.resources
         ]
     )
 
 
-def _response(answers: list[Answer]) -> IncrementalAlterConfigsResponse:
+def _response(results: list[ResourceResult]) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
                 error_code=code, error_message=message, resource_type=kind, resource_name=name
             )
-            for kind, name, code, message in answers
+            for kind, name, code, message in results
         ]
     )
 
@@ -94,7 +97,7 @@ def _response(answers: list[Answer]) -> IncrementalAlterConfigsResponse:
 def alter(
     context: Context, requested: Sequence[Requested], respond: Respond, *, validate_only: bool
 ) -> Steps[Reply | Delayed]:
-    """Both APIs that change settings; `respond` makes the one's response or the other's."""
+    """Serve both APIs that change settings; `respond` makes the response of either."""
 
     def overrides_of(topic: str) -> Mapping[str, str] | None:
         image = context.services.controller.image
@@ -147,26 +150,26 @@ def _when_stored(
     outcomes: Sequence[BrokerError | Pending[None]],
     respond: Respond,
 ) -> Reply | Delayed:
-    def answers() -> Any:
+    def response() -> Any:
         return respond(
             [
-                Answer(resource.resource_type, resource.name, *_error_of(outcome))
+                ResourceResult(resource.resource_type, resource.name, *_error_of(outcome))
                 for resource, outcome in zip(requested, outcomes, strict=True)
             ]
         )
 
     def attempt() -> Any | None:
-        return None if any(_is_under_way(outcome) for outcome in outcomes) else answers()
+        return None if any(_is_under_way(outcome) for outcome in outcomes) else response()
 
     under_way = [outcome for outcome in outcomes if isinstance(outcome, Pending)]
     under_way = [pending for pending in under_way if not pending.is_done]
     if not under_way:
-        return Reply(answers())
+        return Reply(response())
     purgatory = context.services.purgatory
     for pending in under_way:
         pending.on_done(lambda done: purgatory.notify(done))
     timeout_ms = context.services.settings.request_timeout_ms
-    return Delayed(tuple(under_way), timeout_ms, attempt, answers)
+    return Delayed(tuple(under_way), timeout_ms, attempt, response)
 
 
 def _is_under_way(outcome: BrokerError | Pending[None]) -> bool:

@@ -1,11 +1,16 @@
 """InitProducerId (key 22): an id for an idempotent producer.
 
 Served: 0-5, without a transactional id.
+    0   introduced (KIP-98)
+    2   flexible encoding (KIP-482)
+    3   a producer that has an id asks for the next epoch (KIP-360); it gets a new id here
+    4   the client understands PRODUCER_FENCED (KIP-588)
+    5   the client understands TRANSACTION_ABORTABLE (KIP-890)
+Not done: transactions (NOT_DONE.md).
 Errors: INVALID_REQUEST (an empty transactional id, an id without an epoch),
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED (transactions, see NOT_DONE.md: the error that ends every
-    client's retries), COORDINATOR_LOAD_IN_PROGRESS (no block of ids within a second; clients try
-    again).
-Source: KIP-98, KIP-360; Kafka's TransactionCoordinator.handleInitProducerId.
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED (a transactional id: the error that ends the retries of
+    every client), COORDINATOR_LOAD_IN_PROGRESS (no block of ids within a second; clients retry).
+Source: Kafka's TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.handlers.handler import Context, Delayed, Reply
-from odradek.broker.handlers.waiting import when_done
+from odradek.broker.handlers.waiting import wait_for
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -23,7 +28,7 @@ BLOCK_WAIT_MS: Final = 1_000
 
 
 def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
-    """A fresh id with epoch 0, whatever the producer had before."""
+    """A new id with epoch 0, whether or not the producer has one."""
     if request.transactional_id is not None:
         if request.transactional_id == "":
             raise BrokerError(ErrorCode.INVALID_REQUEST)
@@ -44,12 +49,12 @@ def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
         if asked is None:
             raise
         late = failed(request, refusal.code, None)
-    return when_done(
+    return wait_for(
         context,
         asked,
         BLOCK_WAIT_MS,
-        answer=lambda _: _given(producer_ids.take()),
-        late=lambda: late,
+        respond=lambda _: _given(producer_ids.take()),
+        expire=lambda: late,
     )
 
 

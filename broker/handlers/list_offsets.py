@@ -1,13 +1,21 @@
-"""ListOffsets (key 2): which offset belongs to a timestamp.
+"""ListOffsets (key 2): the offset that belongs to a timestamp.
 
-Served: 0-10; version 0, which tells where segments begin, since Burrow still asks by it.
-Special timestamps: -1 latest, -2 earliest, -3 that of the largest timestamp (v7),
--4 earliest local (v8), -5 last tiered (v9; nothing is tiered here).
-Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+Served: 0-10.
+    0   the base offsets of the segments, several for each partition; Burrow still uses it
+    1   one offset for each partition, with its timestamp (KIP-79)
+    2   isolation level (KIP-98)
+    4   current leader epoch (KIP-320)
+    5   OFFSET_NOT_AVAILABLE (KIP-207); LEADER_NOT_AVAILABLE in its place before
+    6   flexible encoding (KIP-482)
+    7   timestamp -3, of the record with the largest timestamp (KIP-734)
+    8   timestamp -4, the earliest local offset (KIP-405)
+    9   timestamp -5, the last tiered offset (KIP-1005); nothing is tiered here
+    10  a time-out for look-ups in remote storage (KIP-1075), ignored
+Timestamp -1 means the latest offset, -2 the earliest.
+Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH, INVALID_REQUEST (a partition named twice), UNSUPPORTED_VERSION (a special
-    timestamp of a later version), OFFSET_NOT_AVAILABLE and, up to v4, LEADER_NOT_AVAILABLE.
-    Version 0 knows the first two of them only.
-Source: KIP-79, KIP-207, KIP-320, KIP-734; Kafka's ReplicaManager.fetchOffset.
+    timestamp of a later version), OFFSET_NOT_AVAILABLE.  Version 0 has the first two only.
+Source: Kafka's ReplicaManager.fetchOffset.
 """
 
 from __future__ import annotations
@@ -163,7 +171,7 @@ def _start(context: Context, topic: str, wanted: ListOffsetsPartition) -> TimeLo
 def _starts_of_segments(
     context: Context, request: ListOffsetsRequest
 ) -> Steps[ListOffsetsResponse]:
-    """The answer before KIP-79: offsets in descending order, at most as many as asked for."""
+    """The response of version 0: offsets in descending order, at most as many as requested."""
     topics = []
     for topic in request.topics:
         partitions = []

@@ -1,13 +1,24 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-Served: 0-13.  A topic that is named twice is described once.  Authorized operations are those of a
-    principal that may do everything.
-Topic errors: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE (the topic is being made, or will be
-    when the client asks again: a request makes `AUTO_CREATIONS_MAX` at most),
+Served: 0-13.  A topic that is named twice is described once.
+    0   an empty list asks for all topics
+    1   null asks for all topics; controller, racks, internal topics
+    2   cluster id (KIP-78)
+    4   whether the request may create topics
+    5   offline replicas (KIP-112)
+    7   leader epoch (KIP-320)
+    8   authorized operations (KIP-430): those of a principal that may do everything
+    9   flexible encoding (KIP-482)
+    10  topic ids (KIP-516)
+    11  the operations of the cluster moved to DescribeCluster (KIP-700)
+    12  topics may be asked for by id (KIP-516)
+    13  a top-level error code, REBOOTSTRAP_REQUIRED (KIP-1102), which is not used here
+Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE (the topic is being created, or
+    will be when the client asks again: one request creates `AUTO_CREATIONS_MAX` at most),
     INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (ids before version 12).
-Partition errors: LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE (v0), LISTENER_NOT_FOUND is not used:
-    every broker here advertises every listener.
-Source: KIP-4, KIP-516; Kafka's KafkaApis.handleTopicMetadataRequest.
+Errors of a partition: LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE (v0).  LISTENER_NOT_FOUND (v6)
+    is not used: every broker here advertises every listener.
+Source: KIP-4; Kafka's KafkaApis.handleTopicMetadataRequest.
 """
 
 from __future__ import annotations
@@ -132,7 +143,7 @@ def _named(context: Context, request: MetadataRequest, creations: Creations) -> 
 def _check_form(context: Context, asked: MetadataRequestTopic) -> None:
     """Whether a topic is asked for in a way that its version allows.
 
-    raises  BrokerError, which spoils the whole answer as in Kafka
+    raises  BrokerError, which fails the whole request, as in Kafka
     """
     if context.version < IDS_FROM:
         return

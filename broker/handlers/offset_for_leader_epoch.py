@@ -1,9 +1,14 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended.
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch.
 
 Served: 2-4.
-Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    0   introduced (KIP-101)
+    1   the epoch that was found (KIP-279)
+    2   current leader epoch (KIP-320)
+    3   replica id (KIP-392), ignored
+    4   flexible encoding (KIP-482)
+Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH.
-Source: KIP-101, KIP-279, KIP-320; Kafka's ReplicaManager.lastOffsetForLeaderEpoch.
+Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch.
 """
 
 from __future__ import annotations

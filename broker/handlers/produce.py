@@ -1,15 +1,26 @@
-"""Produce (key 0): records into partitions.
+"""Produce (key 0): appends record batches to partitions.
 
-Served: 3-13; 0-2 are answered with UNSUPPORTED_VERSION (message formats before v2).
-Batches are validated and staged here, written with the turn's other appends, answered after that.
-One whose records take longer than a millisecond to decode is validated in a thread, while the next
-requests of its connection wait: a producer's batches keep their order.
-Per-partition errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
+Served: 3-13; the response to 0-2 is UNSUPPORTED_VERSION (message formats before v2, KIP-896).
+    3   record batch v2, transactional id (KIP-98)
+    5   log start offset in the response (KIP-107)
+    7   batches compressed with zstd (KIP-110)
+    8   errors of single records (KIP-467)
+    9   flexible encoding (KIP-482)
+    10  current leader and node endpoints (KIP-951), left empty
+    11  the client understands TRANSACTION_ABORTABLE (KIP-890)
+    12  partitions join the transaction without a request of their own (KIP-890)
+    13  topic ids in place of names (KIP-516)
+Not done: transactions (NOT_DONE.md).
+
+Batches are validated and staged here and written with the turn's other appends; the response is
+made after that.  A batch whose records take longer than a millisecond to decode is validated in a
+thread, while the next requests of its connection wait: a producer's batches keep their order.
+Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
     INVALID_TOPIC_EXCEPTION, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
     RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
     INVALID_PRODUCER_EPOCH, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
-Source: KIP-98, KIP-467, KIP-951, KIP-516; Kafka's ReplicaManager.appendRecords.
+Source: Kafka's ReplicaManager.appendRecords.
 """
 
 from __future__ import annotations
@@ -63,7 +74,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 BATCHES_AT_ONCE: Final = 1_000
 """The batches of a topic that are validated in one go; more come in frames above 64 KiB only."""
 
-TELLS_LOG_START: Final = (
+HAS_LOG_START: Final = (
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -71,14 +82,14 @@ TELLS_LOG_START: Final = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
-"""Errors with which Kafka tells the log start offset."""
+"""Errors whose responses carry the log start offset, as in Kafka."""
 
 Waiting = tuple[PartitionProduceResponse, Partition, int]
 """A partition's response, the partition, and the last offset that must be replicated or flushed."""
 
 
 def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Staged]:
-    """Validate and stage; the answer follows when the turn's appends are written."""
+    """Validate and stage; the response is made when the turn's appends are written."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return Reply(failed(request, ErrorCode.INVALID_REQUIRED_ACKS, None))
     staged = StagedProduce(context, request)
@@ -90,7 +101,7 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Sta
             # keeps the batches in a map).
             batches = list({data.index: data for data in batches}.values())
             if len(batches) > BATCHES_AT_ONCE:
-                # Such a request has a receive buffer of its own, which stays until it is done.
+                # Such a request has a receive buffer of its own until it is done.
                 return _in_steps(staged, owns_memory=True)
         for data in batches:
             if error is not None:
@@ -104,14 +115,17 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Sta
             except HeavyBatch:
                 return _in_steps(staged, owns_memory=False)
             else:
-                assert partition is not None, "what is not here is refused"
+                assert partition is not None, "an absent partition is refused"
                 staged.add(topic, data.index, context.services.appends.stage(partition, batch))
     return staged
 
 
 def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
-    """Go on where `run` has stopped.  Nothing is staged before everything is validated: the memory
-    of the request goes with its connection."""
+    """Validate the batches that `run` has not validated, and stage them.
+
+    None is staged before all are validated: if the connection is closed meanwhile, the memory of
+    the request is reused.
+    """
     staged.own_batches()
     rest = staged.rest()
     if not owns_memory:
@@ -138,7 +152,7 @@ def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
         if isinstance(result, BrokerError):
             staged.refuse(topic, index, result, partition)
             continue
-        assert partition is not None, "what is not here is refused"
+        assert partition is not None, "an absent partition is refused"
         try:
             partition.leading()  # it may have been lost meanwhile
         except BrokerError as refusal:
@@ -149,7 +163,7 @@ def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
 
 
 class StagedProduce(Staged):
-    """The batches of one request on their way, and the partitions that were refused."""
+    """The partitions of one request, in its order: for each a staged append, or an error."""
 
     __slots__ = ("_rows", "context", "request")
 
@@ -159,17 +173,17 @@ class StagedProduce(Staged):
         self._rows: list[tuple[TopicProduceData, int, StagedAppend | PartitionProduceResponse]] = []
 
     def add(self, topic: TopicProduceData, index: int, append: StagedAppend) -> None:
-        """A batch that is staged."""
+        """The batch of the partition is staged; it has a result when the turn is written."""
         self._rows.append((topic, index, append))
 
     def refuse(
         self, topic: TopicProduceData, index: int, error: BrokerError, partition: Partition | None
     ) -> None:
-        """A batch that is not."""
+        """The batch of the partition is not appended; its response carries `error`."""
         self._rows.append((topic, index, _refused(index, error, partition)))
 
     def own_batches(self) -> None:
-        """Copy what is staged out of the receive buffer, which may be used before the write."""
+        """Copy the staged batches out of the receive buffer, which is reused before the write."""
         for _, _, row in self._rows:
             if isinstance(row, StagedAppend):
                 row.batch = RecordBatch(memoryview(bytearray(row.batch.view)))
@@ -185,7 +199,7 @@ class StagedProduce(Staged):
                     yield topic, data
 
     def finish(self) -> Reply | Encoded | Delayed | NoReply | Close:
-        """Answer, or wait for replicas or for the disk, now that the appends are written."""
+        """Respond, or wait for replicas or for a flush, now that the appends are written."""
         acks = self.request.acks
         if len(self._rows) == 1 and acks != ACKS_NONE:
             topic, index, append = self._rows[0]
@@ -214,14 +228,14 @@ class StagedProduce(Staged):
         waiting: list[Waiting] = []
         for topic, index, row in self._rows:
             if isinstance(row, StagedAppend):
-                answer = _answer(index, row)
+                response = _appended(index, row)
                 result = row.result
                 if type(result) is Appended and not _is_stored(
                     row.partition, result.last_offset, acks
                 ):
-                    waiting.append((answer, row.partition, result.last_offset))
+                    waiting.append((response, row.partition, result.last_offset))
             else:
-                answer = row
+                response = row
             if topic is not current:
                 current = topic
                 responses.append(
@@ -229,7 +243,7 @@ class StagedProduce(Staged):
                         name=topic.name, topic_id=topic.topic_id, partition_responses=[]
                     )
                 )
-            responses[-1].partition_responses.append(answer)
+            responses[-1].partition_responses.append(response)
         whole = ProduceResponse(responses=responses)
         if acks == ACKS_NONE:
             return _unacknowledged(whole)
@@ -304,7 +318,7 @@ def _refused(
     log_start_offset = -1
     if (
         partition is not None
-        and error.code in TELLS_LOG_START
+        and error.code in HAS_LOG_START
         and not isinstance(error, MalformedRecords)
     ):
         log_start_offset = partition.log.log_start_offset
@@ -326,14 +340,14 @@ def _refused(
 
 
 def _where(message: str | None, partition: Partition | None) -> str | None:
-    """Kafka names the partition behind this one reason."""
+    """The message, with the partition after the one reason for which Kafka names it."""
     if message is None or partition is None:
         return message
     place = f"{KEY_IS_MISSING} in topic partition {partition.topic}-{partition.index}"
     return message.replace(KEY_IS_MISSING, place)
 
 
-def _answer(index: int, append: StagedAppend) -> PartitionProduceResponse:
+def _appended(index: int, append: StagedAppend) -> PartitionProduceResponse:
     result = append.result
     if type(result) is Appended:
         return PartitionProduceResponse(
@@ -348,12 +362,12 @@ def _answer(index: int, append: StagedAppend) -> PartitionProduceResponse:
 
 
 def _unacknowledged(response: ProduceResponse) -> NoReply | Close:
-    """A client that wants no answer learns of an error by losing the connection."""
+    """With acks=0 an error closes the connection: there is no response to carry it."""
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
                 code = ErrorCode(partition.error_code).name
-                return Close(f"{code} on a produce request without an answer")
+                return Close(f"{code} on a produce request with acks=0")
     return NoReply()
 
 

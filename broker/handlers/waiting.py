@@ -15,29 +15,29 @@ from odradek.runtime.pending import Pending
 T = TypeVar("T")
 
 FIRST_USE_WAIT_MS: Final = 1_000
-"""How long a response waits for topics that are created on first use; clients ask again then."""
+"""How long a response waits for topics that are created on first use; then clients ask again."""
 
 
-def when_done(
+def wait_for(
     context: Context,
     pending: Pending[T],
     timeout_ms: int,
     *,
-    answer: Callable[[T], Any | None],
-    late: Callable[[], Any],
+    respond: Callable[[T], Any | None],
+    expire: Callable[[], Any],
     watch: tuple[Hashable, ...] = (),
 ) -> Delayed:
-    """Wait for a pending result, and on until `answer` makes a response of it.
+    """Wait for a result, and after it until `respond` returns a response.
 
-    answer  asked once the result is there, then at each notification of `watch`; None: wait on
-    late    the response when the time is up
+    respond  called with the result, then again at each notification of `watch`; None: not yet
+    expire   returns the response when the time is up
     """
     purgatory = context.services.purgatory
 
     def attempt() -> Any | None:
-        return answer(pending.result()) if pending.is_done else None
+        return respond(pending.result()) if pending.is_done else None
 
-    delayed = Delayed((pending, *watch), max(0, timeout_ms), attempt, late)
+    delayed = Delayed((pending, *watch), max(0, timeout_ms), attempt, expire)
     if not pending.is_done:
         pending.on_done(lambda done: purgatory.notify(done))
     return delayed
@@ -46,10 +46,10 @@ def when_done(
 def when_created(
     context: Context, creations: Mapping[str, Pending[TopicResult]], respond: Callable[[], Any]
 ) -> Delayed:
-    """Wait until the topics that are created on first use are there, or for a second.
+    """Wait until the topics that are created on first use are in the metadata, or for a second.
 
     creations  by topic; from `AutoTopicCreation.create`
-    respond    makes the response, or returns steps that make it, from what is there then
+    respond    returns the response, or steps that make it, from the metadata at that time
     """
     topics = context.services.topics
 
@@ -72,11 +72,11 @@ def when_created(
 
 
 def creation_error(creation: Pending[TopicResult]) -> ErrorCode:
-    """Why a topic was not created on first use; NONE also for one that is there already.
+    """Why a topic was not created on first use; NONE also for one that exists already.
 
-    LEADER_NOT_AVAILABLE, for which clients ask again, when the disk refused it.
+    LEADER_NOT_AVAILABLE, after which clients ask again, when it could not be stored.
     """
-    assert creation.is_done, "it is known how it ended"
+    assert creation.is_done, "the creation has ended"
     try:
         error = creation.result().error
     except CoordinationError:

@@ -1,1 +1,1 @@
-"""The server edge: listeners, sessions, dispatch, transmission."""
+"""Sockets, connections, dispatch, responses."""
