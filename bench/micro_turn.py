@@ -63,9 +63,9 @@ class _Turns:
         self._node.start()
         self._client = socket.create_connection(("127.0.0.1", self._node.listeners[0].port))
         self._client.setblocking(False)
-        while not self._node.server.connection_count():
+        while not self._node.server.connections:
             self._turn_loop()
-        (self._session,) = self._node.server._connections
+        (self._session,) = self._node.server.connections
         self.run(_metadata(), 1)
 
     def _turn_loop(self) -> None:

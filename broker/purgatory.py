@@ -79,7 +79,8 @@ class Purgatory:
     def __init__(self, wheel: Wheel, metrics: BrokerMetrics) -> None:
         self._wheel = wheel
         self._metrics = metrics
-        self._watchers: dict[Hashable, dict[ParkedRequest, None]] = {}
+        self.watchers: dict[Hashable, dict[ParkedRequest, None]] = {}
+        """Keys without parked requests have no entry."""
         self._notified: dict[Hashable, None] = {}
         self._due: deque[ParkedRequest] = deque()
         """Parked requests of keys that were notified, not attempted yet."""
@@ -107,19 +108,16 @@ class Purgatory:
             return None
         parked = ParkedRequest(self, delayed, respond, on_lost)
         for key in delayed.watch:
-            self._watchers.setdefault(key, {})[parked] = None
+            self.watchers.setdefault(key, {})[parked] = None
         parked.timer = self._wheel.add(
             monotonic_ms + delayed.timeout_ms, lambda: self._expire(parked)
         )
         self._metrics.delayed_requests += 1
         return parked
 
-    def is_watched(self, key: Hashable) -> bool:
-        return key in self._watchers
-
     def notify(self, key: Hashable) -> None:
         """Have the requests that watch `key` attempted at the next `run_notified`."""
-        if key in self._watchers:
+        if key in self.watchers:
             self._notified[key] = None
 
     def run_notified(self) -> None:
@@ -153,11 +151,11 @@ class Purgatory:
         keys, self._notified = self._notified, {}
         if len(keys) == 1:
             (key,) = keys
-            self._due.extend(self._watchers.get(key, ()))
+            self._due.extend(self.watchers.get(key, ()))
             return
         requests: dict[ParkedRequest, None] = {}
         for key in keys:
-            requests.update(self._watchers.get(key, {}))
+            requests.update(self.watchers.get(key, {}))
         self._due.extend(requests)
 
     def run_slice(self, deadline_ns: int) -> bool:
@@ -205,8 +203,8 @@ class Purgatory:
             # The timer refers to the request: as a cycle they would keep it.
             parked.timer = None
         for key in parked.delayed.watch:
-            requests = self._watchers.get(key)
+            requests = self.watchers.get(key)
             if requests is not None:
                 requests.pop(parked, None)
                 if not requests:
-                    del self._watchers[key]
+                    del self.watchers[key]

@@ -37,9 +37,9 @@ def encoder(cls: type[Message], version: int) -> Callable[[Message], bytes]:
 def parts_encoder(cls: type[Message], version: int) -> Callable[[Message], list[Any]]:
     """The function that writes a message around the records that it carries.
 
-    The answer is a list of bytes with, unchanged in between, each RECORDS value that is neither
+    It returns a list of bytes with, unchanged in between, each RECORDS value that is neither
     None nor bytes-like: a slice of a file, whose `len()` is written as its size.  No two chunks
-    of bytes stand side by side.
+    of bytes are adjacent.
     """
     return cached_parts_encoder(cls, version)
 

@@ -1,6 +1,6 @@
 """What Kafka says of an error when it says nothing more: clients show these sentences to people.
 
-Only the ones that answers of ours carry.  Source: Kafka's Errors.
+Only the ones that responses of this broker carry.  Source: Kafka's Errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The error codes of the protocol, and the exception that carries one to the answer.
+"""The error codes of the protocol, and the exception that carries one to the response.
 
 Up to 127 they are those of Apache Kafka 3.9; 128 to 133 came with 4.0 to 4.3, the rest with 4.4.
 Source: kafka.apache.org/protocol#protocol_error_codes.
@@ -153,10 +153,10 @@ class ErrorCode(IntEnum):
 
 
 class BrokerError(Exception):
-    """An error that the client is to be told.
+    """An error that the response returns to the client.
 
     code      goes to the error field of the level at which it was raised
-    message   for answers that have a field for it; None leaves the field null
+    message   for responses that have a field for it; None leaves the field null
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:

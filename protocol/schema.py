@@ -16,7 +16,7 @@ How wire types and Python types go together:
 
 Null is None.  A version that lacks a field decodes to its default and does not encode it.  A
 *tagged* structure that is not nullable is None where its tag is absent, which is how the wire
-writes a structure whose fields all have their defaults: most partitions of an answer carry none of
+writes a structure whose fields all have their defaults: most partitions of a response carry none of
 theirs, so they cost nothing.
 
 Source: KIP-482 (flexible versions, tagged fields), KIP-893 (nullable structures).
@@ -120,7 +120,7 @@ class Field:
 
     tag            its number in the tagged section, None for an ordinary field
     default        what a version without the field decodes to; lists and structures are made
-                   anew for each value
+                   new for each value
     is_flexible    False for the string that keeps its old encoding for ever (the client id)
     """
 
@@ -145,7 +145,7 @@ class Field:
 
     @property
     def has_fresh_default(self) -> bool:
-        """The default can be changed by whoever holds it, so each value needs its own."""
+        """The default is mutable, so each object needs its own."""
         return isinstance(self.default, list) or hasattr(type(self.default), "__schema__")
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ def field(
     nullable   versions in which it may be None
     tag        its number, for a field of the tagged section
     default    mandatory where the message has a version without the field; `[]` or a structure
-               is made anew for each value
+               is new for each value
     flexible   False keeps the old string encoding in flexible versions
     """
     return Field(type, parse_versions(versions), parse_versions(nullable), tag, default, flexible)
@@ -213,7 +213,7 @@ def schema_of(cls: type) -> Schema:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def nested(cls: Class) -> Class:
-    """A structure that lies inside messages, or a part of one."""
+    """A structure inside messages, or a part of one."""
     return declare(cls)
 
 
@@ -287,7 +287,7 @@ def compile_init(cls: type) -> Callable[..., None]:
 
 
 def fresh_maker(each: Field) -> Callable[[], Any]:
-    """Makes the default of a field whose default may be changed by its holder."""
+    """A function that makes the default of a field with a mutable default."""
     return list if isinstance(each.default, list) else type(each.default)
 
 

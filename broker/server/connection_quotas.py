@@ -19,7 +19,7 @@ MAPPED_IPV4 = "::ffff:"
 
 
 class Refusal(Enum):
-    """Why a connection is closed as soon as it was accepted."""
+    """Why a connection is closed as soon as it is accepted."""
 
     DESCRIPTORS = "no descriptors are left for it"
     MAX_CONNECTIONS = "max.connections is reached"
@@ -29,13 +29,14 @@ class Refusal(Enum):
 class ConnectionQuotas:
     """Open connections, by host."""
 
-    __slots__ = ("_hosts", "count", "descriptors_max")
+    __slots__ = ("by_host", "count", "descriptors_max")
 
     def __init__(self, descriptors_max: int) -> None:
         self.descriptors_max = descriptors_max
         """Connections for which the process has descriptors."""
         self.count = 0
-        self._hosts: dict[str, int] = {}
+        self.by_host: dict[str, int] = {}
+        """By address in its plain form; hosts without a connection have no entry."""
 
     def refusal(self, host: str, settings: BrokerSettings) -> Refusal | None:
         """Why a host may not have one more connection; None when it may."""
@@ -43,7 +44,7 @@ class ConnectionQuotas:
         per_host_max = settings.max_connections_per_ip_overrides.get(
             host, settings.max_connections_per_ip
         )
-        if self._hosts.get(host, 0) >= per_host_max:
+        if self.by_host.get(host, 0) >= per_host_max:
             return Refusal.MAX_CONNECTIONS_PER_IP
         if self.count >= settings.max_connections:
             return Refusal.MAX_CONNECTIONS
@@ -51,27 +52,21 @@ class ConnectionQuotas:
             return Refusal.DESCRIPTORS
         return None
 
-    def of_host(self, host: str) -> int:
-        """How many a host has."""
-        return self._hosts.get(plain(host), 0)
-
     def opened(self, host: str) -> None:
-        """One more."""
         host = plain(host)
         self.count += 1
-        self._hosts[host] = self._hosts.get(host, 0) + 1
+        self.by_host[host] = self.by_host.get(host, 0) + 1
 
     def closed(self, host: str) -> None:
-        """One less."""
         host = plain(host)
         self.count -= 1
-        left = self._hosts[host] - 1
+        left = self.by_host[host] - 1
         if left:
-            self._hosts[host] = left
+            self.by_host[host] = left
         else:
-            del self._hosts[host]
+            del self.by_host[host]
 
 
 def plain(host: str) -> str:
-    """An IPv4 address that came over an IPv6 socket as IPv4 writes it."""
+    """The IPv4 form of an IPv4 address that an IPv6 socket reports."""
     return host.removeprefix(MAPPED_IPV4) if "." in host else host

@@ -32,6 +32,7 @@ from odradek.broker.server.rounds import Rounds, SlicedSteps
 from odradek.broker.services import Services
 from odradek.controller.coordination.errors import StorageFailed
 from odradek.protocol.compiler import step_encoder
+from odradek.protocol.disposal import dispose_in_steps
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.gathered import Gathered
 from odradek.protocol.response_queue import ResponseSlot
@@ -119,6 +120,10 @@ class Outcomes:
             if isinstance(outcome, Reply):
                 parts = yield from self._encode_in_steps(call, outcome.response)
                 call.connection.respond(parts)
+                call.connection.flush()  # the client need not wait for the disposal
+                used = [outcome.response, call.request]
+                outcome.response = call.request = None
+                yield from dispose_in_steps(used)
             elif isinstance(outcome, Staged):
                 self.staged.append((call, outcome))
             else:
@@ -323,6 +328,9 @@ class Outcomes:
                 response = self._failed(call, error)
             parts = yield from self._encode_in_steps(call, response)
             call.connection.fill(slot, parts)
+            used = [response, call.request]
+            response = call.request = None
+            yield from dispose_in_steps(used)
 
         def failed(error: Exception) -> None:
             logger.error("a waiting %s failed", call.loaded.name, exc_info=error)

@@ -1,8 +1,8 @@
-"""Work that did not fit into its first slice, in rounds between which the loop serves everybody.
+"""Work that did not fit into its first slice, in rounds between which the loop serves the others.
 
-A round is one callback of the loop: it gives slices to those that wait, first come first served,
-each at most one, until its time is over.  So the longest that a connection waits for others grows
-with their number and not with what they send.
+A round is one callback of the loop: it gives one slice to each that waits, in the order of arrival,
+until the time of the round is over.  So the time that a connection waits for others grows with
+their number and not with the size of their requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.broker.handlers.handler import Steps
 from odradek.runtime.loop_watch import LoopWatch
 
 SLICE_NS: Final = 2_000_000
-"""How long one connection keeps the loop from the others."""
+"""How long one connection may keep the loop from the others."""
 SHORT_SLICE_NS: Final = 200_000
 """The same of a first slice while others wait for theirs."""
 ROUND_NS: Final = 4_000_000
@@ -28,17 +28,17 @@ logger = logging.getLogger("odradek.server")
 
 
 class Runnable(Protocol):
-    """What takes slices."""
+    """Work that is done in slices."""
 
     def run_slice(self, deadline_ns: int) -> bool:
         """Work until about `deadline_ns` of the monotonic clock; True asks for another slice."""
 
     def abandon(self, error: Exception) -> None:
-        """A slice has failed: give back what is held."""
+        """A slice has failed: release what is held."""
 
 
 class Rounds:
-    """Those that wait for a slice."""
+    """The queue of those that wait for a slice."""
 
     def __init__(
         self, loop: AbstractEventLoop, executor: Executor, watch: LoopWatch | None = None
@@ -54,14 +54,14 @@ class Rounds:
         return len(self._waiting)
 
     def add(self, runnable: Runnable) -> None:
-        """Wait for a slice; once, however often it is asked for."""
+        """Queue for one slice, however often it is called before that."""
         self._waiting[runnable] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._run)
 
     def first_deadline_ns(self) -> int:
-        """The end of a slice that begins now outside the rounds."""
+        """The end of a first slice, which begins now and outside the rounds."""
         return monotonic_ns() + (SHORT_SLICE_NS if self._waiting else SLICE_NS)
 
     def _run(self) -> None:
@@ -92,7 +92,7 @@ class Rounds:
 
 
 class SlicedSteps:
-    """Steps on their way through the rounds.
+    """Steps that are run in slices.
 
     on_end     called once, when they have ended, failed or were cancelled
     on_failed  called before it with what they raised
@@ -128,7 +128,7 @@ class SlicedSteps:
         self._is_running = False
 
     def start(self) -> None:
-        """Run the first slice; what it leaves goes on in the rounds."""
+        """Run the first slice; what it leaves is run in the rounds."""
         if self.run_slice(self._rounds.first_deadline_ns()):
             self._rounds.add(self)
 
@@ -140,7 +140,7 @@ class SlicedSteps:
             self.abandon(error)
 
     def run_slice(self, deadline_ns: int) -> bool:
-        """Run steps until the time is over."""
+        """Run steps until the deadline."""
         if self._is_cancelled:
             return False
         self._is_running = True
@@ -154,7 +154,7 @@ class SlicedSteps:
             self._rounds.run_in_thread(step.work, self._on_worked)
         except StopIteration:
             self._on_end()
-        except Exception as error:  # noqa: BLE001 - the owner decides what becomes of it
+        except Exception as error:  # noqa: BLE001 - the owner handles it
             self._is_in_thread = False
             self.abandon(error)
         finally:
@@ -186,7 +186,7 @@ class SlicedSteps:
         self.start_later()
 
     def cancel(self) -> None:
-        """Nothing needs the outcome: end now, or as soon as a step or a thread under way has."""
+        """End now, or when the step or the thread that is running has ended."""
         if not self._is_cancelled:
             self._is_cancelled = True
             if not (self._is_in_thread or self._is_running):

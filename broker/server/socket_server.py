@@ -93,10 +93,10 @@ class SocketServer:
             now_ms=self._now_ms,
         )
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._pool = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX)
+        self.frame_memory = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX)
         self.windows = Windows()
-        self._connections: dict[Connection, None] = {}
-        self._connections_max = connections_max
+        self.connections: dict[Connection, None] = {}
+        self.connections_max = connections_max
         self._quotas = ConnectionQuotas(connections_max())
         self._evict_at_ms = 0
         self._receiving: OrderedDict[Connection, None] = OrderedDict()
@@ -157,14 +157,14 @@ class SocketServer:
         cost  one check of every connection, at most once in `EVICTION_INTERVAL_MS`
         """
         quotas = self._quotas
-        quotas.descriptors_max = self._connections_max()
+        quotas.descriptors_max = self.connections_max()
         now_ms = self._now_ms()
         if quotas.count < quotas.descriptors_max or now_ms < self._evict_at_ms:
             return
         self._evict_at_ms = now_ms + EVICTION_INTERVAL_MS
         idle = (
             (connection.has_received, connection.last_active_ms, number, connection)
-            for number, connection in enumerate(self._connections)
+            for number, connection in enumerate(self.connections)
             if now_ms - connection.last_active_ms >= IDLE_LEAST_MS and connection.is_idle()
         )
         surplus = quotas.count - quotas.descriptors_max
@@ -201,7 +201,7 @@ class SocketServer:
         except OSError:
             connected.close()
             return
-        reader = FrameReader(self._scratch, self._pool, settings.socket_request_max_bytes)
+        reader = FrameReader(self._scratch, self.frame_memory, settings.socket_request_max_bytes)
         connection = Connection(
             self.context,
             connected,
@@ -215,7 +215,7 @@ class SocketServer:
         except BaseException:
             connection.close()
             raise
-        self._connections[connection] = None
+        self.connections[connection] = None
         self._metrics.connections_opened += 1
 
     def _on_large_frame(self, connection: Connection) -> None:
@@ -228,7 +228,7 @@ class SocketServer:
         receiving = self._receiving
         receiving[connection] = None
         receiving.move_to_end(connection)
-        while self._pool.held_bytes > self.budget.bytes_max and len(receiving) > 1:
+        while self.frame_memory.held_bytes > self.budget.bytes_max and len(receiving) > 1:
             stalled, _ = receiving.popitem(last=False)
             if stalled.reader.has_large_frame():
                 logger.warning("closing %s: its large frame does not arrive", stalled.client_host)
@@ -251,8 +251,8 @@ class SocketServer:
     def _on_closed(self, connection: Connection) -> None:
         """Forget a connection, and cancel its requests that wait."""
         self._metrics.connections_closed += 1
-        if connection in self._connections:
-            del self._connections[connection]
+        if connection in self.connections:
+            del self.connections[connection]
             self._quotas.closed(connection.client_host)
         self._receiving.pop(connection, None)
         self.budget.forget(connection)
@@ -263,17 +263,10 @@ class SocketServer:
     def close_idle(self, idle_max_ms: int) -> None:
         """Close connections that have sent nothing for `idle_max_ms` and wait for nothing."""
         oldest_ms = self._now_ms() - idle_max_ms
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             is_idle = connection.last_active_ms < oldest_ms and connection.under_way is None
             if is_idle and not connection.waiting:
                 connection.close()
-
-    def held_frame_bytes(self) -> int:
-        """Received bytes of large frames that are incomplete, or not handled yet."""
-        return self._pool.held_bytes
-
-    def connection_count(self) -> int:
-        return len(self._connections)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; open connections go on."""
@@ -285,7 +278,7 @@ class SocketServer:
     def close(self) -> None:
         """Close the listeners and the connections; requests in threads are not awaited."""
         self.stop_accepting()
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             connection.close()
         self._request_threads.shutdown(wait=False, cancel_futures=True)
 

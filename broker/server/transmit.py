@@ -1,18 +1,18 @@
-"""Writes answers to a socket: bytes with send, file slices without a copy in this process.
+"""Writes responses to a socket: bytes with send, file slices without a copy in this process.
 
 The queue holds `bytes` and file slices (anything with `fileno`, `position`, `__len__`, `is_cut`,
 `release`).
 Bytes that are followed by a slice go out with MSG_MORE, so that header and records share packets.
-A short slice is read and leaves together with what stands around it.  A long one goes out with
-sendfile, to a peer on this machine from mapped memory (`windows`, which says why).
-A slice whose pages are not in memory is not touched on the event loop: a one-byte read that must
-not wait (RWF_NOWAIT) finds out, and a thread reads the pages first.
+A short slice is read and sent together with the bytes around it.  A long one is sent with sendfile,
+or from mapped memory if the client is on this machine (`windows` says why).
+A slice whose pages are not in memory is not read on the event loop: a one-byte read that must not
+wait (RWF_NOWAIT) shows it, and a thread reads the pages first.
 
-A slice is asked right before each read whether its file was cut meanwhile; then the connection
-ends, since the frame cannot be completed and other batches may be stored where its bytes were.
-What sendfile has handed over before is out of reach: it refers to pages of the file until a peer on
-another machine has confirmed it, and of the page in which the cut is, the kernel then sends what is
-there by then.
+Before each read of a slice, `is_cut` says whether its file was truncated meanwhile; then the
+connection is closed: the frame cannot be completed, and other batches may be stored where its bytes
+were.  Bytes that sendfile has accepted before cannot be called back: they are pages of the file
+until a client on another machine has confirmed them, and of the page in which the truncation is,
+the kernel sends the content at that time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from odradek.broker.server.windows import Windows
 CHUNKS_MAX: Final = 64
 """How many byte strings one sendmsg takes; IOV_MAX is 1,024."""
 SLICE_BYTES_MAX: Final = 1 << 20
-"""How much of a slice one call sends: other connections have their turn after it."""
+"""How much of a slice one call sends, for the sake of the other connections."""
 SHORT_SLICE_BYTES: Final = 16 << 10
-CUT: Final = "a log was cut inside a slice that was promised"
+CUT: Final = "a log was truncated within a slice that is being sent"
 _PROBE = bytearray(1)
 
 
@@ -44,7 +44,7 @@ class Progress(Enum):
 
 
 class Transmitter:
-    """The out-queue of one connection."""
+    """The unsent bytes and slices of one connection."""
 
     __slots__ = (
         "_sent",
@@ -57,7 +57,7 @@ class Transmitter:
     )
 
     def __init__(self, connected: socket.socket, windows: Windows | None = None) -> None:
-        """windows  for a peer on this machine"""
+        """windows  for a client on this machine"""
         self._socket = connected
         self._windows = windows
         self.queue: deque[Any] = deque()
@@ -65,12 +65,11 @@ class Transmitter:
         self._slices_bytes = 0
         """Of whole slices in the queue."""
         self._sent = 0
-        """Bytes of the first element that are out already."""
+        """Bytes of the first element that are sent already."""
         self._warm = False
         """Whether the first element, a slice, is known to be in memory."""
 
     def add(self, parts: list[Any]) -> None:
-        """Queue parts in order."""
         for part in parts:
             self.queue.append(part)
             self.queued_bytes += len(part)
@@ -78,7 +77,7 @@ class Transmitter:
                 self._slices_bytes += len(part)
 
     def held_bytes(self) -> int:
-        """What the queue takes in memory."""
+        """The bytes of the queue in memory, slices of files not included."""
         return max(0, self.queued_bytes - self._slices_bytes)
 
     def run(self) -> Progress:
@@ -141,12 +140,12 @@ class Transmitter:
         return not self._warm
 
     def _read(self, number: int) -> None:
-        """Put the bytes of a slice in its place."""
+        """Replace a slice by its bytes."""
         piece = self.queue[number]
         size = len(piece)
         content = os.pread(piece.fileno(), size, piece.position)
         if len(content) != size:
-            raise OSError("a file ended inside a slice that was promised")
+            raise OSError("a file ended within a slice that is being sent")
         self.queue[number] = content
         self._slices_bytes -= size
         piece.release()
@@ -160,7 +159,7 @@ class Transmitter:
         else:
             sent = os.sendfile(self._socket.fileno(), piece.fileno(), position, size)
         if sent == 0:
-            raise OSError("a file ended inside a slice that was promised")
+            raise OSError("a file ended within a slice that is being sent")
         self._advance(sent)
 
     def _advance(self, sent: int) -> None:
@@ -202,11 +201,11 @@ class Transmitter:
         return warm
 
     def warmed(self) -> None:
-        """The thread is done with the first slice."""
+        """The pages of the first slice are in memory."""
         self._warm = True
 
     def close(self) -> None:
-        """Drop the queue and let go of its slices."""
+        """Drop the queue and release its slices."""
         for part in self.queue:
             if type(part) is not bytes:
                 part.release()

@@ -1,13 +1,14 @@
-"""Mapped windows of segment files, for sending to peers on this machine.
+"""Mapped windows of segment files, for sending to clients on this machine.
 
-Over the loopback interface sendfile hands the receiver sixteen small pieces a MiB, each a page list
-that it copies slowly and each a wake-up: 0.5 to 0.6 CPU seconds a GB here and as much again in the
-client, at 850 MB/s.  A send from mapped memory costs 0.2 to 0.3 and reaches 1,000 to 1,500 MB/s
-(librdkafka, interleaved rounds; bench/RESULTS.md).  To peers elsewhere sendfile saves the copy.
+Over the loopback interface sendfile passes the receiver sixteen small pieces a MiB, each a list of
+pages that it copies slowly and each a wake-up: 0.5 to 0.6 CPU seconds a GB in the broker and as
+much again in the client, at 850 MB/s.  A send from mapped memory costs 0.2 to 0.3 and reaches 1,000
+to 1,500 MB/s (librdkafka, interleaved rounds; bench/RESULTS.md).  To other machines sendfile saves
+the copy.
 
-The process never reads the memory itself, only the kernel does, within `send`: a file that was cut
-meanwhile makes that fail with EFAULT, not the process with SIGBUS.  A window keeps its file's
-blocks on the disk, so windows that nobody used for a tick are dropped.
+The process never reads the memory itself, only the kernel does, within `send`: when the file was
+truncated meanwhile, the call fails with EFAULT, not the process with SIGBUS.  A window keeps the
+blocks of its file on the disk, so windows that were not used since the last tick are dropped.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Windows:
         start = position - position % WINDOW_BYTES
         end = min(position + size, start + WINDOW_BYTES, status.st_size)
         if position >= end:
-            raise OSError("a file ended inside a slice that was promised")
+            raise OSError("a file ended within a slice that is being sent")
         key = (status.st_dev, status.st_ino, start)
         window = self._windows.get(key)
         if window is None or start + window.size < end:
@@ -67,7 +68,7 @@ class Windows:
         return window.view[position - start : end - start]
 
     def drop_idle(self) -> None:
-        """Drop what was not used since the last call."""
+        """Drop the windows that were not used since the last call."""
         for key in [key for key, window in self._windows.items() if not window.was_used]:
             del self._windows[key]
         for window in self._windows.values():

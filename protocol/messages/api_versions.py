@@ -1,11 +1,11 @@
-"""ApiVersions (key 18): tells which APIs and versions the broker serves.
+"""ApiVersions (key 18): lists the APIs and versions that the broker serves.
 
     1   throttle time
     3   flexible encoding (KIP-482), software of the client (KIP-511), features (KIP-584)
     4   features whose lowest version is 0 may be listed (KAFKA-17492)
 
-The response header is always version 0, and a version that the broker does not know is answered
-with version 0 and UNSUPPORTED_VERSION, so that every client can read the answer (KIP-511).
+The response header is always version 0, and the response to a version that the broker does not
+know is of version 0, with UNSUPPORTED_VERSION, so that every client can read it (KIP-511).
 
 Source: kafka.apache.org/protocol, ApiVersions.
 """

@@ -5,7 +5,7 @@ stop.
     2   broker epoch (KIP-380)
     3   flexible encoding (KIP-482)
 
-Gone in Kafka 4, where BrokerHeartbeat says it.
+Removed in Kafka 4, where BrokerHeartbeat takes its place.
 
 Source: kafka.apache.org/protocol, ControlledShutdown.
 """

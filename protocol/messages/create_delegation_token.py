@@ -1,7 +1,7 @@
 """CreateDelegationToken (key 38): makes a token that stands for a principal.
 
     2   flexible encoding (KIP-482)
-    3   a token for somebody else (KIP-373)
+    3   a token for another owner (KIP-373)
 
 Introduced by KIP-48.
 

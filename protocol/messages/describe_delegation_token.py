@@ -1,7 +1,7 @@
 """DescribeDelegationToken (key 41): lists delegation tokens.
 
     2   flexible encoding (KIP-482)
-    3   who asked for the token (KIP-373)
+    3   the requester of the token (KIP-373)
 
 Introduced by KIP-48.
 

@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35): shows the directories of a broker and the sizes of the logs in them.
 
     2   flexible encoding (KIP-482)
-    3   an error for the whole answer
+    3   a top-level error code
     4   size and free space of the volume (KIP-827)
     5   cordoned directories (KIP-1066)
 
@@ -42,7 +42,8 @@ class DescribeLogDirsPartition:
     partition_index: int = field(INT32, "0+")
     partition_size_bytes: int = field(INT64, "0+")
     offset_lag: int = field(INT64, "0+")
-    """How far it is behind the high watermark, or a future replica behind the current one."""
+    """Offsets by which the log end is below the high watermark; of a future replica, below the log
+    end of the current one."""
     is_future_key: bool = field(BOOL, "0+")
     """The replica is being moved into this directory."""
 

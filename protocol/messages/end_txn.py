@@ -2,7 +2,7 @@
 
     3   flexible encoding (KIP-482)
     4   the client understands TRANSACTION_ABORTABLE (KIP-890)
-    5   the epoch rises with each transaction and is told in the answer (KIP-890)
+    5   the epoch rises with each transaction and is in the response (KIP-890)
 
 Source: kafka.apache.org/protocol, EndTxn.
 """

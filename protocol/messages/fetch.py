@@ -1,7 +1,7 @@
 """Fetch (key 1): gives record batches from an offset on, to consumers and followers.
 
     1   throttle time
-    3   a limit for the whole answer (KIP-74)
+    3   a limit for the whole response (KIP-74)
     4   isolation level, last stable offset, aborted transactions (KIP-98)
     5   log start offset (KIP-107)
     7   fetch sessions (KIP-227)
@@ -90,7 +90,7 @@ class FetchRequest:
     """How long to wait for `min_bytes`."""
     min_bytes: int = field(INT32, "0+")
     max_bytes: int = field(INT32, "3+", default=0x7FFFFFFF)
-    """For the whole answer; its first batch is given even if larger (KIP-74)."""
+    """For the whole response; its first batch is included even if larger (KIP-74)."""
     isolation_level: int = field(INT8, "4+", default=0)
     """0 read uncommitted, 1 read committed."""
     session_id: int = field(INT32, "7+", default=0)
@@ -171,6 +171,6 @@ class FetchResponse:
     throttle_time_ms: int = field(INT32, "1+", default=0)
     error_code: int = field(INT16, "7+", default=0)
     session_id: int = field(INT32, "7+", default=0)
-    """0 if the answer belongs to no session."""
+    """0 if the response belongs to no session."""
     responses: list[FetchableTopicResponse] = field(ArrayOf(FetchableTopicResponse), "0+")
     node_endpoints: list[NodeEndpoint] = field(ArrayOf(NodeEndpoint), "16+", tag=0, default=[])

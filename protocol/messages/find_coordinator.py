@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): tells which broker coordinates a group or a transactional id.
+"""FindCoordinator (key 10): returns the coordinator of a group or of a transactional id.
 
     1   kind of the key (KIP-98), error message, throttle time
     3   flexible encoding (KIP-482)

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): tells a client which of its metrics the cluster wants.
+"""GetTelemetrySubscriptions (key 71): lists the metrics that the cluster wants from a client.
 
 Introduced by KIP-714.
 
@@ -15,7 +15,7 @@ from odradek.protocol.schema import BOOL, INT8, INT16, INT32, STRING, UUID, Arra
 @message(api_key=71, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsRequest:
     client_instance_id: Uuid = field(UUID, "0+")
-    """Zero at the first request; the answer gives one."""
+    """Zero at the first request; the response has one."""
 
 
 @message(api_key=71, versions="0", flexible="0+")

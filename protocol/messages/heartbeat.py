@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): says that a member of a group lives.
+"""Heartbeat (key 12): keeps the session of a group member.
 
     1   throttle time
     3   static members (KIP-345)

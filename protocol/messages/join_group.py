@@ -2,12 +2,12 @@
 
     1   rebalance timeout apart from the session timeout (KIP-62)
     2   throttle time
-    4   a new member is first told its id with MEMBER_ID_REQUIRED (KIP-394)
+    4   a new member first gets its id, with MEMBER_ID_REQUIRED (KIP-394)
     5   static members (KIP-345)
     6   flexible encoding (KIP-482)
-    7   protocol type in the answer (KIP-559)
+    7   protocol type in the response (KIP-559)
     8   reason (KIP-800)
-    9   a leader may be told not to assign (KIP-814)
+    9   the leader may be asked to skip the assignment (KIP-814)
 
 Source: kafka.apache.org/protocol, JoinGroup.
 """

@@ -1,4 +1,4 @@
-"""LeaderAndIsr (key 4): tells a broker which partitions it leads or follows.
+"""LeaderAndIsr (key 4): makes a broker the leader or a follower of partitions.
 
     1   whether the partition was just created
     2   partitions grouped by topic; broker epoch (KIP-380)
@@ -8,7 +8,7 @@
     6   recovery state of the leader (KIP-704)
     7   whether the controller is a KRaft one (KIP-866)
 
-Sent by the controller in ZooKeeper mode; gone in Kafka 4.
+Sent by the controller in ZooKeeper mode; removed in Kafka 4.
 
 Source: kafka.apache.org/protocol, LeaderAndIsr.
 """

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): tells which offset belongs to a timestamp.
+"""ListOffsets (key 2): returns the offset that belongs to a timestamp.
 
     0   the offsets at which segments begin, several for each partition
     1   one offset for each partition, with its timestamp (KIP-79)

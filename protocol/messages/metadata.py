@@ -1,10 +1,10 @@
-"""Metadata (key 3): lists brokers, topics, partitions and who leads them.
+"""Metadata (key 3): lists brokers, topics, partitions and their leaders.
 
     0   an empty list asks for all topics
     1   null asks for all topics; controller, racks, internal topics
     2   cluster id (KIP-78)
     3   throttle time
-    4   whether asking may create a topic
+    4   whether the request may create topics
     5   offline replicas (KIP-112)
     6   the client understands LISTENER_NOT_FOUND
     7   leader epoch (KIP-320)
@@ -13,7 +13,7 @@
     10  topic ids (KIP-516)
     11  the operations of the cluster moved to DescribeCluster (KIP-700)
     12  topics may be asked for by id (KIP-516)
-    13  an error for the whole answer, REBOOTSTRAP_REQUIRED (KIP-1102)
+    13  a top-level error code, REBOOTSTRAP_REQUIRED (KIP-1102)
 
 Source: kafka.apache.org/protocol, Metadata.
 """

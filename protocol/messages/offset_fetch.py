@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): tells how far a group has consumed.
+"""OffsetFetch (key 9): returns the committed offsets of groups.
 
     0   read from ZooKeeper
     2   null topics ask for all; an error for the group
@@ -67,7 +67,7 @@ class OffsetFetchRequest:
         ArrayOf(OffsetFetchRequestGroup), "8+", default=[]
     )
     require_stable: bool = field(BOOL, "7+", default=False)
-    """Answer UNSTABLE_OFFSET_COMMIT while a transaction is open."""
+    """UNSTABLE_OFFSET_COMMIT is returned while a transaction is open."""
 
 
 @nested

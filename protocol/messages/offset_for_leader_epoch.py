@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch (key 23): tells where a leader epoch ended, so that followers and consumers
-find a divergence.
+"""OffsetForLeaderEpoch (key 23): returns the end offset of a leader epoch, so that followers and
+consumers find a divergence.
 
     1   the epoch that was found (KIP-279)
     2   current leader epoch (KIP-320), throttle time

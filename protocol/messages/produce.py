@@ -1,13 +1,13 @@
 """Produce (key 0): appends record batches to partitions.
 
     1   throttle time
-    2   log append time in the answer (KIP-32)
+    2   log append time in the response (KIP-32)
     3   record batch v2, transactional id (KIP-98)
-    5   log start offset in the answer (KIP-107)
+    5   log start offset in the response (KIP-107)
     7   zstd is understood (KIP-110)
     8   errors of single records (KIP-467)
     9   flexible encoding (KIP-482)
-    10  where the leader is now (KIP-951)
+    10  current leader and its endpoint (KIP-951)
     11  the client understands TRANSACTION_ABORTABLE (KIP-890)
     12  partitions join the transaction without a request of their own (KIP-890)
     13  topic ids in place of names (KIP-516)
@@ -55,7 +55,7 @@ class ProduceRequest:
     transactional_id: str | None = field(STRING, "3+", nullable="3+", default=None)
     """None outside transactions."""
     acks: int = field(INT16, "0+")
-    """0 no answer, 1 the leader alone, -1 the whole in-sync set."""
+    """0 no response, 1 the leader alone, -1 the whole in-sync set."""
     timeout_ms: int = field(INT32, "0+")
     """How long to wait for the in-sync set."""
     topic_data: list[TopicProduceData] = field(ArrayOf(TopicProduceData), "0+")

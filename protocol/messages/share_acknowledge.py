@@ -1,4 +1,4 @@
-"""ShareAcknowledge (key 79): tells what became of records that a share group was given.
+"""ShareAcknowledge (key 79): acknowledges records that a share group has fetched.
 
     0   early access in 3.9 and 4.0, incompatible by agreement
     1   stable (KIP-932)

@@ -1,11 +1,11 @@
-"""StopReplica (key 5): tells a broker to stop following partitions, and perhaps to delete them.
+"""StopReplica (key 5): stops the replicas of a broker, and may delete them.
 
     1   partitions grouped by topic; broker epoch (KIP-380)
     2   flexible encoding (KIP-482)
     3   leader epoch, and deletion decided for each partition (KIP-570)
     4   whether the controller is a KRaft one (KIP-866)
 
-Sent by the controller in ZooKeeper mode; gone in Kafka 4.
+Sent by the controller in ZooKeeper mode; removed in Kafka 4.
 
 Source: kafka.apache.org/protocol, StopReplica.
 """

@@ -1,4 +1,4 @@
-"""UpdateMetadata (key 6): tells a broker what it shall answer to Metadata requests.
+"""UpdateMetadata (key 6): replaces parts of the metadata image of a broker.
 
     1   several listeners for each broker (KIP-2)
     2   racks (KIP-36)
@@ -10,7 +10,7 @@
     8   whether the controller is a KRaft one, and whether the request is about all partitions
         (KIP-866)
 
-Sent by the controller in ZooKeeper mode; gone in Kafka 4.
+Sent by the controller in ZooKeeper mode; removed in Kafka 4.
 
 Source: kafka.apache.org/protocol, UpdateMetadata.
 """

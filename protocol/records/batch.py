@@ -4,7 +4,7 @@ All numbers are big-endian.
 
     position  bytes  field
     0         8      base offset           set by the leader, not under the checksum
-    8         4      length                bytes behind this field: total - 12
+    8         4      length                bytes after this field: total - 12
     12        4      leader epoch          set by the leader, not under the checksum
     16        1      magic                 2
     17        4      crc                   CRC-32C of everything from position 21
@@ -76,10 +76,10 @@ _read_length = _LENGTH.unpack_from
 
 
 class RecordBatch:
-    """The header of one batch and the memory that it lies in.
+    """The header of one batch and the memory that contains it.
 
-    The memory is the caller's; whoever patches it in place (`assign_offset`) keeps the fields here
-    as they were read.  cost 0.5 us.
+    The memory is the caller's.  When it is patched in place (`assign_offset`), the fields here stay
+    as they were read.  cost  0.5 us
     """
 
     __slots__ = (
@@ -151,7 +151,7 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """Offset behind the batch."""
+        """The offset after the last one."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -188,7 +188,7 @@ class RecordBatch:
 
 
 def parse_batch(view: memoryview, position: int = 0) -> RecordBatch:
-    """The batch that begins at `position`; more may lie behind it.
+    """The batch that begins at `position`; more may follow it.
 
     raises  CORRUPT_MESSAGE when it is cut short, its length cannot be or its magic is unknown;
             UNSUPPORTED_FOR_MESSAGE_FORMAT for magic 0 and 1 (those are `legacy`'s)
@@ -241,9 +241,9 @@ def whole_batch_size(view: memoryview, position: int = 0) -> int | None:
 
 
 def iterate_batches(view: memoryview, *, allow_partial: bool = False) -> Iterator[RecordBatch]:
-    """The batches that lie one behind the other.
+    """The batches that follow one another.
 
-    allow_partial  the end of the answer to a Fetch may be cut anywhere: the rest is left out
+    allow_partial  the end of a Fetch response may be cut anywhere: the rest is left out
     raises         as `parse_batch`; with `allow_partial` not for a batch that is cut short
     """
     position = 0
@@ -264,13 +264,13 @@ def has_valid_crc(batch: RecordBatch) -> bool:
 def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write both in place; the checksum stays right, for both lie before its range.
 
-    view  exactly the bytes of the batch: its length field is written anew from it
+    view  exactly the bytes of the batch: its length field is written again from it
     """
     _write_start(view, 0, base_offset, len(view) - LOG_OVERHEAD, leader_epoch)
 
 
 def set_log_append_time(view: memoryview, timestamp_ms: int) -> None:
-    """Give all records the time of the append, in place; the checksum is computed anew."""
+    """Give all records the time of the append, in place; the checksum is computed again."""
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(view, _ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME)
     _TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, timestamp_ms)

@@ -38,7 +38,7 @@ def build_batch(  # noqa: PLR0913 - a batch has that many fields
 ) -> bytearray:
     """A batch of at least one record.
 
-    records             their offsets ascend from `base_offset`; -1 is the one behind the last
+    records             their offsets ascend from `base_offset`; -1 is the one after the last
     codec               0 to 4
     log_append_time_ms  the time of all records; None: each has its own
     """

@@ -14,7 +14,7 @@ Xerial framing, numbers big-endian:
     16        4 + n  size n and a raw snappy block, repeated; a header may come between
 
 Differs from Kafka: it has no bound when it decompresses; here a batch that would grow beyond
-`output_bytes_max` is INVALID_RECORD, and so is one that its codec cannot read, where Kafka answers
+`output_bytes_max` is INVALID_RECORD, and so is one that its codec cannot read, where Kafka returns
 UNKNOWN_SERVER_ERROR.  CORRUPT_MESSAGE would be wrong: the checksum fits, and clients send again
 what was corrupted on its way.
 

@@ -74,7 +74,7 @@ def parse_end_marker(batch: RecordBatch) -> EndMarker | None:
     _, kind = _KEY.unpack_from(record.key)
     if kind not in (ABORT, COMMIT):
         return None
-    # A later version may be longer, never shorter: what is behind is not ours.
+    # A later version may be longer, never shorter: the bytes after these fields are ignored.
     if record.value is None or len(record.value) < _VALUE.size:
         raise invalid_record("the value of an end marker is too short")
     _, coordinator_epoch = _VALUE.unpack_from(record.value)

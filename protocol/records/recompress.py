@@ -1,4 +1,4 @@
-"""Compresses a batch anew for a topic whose compression.type names another codec than it has."""
+"""Compresses a batch again for a topic whose compression.type names another codec than it has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One record of a batch, and how it lies in the uncompressed records part.
+"""One record of a batch, and its layout in the uncompressed records part.
 
     field            encoding
-    length           varint, bytes behind it
+    length           varint, bytes after it
     attributes       int8, 0
     timestamp delta  varlong, from the batch's base timestamp
     offset delta     varint, from the batch's base offset
@@ -57,7 +57,7 @@ class Record:
         self.timestamp_ms = timestamp_ms
         """Milliseconds since 1970, or -1 none."""
         self.offset = offset
-        """In the log; when building, -1 is the offset behind the record before."""
+        """In the log; when building, -1 is the offset after the record before."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and self._fields() == other._fields()
@@ -179,7 +179,7 @@ def read_record_end(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number of 32 bits and the position behind it; IndexError at the end of `data`."""
+    """A zigzag number of 32 bits and the position after it; IndexError at the end of `data`."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -195,7 +195,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number of 64 bits and the position behind it; IndexError at the end of `data`."""
+    """A zigzag number of 64 bits and the position after it; IndexError at the end of `data`."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1

@@ -1,6 +1,6 @@
 """Walks over the records of a batch without making values of them: is each one sound, and when?
 
-Costs about 1 us a record, so it runs only where a topic's settings ask for what lies in records.
+Costs about 1 us a record, so it runs only where a topic's settings need the content of records.
 
 Source: Kafka's LogValidator, DefaultRecord.readPartiallyFrom.
 """
@@ -21,7 +21,7 @@ from odradek.protocol.records.record import (
 )
 
 Visitor = Callable[[int, int, bool], None]
-"""Is told index, timestamp_ms and whether there is a key, of every record in order."""
+"""Called with index, timestamp_ms and whether there is a key, for every record in order."""
 
 
 class RecordsSummary(NamedTuple):
@@ -80,7 +80,7 @@ def scan_records(batch: RecordBatch, data: bytes, visit: Visitor | None = None) 
 def _check_rest(data: bytes, position: int, end: int) -> None:
     """Value and headers must end where the record does; IndexError at the end of `data`."""
     if position > end:
-        raise invalid_record("the key of a record ends behind the record")
+        raise invalid_record("the key of a record ends after the record")
     size, position = read_varint(data, position)
     if size > 0:
         position += size
@@ -107,5 +107,5 @@ def _skip_headers(data: bytes, position: int, end: int) -> int:
         if size > 0:
             position += size
         if position > end:
-            raise invalid_record("the headers of a record end behind the record")
+            raise invalid_record("the headers of a record end after the record")
     return position

@@ -16,7 +16,7 @@ It also mends a greatest timestamp that is not that of the records: here only on
 timestamp is mended.  All of it is found where records are decoded, as INVALID_RECORD: compaction,
 `recompress`, consumers.
 
-Differs from Kafka: no answer to null records is what it gives; here they are as empty ones.
+Differs from Kafka, which gives no response to null records; here they are treated as empty ones.
 
 Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """
@@ -77,7 +77,7 @@ class InvalidRecords(BrokerError):
     ) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
-        """Index in the batch and reason, at most RECORD_ERRORS_MAX; Produce v8 answers them."""
+        """Index in the batch and reason, at most RECORD_ERRORS_MAX; Produce v8 returns them."""
 
 
 def validate_produced(  # noqa: PLR0913 - what a topic's settings ask for
@@ -213,7 +213,7 @@ def _with_checked_records(
 
 
 def _first_batch(records: memoryview) -> RecordBatch:
-    """The batch when something lies behind it or something is missing."""
+    """The batch when bytes follow it or are missing."""
     size = whole_batch_size(records)
     if size is None:
         _refuse_start(None)

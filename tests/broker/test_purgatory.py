@@ -108,7 +108,7 @@ def test_notified_key_attempts_its_requests_and_each_gets_one_response() -> None
     world.at(1_000)
     assert world.responses == ["a", "b"]
     assert world.metrics.delayed_requests == 0
-    assert not world.purgatory.is_watched("two")
+    assert world.purgatory.watchers == {}
 
 
 def test_request_expires_at_its_deadline_and_not_before() -> None:
@@ -118,7 +118,7 @@ def test_request_expires_at_its_deadline_and_not_before() -> None:
     assert world.responses == []
     world.at(100)
     assert world.responses == ["a expired"]
-    assert not world.purgatory.is_watched("key")
+    assert world.purgatory.watchers == {}
 
 
 def test_cancelled_request_gets_no_response() -> None:

@@ -52,7 +52,7 @@ MAY_BE_ASYNC: Final = (
 )
 """`async def` of controller/ is run by `SerialExecutor`, not by asyncio."""
 IS_NOT_ASYNC: Final = ("controller/coordination/", "controller/decide/")
-GENERATES_CODE: Final = ("protocol/compiler.py", "protocol/generated.py")
+GENERATES_CODE: Final = ("protocol/generated.py",)
 
 
 def offending_imports(source: Source, modules: frozenset[str]) -> set[str]:

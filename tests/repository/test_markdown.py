@@ -26,8 +26,6 @@ NOT_OURS: Final = {
 NOT_YET: Final = frozenset(
     {
         "broker/README.md: delayed.py",
-        "protocol/README.md: compile_decoder.py",
-        "protocol/README.md: compile_encoder.py",
     }
 )
 COMMAND: Final = re.compile(r"(?:^|[\s`;&|(])(make|odradek|python3? (?:-I )?-m)[ ]+([\w.:/=-]+)")

@@ -40,13 +40,9 @@ TEST_DOUBLES: Final = "runtime/testing/"
 """Public, but imported by tests only: its references do not count, nor must it have a user."""
 WITHOUT_USER_NOT_YET: Final = frozenset(
     {
-        "SocketServer.connection_count",
         "Compaction.run_now",
-        "Purgatory.is_watched",
         "PartitionLeader.on_in_sync_changed",
         "Partitions.topic_of",
-        "ConnectionQuotas.of_host",
-        "SocketServer.held_frame_bytes",
         "BrokerSettings.of_listener",
         "VARINT_BYTES_MAX",
         "Verdict.recall",

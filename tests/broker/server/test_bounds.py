@@ -99,7 +99,7 @@ def test_a_few_bytes_after_a_request_are_passed_over_as_kafka_does(here: NodeHer
 def test_many_bytes_after_a_request_close_the_connection(here: NodeHere, size: int) -> None:
     content = framed(ApiVersionsRequest(), 0, 1)[4:] + bytes(size)
     assert is_closed_without_a_byte(here, struct.pack(">i", len(content)) + content)
-    assert here.server.held_frame_bytes() == 0
+    assert here.server.frame_memory.held_bytes == 0
 
 
 @pytest.mark.parametrize("acks", [0, 1])
@@ -143,13 +143,13 @@ def test_who_leaves_most_responses_untaken_loses_its_connection_and_nobody_else(
         caller.send_bytes(request * 40)
     modest.send_bytes(framed(DescribeGroupsRequest(groups=names[:10]), 5, 1))
     budget = here.server.budget
-    here.until(lambda: here.server.connection_count() < len(greedy) + 1, "nobody is closed")
+    here.until(lambda: len(here.server.connections) < len(greedy) + 1, "nobody is closed")
     assert budget.held_bytes <= budget.bytes_max
     here.until(lambda: bool(modest.frames()), "the modest one waits")
     assert here.call(modest, ApiVersionsRequest(), 0).error_code == 0
     for caller in greedy:
         caller.close()
-    here.until(lambda: here.server.connection_count() == 1, "a connection stays")
+    here.until(lambda: len(here.server.connections) == 1, "a connection stays")
     assert budget.held_bytes == 0
 
 
@@ -206,8 +206,8 @@ def test_a_connection_that_ends_while_its_batch_is_checked_leaves_nothing(here: 
         other.send_bytes(framed(produce_request("recompressed", heavy(20_000)), 9, 1))
         here.turn()
         other.close()
-    here.until(lambda: here.server.connection_count() == 1, "a connection stays")
-    here.until(lambda: here.server.held_frame_bytes() == 0, "its memory stays")
+    here.until(lambda: len(here.server.connections) == 1, "a connection stays")
+    here.until(lambda: here.server.frame_memory.held_bytes == 0, "its memory stays")
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topic = FetchTopic(topic="recompressed", partitions=[partition])
     fetched = here.call(caller, FetchRequest(max_wait_ms=0, min_bytes=1, topics=[topic]), 11)

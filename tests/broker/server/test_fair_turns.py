@@ -37,7 +37,7 @@ def here(tmp_path: Path) -> Iterator[NodeHere]:
         yield node
         assert node.failures == []
         assert node.server.budget.held_bytes == 0
-        assert node.server.held_frame_bytes() == 0
+        assert node.server.frame_memory.held_bytes == 0
 
 
 def make_topic(here: NodeHere, caller: Caller, name: str, partitions: int) -> None:
@@ -96,7 +96,7 @@ def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
     assert canary.worst_ns < CANARY_NS_MAX
     attacker.close()
     canary.close()
-    here.until(lambda: here.server.connection_count() == 1, "a connection stays")
+    here.until(lambda: len(here.server.connections) == 1, "a connection stays")
     return found
 
 

@@ -210,7 +210,7 @@ def play(here: NodeHere, scene: list[tuple[Any, int]], fault: Fault | None) -> t
 
 def is_quiet(here: NodeHere) -> bool:
     """Whether nothing is left of an attacker; the neighbour and the maker of topics stay."""
-    return here.server.connection_count() == 2 and not here.node.services.metrics.delayed_requests
+    return len(here.server.connections) == 2 and not here.node.services.metrics.delayed_requests
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -228,7 +228,7 @@ def test_a_fault_at_any_call_of_a_turn_costs_its_connection_at_most(
         fault = Fault(at, ERRORS[at % len(ERRORS)])
         play(here, scene, fault)
         here.until(lambda: is_quiet(here), f"something stays after {fault.place}")
-        assert here.server.held_frame_bytes() == 0, fault.place
+        assert here.server.frame_memory.held_bytes == 0, fault.place
         assert here.server.budget.held_bytes == 0, fault.place
         assert here.failures == [], fault.place
         assert here.call(neighbour, ApiVersionsRequest(), 0).error_code == 0
