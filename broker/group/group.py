@@ -57,12 +57,12 @@ class Group:
     def wake_ms(self) -> int:
         """The next deadline, or NEVER; monotonic."""
         match self.body:
-            case None:
-                return NEVER
             case ClassicGroup() as classic:
                 return classic.wake_ms
             case ConsumerGroup() as consumer:
                 return consumer.deadlines.wake_ms
+            case None:
+                return NEVER
 
     def replace_body(self, body: GroupBody) -> None:
         """Make it another group, or none; the memory of the present one is released."""

@@ -55,15 +55,16 @@ def offset_record(
 
     cost  a few us: packed by hand, since every commit comes here
     """
+    topic, index = partition
     group_bytes = group_id.encode()
-    topic_bytes = partition.topic.encode()
+    topic_bytes = topic.encode()
     key = b"".join(
         (
             _KEY_HEAD.pack(OFFSET_KEY, len(group_bytes)),
             group_bytes,
             VERSION.pack(len(topic_bytes)),
             topic_bytes,
-            _PARTITION.pack(partition.partition),
+            _PARTITION.pack(index),
         )
     )
     value = None
