@@ -113,7 +113,7 @@ class Dispatcher:
             return
         if not api.is_staged and self._outcomes.staged:
             self.end_of_turn()
-        self._run(Call(connection, header, loaded, request))
+        self._run(Call(connection, header, loaded, request), loaded.handler.run)
 
     def end_of_turn(self) -> None:
         """Write the staged appends and settle their requests."""
@@ -178,10 +178,21 @@ class Dispatcher:
             connection.client_host,
         )
 
-    def _run(self, call: Call) -> None:
+    def _run(self, call: Call, run: Callable[[Context, Any], Any]) -> None:
         outcomes = self._outcomes
+        header, connection = call.header, call.connection
+        # As in `_context`, without its call: every request comes here.
+        context = Context(
+            self._services,
+            header.version,
+            header.correlation_id,
+            header.client_id,
+            self._now_ms or self._read_clock(),
+            connection.listener_name,
+            connection.client_host,
+        )
         try:
-            outcome: Any = call.loaded.handler.run(self._context(call), call.request)
+            outcome: Any = run(context, call.request)
             if type(outcome) is GeneratorType:
                 outcome = self._first_steps(call, outcome)
                 if outcome is None:
