@@ -35,7 +35,8 @@ from odradek.protocol.topic_partition import TopicPartition
 EXPIRE_MAX_MS: Final = 2**63 - 1
 """The latest time that a record can have."""
 
-Errors = dict[TopicPartition, ErrorCode]
+Errors = dict[tuple[str, int], ErrorCode]
+"""By topic and partition; plain tuples, since a request may name a million partitions."""
 
 
 def run(context: Context, request: OffsetCommitRequest) -> Steps[Reply | WhenDone[ErrorCode]]:
@@ -73,7 +74,7 @@ def _check(
     for topic in request.topics:
         for partition in topic.partitions:
             yield None
-            key = TopicPartition(topic.name, partition.partition_index)
+            key = (topic.name, partition.partition_index)
             if services.topics.absence(*key) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -82,7 +83,7 @@ def _check(
             if java_length(metadata) > metadata_bytes_max:
                 errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            commits[key] = OffsetAndMetadata(
+            commits[TopicPartition(*key)] = OffsetAndMetadata(
                 partition.committed_offset,
                 partition.committed_leader_epoch,
                 metadata,
@@ -110,7 +111,7 @@ def _respond(
                     OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
                         error_code=_error(
-                            errors.get(TopicPartition(topic.name, partition.partition_index)),
+                            errors.get((topic.name, partition.partition_index)),
                             coordinator_error,
                         ),
                     )
