@@ -123,6 +123,8 @@ class Outcomes:
                 call.connection.flush()  # the client need not wait for the disposal
                 used = [outcome.response, call.request]
                 outcome.response = call.request = None
+                self._budget.release(call.connection, charge)
+                charge = 0
                 yield from dispose_in_steps(used)
             elif isinstance(outcome, Staged):
                 self.staged.append((call, outcome))
