@@ -14,8 +14,7 @@ from bench.places import WORK
 from odradek.protocol.records.batch import NO_PRODUCER_ID, RecordBatch, parse_batch
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.files.descriptors import Descriptors
-from odradek.storage.log.log import Log
-from odradek.storage.log.log_opening import open_log
+from odradek.storage.log.log import Log, open_log
 from odradek.storage.log_config import LogConfig
 
 NOW_MS: Final = 1_700_000_000_000

@@ -198,7 +198,7 @@ class Compaction:
 
     def _is_current(self, log: Log, job: CleaningJob) -> bool:
         """Whether the log is still what the job was made of."""
-        return self.chooser.is_compacted(log) and log.cut_count == job.cut_count
+        return self.chooser.is_compacted(log) and log.truncation_count == job.truncation_count
 
     async def _finish(
         self, log: Log, job: CleaningJob, report: CleaningResult | CleaningFailure | None
@@ -249,7 +249,7 @@ class Compaction:
                 return False
             began_ns = monotonic_ns()
             removed = log.replace_segments(
-                [group], cut_count=job.cut_count, now_ms=context.clock.now_ms()
+                [group], truncation_count=job.truncation_count, now_ms=context.clock.now_ms()
             )
             context.loop_watch.ran(began_ns, "putting cleaned segments into place")
             if removed is None:

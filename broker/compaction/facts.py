@@ -18,8 +18,7 @@ from odradek.storage.compaction.candidates import (
     first_dirty_number,
     first_dirty_offset,
 )
-from odradek.storage.compaction.job import CleaningJob
-from odradek.storage.compaction.log_facts import active_producers, later_aborts
+from odradek.storage.compaction.job import CleaningJob, active_producers
 from odradek.storage.compaction.offset_map import ENTRY_BYTES
 from odradek.storage.files.batch_scan import iterate_headers
 from odradek.storage.log.log import Log
@@ -153,9 +152,9 @@ def job_of(log: Log, candidate: Candidate, settings: BrokerSettings, now_ms: int
         compression=config.compression_type,
         map_entries_max=map_entries_max(settings),
         bytes_per_second_max=settings.log_cleaner_io_max_bytes_per_second,
-        cut_count=log.cut_count,
-        later_aborts=later_aborts(log, end_offset),
-        active_producers=active_producers(log),
+        truncation_count=log.truncation_count,
+        later_aborts=log.aborts_after(end_offset),
+        active_producers=active_producers(log.producer_states),
     )
 
 

@@ -29,8 +29,8 @@ from odradek.protocol.records.batch import (
 from odradek.protocol.records.control import parse_end_marker
 from odradek.protocol.records.legacy import parse_entry
 from odradek.protocol.records.record import Record, decode_records
+from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.files.disk_errors import is_out_of_descriptors
-from odradek.storage.files.file_slice import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.segments.segment import Segment
 
@@ -74,12 +74,12 @@ def load_steps(log: Log, replay: GroupReplay) -> Iterator[None]:
 
 
 def _segment_of(log: Log, offset: int) -> Segment:
-    return log.segments[log.segment_number(offset)]
+    return log.segments[log.segments.number_of(offset)]
 
 
 def _end_offset(log: Log, segment: Segment) -> int:
     """Where the next segment begins, or the log ends."""
-    following = log.segment_number(segment.base_offset) + 1
+    following = log.segments.number_of(segment.base_offset) + 1
     return log.base_offsets[following] if following < len(log.base_offsets) else log.end_offset
 
 

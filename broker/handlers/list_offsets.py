@@ -36,7 +36,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.log.log import Log
-from odradek.storage.log.lookup_budget import Effort, TooLong
+from odradek.storage.log.lookup_budget import LookupBudget, TooLong
 from odradek.storage.log.time_lookup import Outdated, TimeLookup
 
 LATEST: Final = -1
@@ -309,5 +309,5 @@ def _search(log: Log, timestamp: int, end: int, lookup: TimeLookup | None) -> Po
             found = lookup.result()
             return found if found is None or found[0] < end else None
     if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp(up_to_offset=end, effort=Effort())
-    return log.offset_for_timestamp(timestamp, up_to_offset=end, effort=Effort())
+        return log.max_timestamp(up_to_offset=end, budget=LookupBudget())
+    return log.offset_for_timestamp(timestamp, up_to_offset=end, budget=LookupBudget())

@@ -63,7 +63,7 @@ from odradek.protocol.records.validate import (
     InvalidRecords,
     MalformedRecords,
 )
-from odradek.storage.log.log import Appended
+from odradek.storage.log.head import Appended
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1

@@ -50,7 +50,7 @@ class DirectoryFailures:
             for topic, index in failure.partitions:
                 partition = self._partitions.get(topic, index)
                 if partition is not None:
-                    partition.log.is_offline = True
+                    partition.log.go_offline()
                     self._purgatory.notify(partition)
         if failures:
             for observer in self._observers:

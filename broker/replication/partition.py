@@ -9,7 +9,8 @@ from odradek.broker.replication.leader import PartitionLeader
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
-from odradek.storage.log.log import Appended, Log
+from odradek.storage.log.head import Appended
+from odradek.storage.log.log import Log
 
 NO_EPOCH = -1
 
@@ -102,11 +103,12 @@ class Partition:
         if leader is None:
             return [BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * len(batches)
         log = self.log
-        start_offset = log.end_offset
+        head = log.head
+        start_offset = head.end_offset
         results = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        end_offset = log.end_offset
+        end_offset = head.end_offset
         if (
-            end_offset - log.flush_begun_at[0] >= log.config.flush_messages
+            log.unflushed_messages() >= head.config.flush_messages
             or log.awaited_flush.held_from is not None
         ):
             end_offset = self._committable_end(start_offset)

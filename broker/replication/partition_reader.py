@@ -12,9 +12,8 @@ from typing import Final
 from odradek.broker.replication.fetch_session import FetchPartition, PartitionKey
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.storage.files.file_slice import FileSlice
+from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.indexes.index_file import IndexUnready
-from odradek.storage.log.reading import is_index_unready
 
 STORAGE_ERROR_FROM: Final = 6
 ZSTD_FROM: Final = 10
@@ -73,7 +72,7 @@ class Reading:
                 return self.min_bytes
             log = partition.log
             if requested.fetch_offset >= end or (
-                log.shared.rebuilding and is_index_unready(log, requested.fetch_offset)
+                log.shared.rebuilding and log.is_index_unready(requested.fetch_offset)
             ):
                 continue
             if self.min_bytes == 1:

@@ -10,7 +10,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.metrics import BrokerMetrics
-from odradek.storage.log.log import Appended
+from odradek.storage.log.head import Appended
 
 
 class StagedAppend:

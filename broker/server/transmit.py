@@ -1,7 +1,7 @@
 """Writes responses to a socket: bytes with send, file slices without a copy in this process.
 
-The queue holds `bytes` and file slices (anything with `fileno`, `position`, `__len__`, `is_cut`,
-`release`).
+The queue holds `bytes` and file slices (anything with `fileno`, `position`, `__len__`,
+`is_truncated`, `release`).
 Bytes that are followed by a slice go out with MSG_MORE, so that header and records share packets.
 A short slice is read and sent together with the bytes around it.  A long one is sent with sendfile,
 or from mapped memory if the client is on this machine (`windows` says why).
@@ -90,7 +90,7 @@ class Transmitter:
             while queue:
                 if type(queue[0]) is bytes:
                     self._send_bytes()
-                elif queue[0].is_cut:
+                elif queue[0].is_truncated:
                     raise OSError(CUT)
                 elif self._is_cold():
                     return Progress.COLD
@@ -117,7 +117,7 @@ class Transmitter:
                 pass
             elif (
                 len(piece) <= SHORT_SLICE_BYTES
-                and not piece.is_cut
+                and not piece.is_truncated
                 and is_in_memory(piece.fileno(), piece.position, len(piece))
             ):
                 self._read(number)

@@ -25,13 +25,6 @@ HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 
-CHECKPOINT_FILES = (
-    RECOVERY_POINT_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_OFFSET_FILE,
-    CLEANER_OFFSET_FILE,
-)
-
 TopicPartition = tuple[str, int]
 
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,18})\Z")
@@ -116,8 +109,3 @@ def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
         return decode_offsets(files.read(path))
     except CorruptCheckpoint as error:
         raise CorruptCheckpoint(f"malformed checkpoint {path}: {error}") from None
-
-
-def write_offsets(files: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the checkpoint at `path` atomically and durably; OSError leaves the former one."""
-    files.replace(path, encode_offsets(offsets))

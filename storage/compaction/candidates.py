@@ -49,7 +49,7 @@ class LogFacts:
     segment_sizes: Sequence[int]
     """Bytes, likewise."""
     dirty_times: Sequence[SegmentTimes] = ()
-    """Of the closed segments from `first_dirty_number` on; needed only when `needs_times`."""
+    """Of the closed segments from `first_dirty_number` on; needed when a compaction lag is set."""
     min_cleanable_dirty_ratio: float
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
@@ -58,11 +58,6 @@ class LogFacts:
     def active_base_offset(self) -> int:
         """Where the segment in use begins."""
         return self.base_offsets[-1]
-
-    @property
-    def needs_times(self) -> bool:
-        """Whether the times of segments have a say."""
-        return self.min_compaction_lag_ms > 0 or self.max_compaction_lag_ms < NO_LIMIT_MS
 
 
 @dataclass(frozen=True, slots=True)

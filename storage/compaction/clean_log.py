@@ -34,7 +34,7 @@ from odradek.runtime.files import FileSystem
 from odradek.storage.compaction.batch_filter import BatchFilter, check_offsets
 from odradek.storage.compaction.cleaned_segment import CleanedSegment
 from odradek.storage.compaction.cleaned_transactions import CleanedTransactions
-from odradek.storage.compaction.job import CleanedGroup, CleaningJob, CleaningResult
+from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.compaction.offset_map import PLAIN_KEY_BYTES_MAX, OffsetMap, digest
 from odradek.storage.compaction.record_scan import map_records
@@ -43,6 +43,7 @@ from odradek.storage.compaction.stored_batches import iterate_stored, read_abort
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import MAGIC, CorruptBatch
 from odradek.storage.indexes.txn_index import AbortedTransaction
+from odradek.storage.segments.segments import CleanedGroup
 
 
 def clean(

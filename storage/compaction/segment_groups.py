@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.storage.log.plan import RELATIVE_OFFSET_MAX
+from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX
 
 SEGMENTS_MAX: Final = 32
 """Of a group.  Renaming the files of one segment takes the event loop 0.1 ms, and a group is put

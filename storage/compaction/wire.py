@@ -16,8 +16,9 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from odradek.storage.compaction.job import ActiveProducer, CleanedGroup, CleaningJob, CleaningResult
+from odradek.storage.compaction.job import ActiveProducer, CleaningJob, CleaningResult
 from odradek.storage.indexes.txn_index import AbortedTransaction
+from odradek.storage.segments.segments import CleanedGroup
 
 LINE_BYTES_MAX: Final = 16 << 20
 """A job names each segment in 20 characters: this is enough for half a million of them."""

@@ -31,8 +31,7 @@ from odradek.storage.files.names import (
     folder_name,
     parse_folder_name,
 )
-from odradek.storage.log.log import Log
-from odradek.storage.log.log_opening import open_log
+from odradek.storage.log.log import Log, open_log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.recovery.torn_segments import CheckedAmount
 

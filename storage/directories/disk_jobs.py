@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from odradek.runtime.files import FileSystem
 from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.log.flush import FlushStart, LogFlush
 from odradek.storage.log.log import Log
-from odradek.storage.log.log_flush import LogFlush
 from odradek.storage.segments.index_rebuild import IndexRebuild
 
 
@@ -49,8 +49,8 @@ class FlushLog:
     log: Log
     """For the report; not used in the thread."""
     flush: LogFlush
-    begun_at: tuple[int, int]
-    """`Log.flush_begun_at` of this flush."""
+    started_at: FlushStart
+    """`Log.flush_started_at` of this flush."""
 
     def run(self, files: FileSystem) -> None:
         """One fsync per file and one for the folder; OSError when one fails."""

@@ -43,8 +43,7 @@ from odradek.storage.files.names import (
     parse_folder_name,
     suffixed_folder_name,
 )
-from odradek.storage.log.log import Log
-from odradek.storage.log.log_opening import open_log
+from odradek.storage.log.log import Log, open_log
 from odradek.storage.log_config import LogConfig
 
 
@@ -217,10 +216,6 @@ class LogManager:
     def get(self, topic: str, partition: int) -> Log | None:
         """The log of a partition, None when it is not here (or offline)."""
         return self._logs.get((topic, partition))
-
-    def get_future(self, topic: str, partition: int) -> Log | None:
-        """The copy of a partition that is on its way to another directory."""
-        return self._future_logs.get((topic, partition))
 
     def has(self, log: Log) -> bool:
         """Whether a log is still one of those here: not deleted, its directory online."""

@@ -16,7 +16,7 @@ from odradek.storage.directories.disk_jobs import RemoveFiles
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files.batch_scan import CorruptBatch
-from odradek.storage.log.log_truncate import Truncation
+from odradek.storage.log.log import TruncatedFiles
 
 
 def truncate(manager: LogManager, offsets: Mapping[TopicPartition, int], *, now_ms: int) -> None:
@@ -77,7 +77,7 @@ def truncate_fully(
 
 
 def _remove_later(
-    manager: LogManager, directory: LogDirectory, truncation: Truncation, now_ms: int
+    manager: LogManager, directory: LogDirectory, truncation: TruncatedFiles, now_ms: int
 ) -> None:
     """Removing large files takes long: `Upkeep.remove` gives them to a thread."""
     manager.removals.append((now_ms, RemoveFiles(directory.path, truncation.paths)))

@@ -8,7 +8,7 @@ them in a thread and reports every one through `on_finished` or `on_failed`.
     flush                      log.flush.scheduler.interval.ms, and when a segment was closed
     checkpoint                 log.flush.offset.checkpoint.interval.ms
     checkpoint_high_watermarks replica.high.watermark.checkpoint.interval.ms
-    remove                     when `next_removal_ms` has come
+    remove                     once a second
     expire_producers           producer.id.expiration.check.interval.ms
 
 Source: Kafka's LogManager.cleanupLogs, flushDirtyLogs, checkpointLogRecoveryOffsets, deleteLogs.
@@ -32,9 +32,7 @@ from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
 from odradek.storage.indexes.index_file import IndexUnready
-from odradek.storage.log.log import Log
-from odradek.storage.log.log_flush import put_off
-from odradek.storage.log.log_truncate import RemovedFiles
+from odradek.storage.log.log import Log, RemovedFiles
 from odradek.storage.segments.index_rebuild import IndexRebuild
 
 SEGMENTS_PER_STEP: Final = 32
@@ -117,10 +115,6 @@ class Upkeep:
             manager.removals.append((files.remove_at_ms, job))
             directory.note_renamed_segments(log)
 
-    def next_removal_ms(self) -> int | None:
-        """When `remove` has something to give, None when nothing is set aside."""
-        return min((due_ms for due_ms, _ in self._manager.removals), default=None)
-
     def remove(self, *, now_ms: int) -> list[Removal]:
         """The files and folders whose time has come."""
         manager = self._manager
@@ -151,7 +145,7 @@ class Upkeep:
         if not flush.paths and not flush.is_folder_changed:
             log.mark_flushed(flush.end_offset)
             return None
-        job = FlushLog(self._manager.directory_of(log).path, log, flush, log.flush_begun_at)
+        job = FlushLog(self._manager.directory_of(log).path, log, flush, log.flush_started_at)
         self._flushing[log] = job
         return job
 
@@ -202,9 +196,9 @@ class Upkeep:
             return self._on_rebuilt(job)
         if isinstance(job, FlushLog):
             del self._flushing[job.log]
-            # A cut meanwhile may have been followed by appends at offsets that the flush has seen
-            # otherwise; `flush_begun_at` tells of it.
-            if not job.log.is_offline and job.log.flush_begun_at == job.begun_at:
+            # A truncation during the flush may have been followed by appends of other records at
+            # the same offsets; then `flush_started_at` has changed.
+            if not job.log.is_offline and job.log.flush_started_at == job.started_at:
                 job.log.mark_flushed(job.flush.end_offset)
         elif isinstance(job, WriteCheckpoint):
             directory = self._manager.directories[job.directory]
@@ -241,6 +235,6 @@ class Upkeep:
         elif not is_out_of_descriptors(error):
             manager.take_offline(directory, error)
         elif isinstance(job, FlushLog):
-            put_off(job.log)
+            job.log.postpone_flush()
         elif isinstance(job, RemoveFolder | RemoveFiles) and directory.is_online:
             manager.removals.append((0, job))

@@ -1,12 +1,12 @@
 """Open files that all logs share: few descriptors, however many segments there are.
 
 A segment owns a `Handle` for its .log file and one for each index; the file is opened on use and
-closed again when others need the place (second chance: one that was used since the last look is
-passed over once).  A file slice holds the handle and keeps it open.  So the number of descriptors
-is at most `open_max` plus the handles held.
+closed again when others need the descriptor (second chance: one that was used since the last look
+is passed over once).  A `FileSlice` of a segment is returned instead of its bytes; it keeps the
+file open.  So the number of descriptors is at most `open_max` plus the handles that slices use.
 
-`Handle.cut` is called before a file is cut that may be appended to again: what holds the former
-handle reads nothing at or after the cut any more.
+`Handle.before_truncation` is called before a file is truncated that may be appended to again:
+slices of the former handle read nothing at or after the truncation any more.
 
 One thread, the event loop's, calls everything here.
 """
@@ -22,7 +22,7 @@ from odradek.storage.events import Report, ignore
 from odradek.storage.files.disk_errors import is_out_of_descriptors
 
 OPEN_MAX: Final = 1_000
-NEVER_CUT: Final = 1 << 62
+NEVER_TRUNCATED: Final = 1 << 62
 
 
 class Handle:
@@ -31,68 +31,55 @@ class Handle:
     __slots__ = (
         "_former",
         "_shared",
-        "cut_at",
         "file",
-        "holders",
         "is_closing",
         "path",
+        "slice_count",
+        "truncated_at",
         "was_used",
     )
 
     path: str
     file: File | None
-    """Open, or None; the caller must not keep it beyond the turn without `hold`."""
-    holders: int
+    """Open, or None; the caller must not keep it beyond the turn."""
+    slice_count: int
     """Slices that need it open."""
     was_used: bool
     is_closing: bool
-    """Closed by its owner; it stays open for the holders only."""
-    cut_at: int
-    """Bytes from here on are not those any more that the holders were promised."""
+    """Closed by its owner; it stays open for the slices only."""
+    truncated_at: int
+    """Bytes from this position on are not those any more for which slices were made."""
 
     def __init__(self, shared: Descriptors, path: str) -> None:
         self._shared = shared
         self.path = path
         self.file = None
-        self.holders = 0
+        self.slice_count = 0
         self.was_used = False
         self.is_closing = False
-        self.cut_at = NEVER_CUT
+        self.truncated_at = NEVER_TRUNCATED
         self._former: list[Handle] = []
-        """Those of the same file that were cut, as long as they are held."""
+        """Those of the same file before truncations, as long as they have slices."""
 
     def use(self) -> File:
         """The open file, for this turn.
 
-        raises  OSError, too when no descriptor is left
+        raises  OSError, also when no descriptor is left
         """
         self.was_used = True
         file = self.file
         return file if file is not None else self._shared.open(self)
 
-    def hold(self) -> File:
-        """The open file, until `release`."""
-        file = self.use()
-        self.holders += 1
-        return file
+    def before_truncation(self, size: int) -> Handle:
+        """The file is about to be truncated to `size` bytes and may grow again.
 
-    def release(self) -> None:
-        """One holder less."""
-        assert self.holders > 0, "released more often than held"
-        self.holders -= 1
-        if self.is_closing and self.holders == 0:
-            self._shared.close(self)
-
-    def cut(self, size: int) -> Handle:
-        """The file is about to be cut to `size` bytes and may grow again.
-
-        returns  the handle to go on with: this one, or another one while slices hold this one
+        returns  the handle to use from now on: this one, or a new one while slices use this one
         """
-        former = [handle for handle in self._former if handle.holders]
+        former = [handle for handle in self._former if handle.slice_count]
         for handle in former:
-            handle.cut_at = min(handle.cut_at, size)
-        if self.holders:
-            self.cut_at = size
+            handle.truncated_at = min(handle.truncated_at, size)
+        if self.slice_count:
+            self.truncated_at = size
             former.append(self)
             self.close()
             successor = Handle(self._shared, self.path)
@@ -103,13 +90,77 @@ class Handle:
         return self
 
     def close(self) -> None:
-        """Close the file as soon as nothing holds it; it may be used again later."""
+        """Close the file as soon as no slice uses it; it may be used again later."""
         if self.file is None:
             return
-        if self.holders:
+        if self.slice_count:
             self.is_closing = True
         else:
             self._shared.close(self)
+
+
+class FileSlice:
+    """Bytes of a file that will be sent or read; its file stays open until `release`.
+
+    The bytes are read later than the slice is made.  What was truncated in between is never read:
+    other batches may be stored there by then, with valid checksums.  A sender asks `is_truncated`
+    immediately before each read, and closes the connection when it is: the frame cannot be
+    completed.
+    """
+
+    __slots__ = ("_handle", "_size", "position")
+
+    position: int
+    """Of the first byte in the file."""
+
+    def __init__(self, handle: Handle, position: int, size: int) -> None:
+        """Opens the file of `handle`; raises OSError."""
+        handle.was_used = True
+        if handle.file is None:
+            handle.use()
+        handle.slice_count += 1
+        self._handle: Handle | None = handle
+        self.position = position
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        path = self._handle.path if self._handle is not None else "released"
+        return f"FileSlice({path}, position={self.position}, size={self._size})"
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the file was truncated before the end of the slice since the slice was made."""
+        assert self._handle is not None, "the slice is released"
+        return self.position + self._size > self._handle.truncated_at
+
+    def fileno(self) -> int:
+        """The descriptor for sendfile, or -1 where there is none."""
+        assert self._handle is not None, "the slice is released"
+        assert self._handle.file is not None, "the file of a slice is open"
+        return self._handle.file.fileno()
+
+    def read(self) -> bytes:
+        """The bytes; fewer than `len` when some of them were truncated.
+
+        raises  OSError
+        """
+        handle = self._handle
+        assert handle is not None, "the slice is released"
+        assert handle.file is not None, "the file of a slice is open"
+        size = min(self._size, handle.truncated_at - self.position)
+        return handle.file.read_at(self.position, size) if size > 0 else b""
+
+    def release(self) -> None:
+        """The file need not stay open any more; releasing twice is allowed."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            assert handle.slice_count > 0, "released more often than made"
+            handle.slice_count -= 1
+            if handle.is_closing and handle.slice_count == 0:
+                handle.close()
 
 
 class Descriptors:
@@ -118,7 +169,7 @@ class Descriptors:
     __slots__ = ("_open", "files", "open_max", "rebuild_later", "rebuilding", "report")
 
     report: Report
-    """Takes what an operator has to learn; from any thread."""
+    """Takes what an operator needs to know; from any thread."""
     rebuild_later: Callable[[Any, str], None] | None
     """Has the indexes of a `Segment` rebuilt in a thread, for the reason given.  None: they are
     rebuilt within the call that needs them."""
@@ -145,23 +196,24 @@ class Descriptors:
         """Open a handle's file, closing another one when there are too many."""
         assert handle.file is None, "it is open already"
         if len(self._open) >= self.open_max:
-            self._make_room()
+            self._close_unused()
         try:
             file = self.files.open(handle.path)
         except OSError as error:
-            if not is_out_of_descriptors(error) or not self._make_room():
+            if not is_out_of_descriptors(error) or not self._close_unused():
                 raise
             file = self.files.open(handle.path)
-        handle.file = file
-        handle.is_closing = False
-        self._open[handle] = None
+        self._add(handle, file)
         return file
 
     def adopt(self, handle: Handle, file: File) -> None:
-        """Take over a file that was opened elsewhere (made with `create`)."""
+        """Use a file that was opened elsewhere (with `create`)."""
         assert handle.file is None, "it is open already"
         if len(self._open) >= self.open_max:
-            self._make_room()
+            self._close_unused()
+        self._add(handle, file)
+
+    def _add(self, handle: Handle, file: File) -> None:
         handle.file = file
         handle.is_closing = False
         self._open[handle] = None
@@ -175,11 +227,11 @@ class Descriptors:
         del self._open[handle]
         file.close()
 
-    def _make_room(self) -> bool:
-        """Close one that is not held; False when there is none."""
+    def _close_unused(self) -> bool:
+        """Close one that no slice uses; False when there is none."""
         for _ in range(2 * len(self._open)):
             handle = next(iter(self._open))
-            if handle.holders or handle.was_used:
+            if handle.slice_count or handle.was_used:
                 handle.was_used = False
                 self._open.move_to_end(handle)
                 continue

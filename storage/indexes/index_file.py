@@ -230,7 +230,7 @@ class IndexFile:
         self.is_loaded = True
         self._is_exact = built._is_exact
 
-    def cut(self, files: FileSystem, count: int) -> None:
+    def truncate(self, files: FileSystem, count: int) -> None:
         """Keep the first `count` entries, in memory and in the file.
 
         raises  CorruptIndex, OSError

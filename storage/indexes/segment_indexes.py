@@ -1,6 +1,6 @@
-"""Offset and time index of one segment, which are made, loaded, cut and replaced together.
+"""Offset and time index of one segment, which are made, loaded, truncated and replaced together.
 
-Nothing here looks at the .log file; `Segment` rebuilds both when one of them is unusable.
+The .log file is not read here; `Segment` rebuilds both when one of them is unusable.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class SegmentIndexes:
         """How many entries of each are below an offset; raises CorruptIndex, OSError."""
         return self.offsets.count_before(end_offset), self.times.count_before(end_offset)
 
-    def cut(self, counts: tuple[int, int]) -> None:
+    def truncate(self, counts: tuple[int, int]) -> None:
         """Keep that many entries of each; raises CorruptIndex, OSError."""
-        self.offsets.cut(self._files, counts[0])
-        self.times.cut(self._files, counts[1])
+        self.offsets.truncate(self._files, counts[0])
+        self.times.truncate(self._files, counts[1])
         self.times.note_newest()
 
     def write(self) -> None:
@@ -102,7 +102,6 @@ class SegmentIndexes:
         """Go on with indexes that were built beside; their files have the names of these now."""
         self.offsets.take(built.offsets)
         self.times.take(built.times)
-        self.times.newest = built.times.newest
 
     def close(self) -> None:
         """Let the descriptors go; the next look loads the files again."""

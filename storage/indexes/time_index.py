@@ -50,6 +50,12 @@ class TimeIndex(IndexFile):
         super().reset()
         self.newest = (NO_TIMESTAMP, self.base_offset)
 
+    def take(self, built: IndexFile) -> None:
+        """As `IndexFile.take`."""
+        assert isinstance(built, TimeIndex), "an index of another kind"
+        super().take(built)
+        self.newest = built.newest
+
     def check(self) -> None:
         """Check the last entry against the first, and remember it; raises CorruptIndex, OSError."""
         self.note_newest()

@@ -45,8 +45,8 @@ class AwaitedFlush:
             self.held_from = max(self.held_from, end_offset)
             self._end_if_all_is_flushed()
 
-    def cut(self, end_offset: int) -> None:
-        """The log was cut off at `end_offset`."""
+    def truncate_to(self, end_offset: int) -> None:
+        """The log was truncated to `end_offset`."""
         self._end_offset = min(self._end_offset, end_offset)
         self._end_if_all_is_flushed()
 

@@ -1,40 +1,37 @@
-"""The invariants of a log, for tests and the simulator."""
+"""The invariants of a log, for tests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from odradek.storage.files.batch_scan import FoundBatch, iterate_headers
 from odradek.storage.indexes.time_index import NO_TIMESTAMP
+from odradek.storage.log.head import Head
 from odradek.storage.segments.segment import Segment
 
-if TYPE_CHECKING:
-    from odradek.storage.log.log import Log
 
-
-def check(log: Log) -> None:
-    """Assert them, reading all headers."""
-    is_empty = log.size_bytes() == 0
-    assert is_empty or log.log_start_offset <= log.end_offset, "the start lies behind the end"
-    assert log.base_offsets[0] <= log.log_start_offset, "the start lies before all segments"
-    assert log.log_start_offset <= log.high_watermark, "the high watermark is below the start"
-    assert is_empty or log.high_watermark <= log.end_offset, "the high watermark is beyond the end"
-    assert log.recovery_point <= log.end_offset, "the recovery point lies behind the end"
-    assert log.base_offsets == [segment.base_offset for segment in log.segments]
-    assert log.base_offsets == sorted(set(log.base_offsets)), "segments do not ascend"
-    assert log.segments[-1] is log.active, "the last segment is in use"
-    bounds = [*log.base_offsets[1:], log.end_offset]
+def check(head: Head, *, log_start_offset: int, high_watermark: int, recovery_point: int) -> None:
+    """Assert the invariants, reading all headers."""
+    segments, end_offset = head.segments, head.end_offset
+    bases = segments.base_offsets
+    is_empty = segments.size_bytes() == 0
+    assert is_empty or log_start_offset <= end_offset, "the start is above the end"
+    assert bases[0] <= log_start_offset, "the start is below all segments"
+    assert log_start_offset <= high_watermark, "the high watermark is below the start"
+    assert is_empty or high_watermark <= end_offset, "the high watermark is above the end"
+    assert recovery_point <= end_offset, "the recovery point is above the end"
+    assert bases == [segment.base_offset for segment in segments]
+    assert bases == sorted(set(bases)), "segments do not ascend"
+    assert segments[-1] is segments.active, "the last segment is not the active one"
     former_epoch = -1
-    for segment, end_offset in zip(log.segments, bounds, strict=True):
+    for segment, segment_end in zip(segments, [*bases[1:], end_offset], strict=True):
         last = _check_segment(segment)
         if last is not None:
-            assert last.last_offset < end_offset, "a batch crosses a segment"
+            assert last.last_offset < segment_end, "a batch crosses a segment"
             assert last.leader_epoch >= former_epoch, "leader epochs fall"
             former_epoch = last.leader_epoch
-    for entry in log.leader_epochs.entries:
-        assert entry.start_offset <= log.end_offset, "an epoch starts behind the end"
-    assert log.producer_states.last_map_offset == log.end_offset, "the producer state lags"
-    log.producer_states.check()
+    for entry in head.leader_epochs.entries:
+        assert entry.start_offset <= end_offset, "an epoch starts above the end"
+    assert head.producer_states.last_map_offset <= end_offset, "producers above the end"
+    head.producer_states.check()
 
 
 def _check_segment(segment: Segment) -> FoundBatch | None:
@@ -43,7 +40,7 @@ def _check_segment(segment: Segment) -> FoundBatch | None:
     starts = {found.position: found for found in batches}
     former = segment.base_offset - 1
     for found in batches:
-        assert found.base_offset > former, "offsets do not rise"
+        assert found.base_offset > former, "offsets do not ascend"
         former = found.last_offset
     segment.load_indexes()
     offsets, times = segment.indexes.offsets, segment.indexes.times

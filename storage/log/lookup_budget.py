@@ -1,9 +1,9 @@
-"""How much of the event loop's time one look-up may take.
+"""How much of the event loop's time one lookup may take.
 
-Offsets are found in a bounded number of steps.  Searches by time are not always: the greatest
-timestamps of a thousand segments may have to be read, or a segment walked through because its log
-starts within it.  What would take too long raises `TooLong` on the loop, and is done in a thread
-(`storage/log/time_lookup`), where nothing is limited.
+An offset is found in a bounded number of steps.  A search by time may take more: the greatest
+timestamps of a thousand segments may have to be read, or all batches of the segment in which the
+log starts.  Beyond the budget `TooLong` is raised, and the search is done in a thread
+(`log/time_lookup`), without a limit.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ COMPRESSED_BYTES_MAX: Final = 16 << 10
 
 
 class TooLong(BrokerError):
-    """The look-up has to be done in a thread.
+    """The lookup has to be done in a thread.
 
-    As an error of the protocol it is one after which clients try again.
+    Clients retry after its error code.
     """
 
     def __init__(self) -> None:
-        super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, "the look-up takes longer")
+        super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, "the lookup takes longer")
 
 
-class Effort:
-    """What is left of one look-up's share: about a millisecond in all."""
+class LookupBudget:
+    """What one lookup has left: about a millisecond in all."""
 
     __slots__ = ("_headers", "_reads", "_records")
 
@@ -47,7 +47,7 @@ class Effort:
             raise TooLong
 
     def on_header(self) -> None:
-        """Before a batch is passed over; raises TooLong."""
+        """Before a batch is skipped; raises TooLong."""
         self._headers -= 1
         if self._headers < 0:
             raise TooLong
@@ -61,19 +61,19 @@ class Effort:
             raise TooLong
 
 
-class Unlimited(Effort):
-    """Of a thread: it may take what it needs."""
+class _Unlimited(LookupBudget):
+    """Of a thread."""
 
     __slots__ = ()
 
     def on_read(self) -> None:
-        """Go on."""
+        pass
 
     def on_header(self) -> None:
-        """Go on."""
+        pass
 
     def on_batch(self, batch: RecordBatch) -> None:
-        """Go on."""
+        pass
 
 
-UNLIMITED: Final = Unlimited()
+UNLIMITED: Final = _Unlimited()

@@ -1,4 +1,6 @@
-"""Reads that are not right at the end of a log: by offset, by time, and aborted transactions.
+"""Reads that are not at the end of a log: by offset, by time, and aborted transactions.
+
+Functions over the segments of a log and its head; all raise CorruptBatch when a segment is damaged.
 
 Source: Kafka's LocalLog.read, LogSegment.read, LogSegment.findOffsetByTimestamp,
 UnifiedLog.fetchOffsetByTimestamp, TransactionIndex.collectAbortedTxns.
@@ -6,58 +8,41 @@ UnifiedLog.fetchOffsetByTimestamp, TransactionIndex.collectAbortedTxns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import BATCH_OVERHEAD, RecordBatch
 from odradek.protocol.records.record import decode_records
 from odradek.protocol.records.timestamps import first_record_at_or_after
-from odradek.storage.events import StorageEvent
-from odradek.storage.files.batch_scan import (
-    MAGIC,
-    CorruptBatch,
-    FoundBatch,
-    iterate_headers,
-)
-from odradek.storage.files.file_slice import FileSlice
-from odradek.storage.log.lookup_budget import Effort
+from odradek.storage.files.batch_scan import MAGIC, CorruptBatch, FoundBatch, iterate_headers
+from odradek.storage.files.descriptors import FileSlice
+from odradek.storage.indexes.txn_index import AbortedTransaction
+from odradek.storage.log.head import Head
+from odradek.storage.log.lookup_budget import LookupBudget
 from odradek.storage.segments.segment import Segment
-
-if TYPE_CHECKING:
-    from odradek.storage.log.log import Log
+from odradek.storage.segments.segments import Segments
 
 
-Position = tuple[int, int, int]
-"""(offset, timestamp in ms, leader epoch) of a record."""
+class RecordPosition(NamedTuple):
+    """Where a record is, and its time."""
 
-
-@contextmanager
-def damage_reported(log: Log) -> Iterator[None]:
-    """CorruptBatch becomes BrokerError CORRUPT_MESSAGE."""
-    try:
-        yield
-    except CorruptBatch as error:
-        log.shared.report(StorageEvent(log.directory, f"a read met damage: {error}"))
-        where = f"{log.topic}-{log.partition}"
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
 
 
 def read(
-    log: Log, start_offset: int, max_bytes: int, up_to_offset: int, at_least_one: bool
+    head: Head, start_offset: int, max_bytes: int, up_to_offset: int, at_least_one: bool
 ) -> FileSlice | None:
-    """`Log.read` without its shortcut."""
-    _check_range(log, start_offset)
-    if start_offset >= min(up_to_offset, log.end_offset):
+    """`Log.read` for an offset that is not among the newest batches."""
+    if start_offset >= min(up_to_offset, head.end_offset):
         return None
-    with damage_reported(log):
-        place = _find(log, start_offset)
-        if place is None:
-            return None
-        segment, position, first_bytes = place
-        end_position = _end_position(log, segment, up_to_offset)
+    place = _find(head, start_offset)
+    if place is None:
+        return None
+    segment, position, first_bytes = place
+    end_position = _end_position(head, segment, up_to_offset)
     if position >= end_position:
         return None
     size = min(max_bytes, end_position - position)
@@ -65,146 +50,109 @@ def read(
         if not at_least_one:
             return None
         size = first_bytes
-    segment.handle.use()
     return FileSlice(segment.handle, position, size)
 
 
-def bytes_between(log: Log, start_offset: int, end_offset: int, max_bytes: int) -> int:
+def bytes_between(head: Head, start_offset: int, end_offset: int, max_bytes: int) -> int:
     """`Log.bytes_between`."""
-    _check_range(log, start_offset)
-    end_offset = min(end_offset, log.end_offset)
+    end_offset = min(end_offset, head.end_offset)
     if start_offset >= end_offset:
         return 0
-    with damage_reported(log):
-        place = _find(log, start_offset)
-        if place is None:
-            return 0
-        first, position, _ = place
-        total = -position
-        for segment in islice(log.segments, log.segment_number(first.base_offset), None):
-            end_position = _end_position(log, segment, end_offset)
-            total += end_position
-            if total >= max_bytes or end_position < segment.size:
-                break
+    place = _find(head, start_offset)
+    if place is None:
+        return 0
+    first, position, _ = place
+    total = -position
+    segments = head.segments
+    for segment in islice(segments, segments.number_of(first.base_offset), None):
+        end_position = _end_position(head, segment, end_offset)
+        total += end_position
+        if total >= max_bytes or end_position < segment.size:
+            break
     return min(max(total, 0), max_bytes)
 
 
-def _check_range(log: Log, offset: int) -> None:
-    if not log.log_start_offset <= offset <= log.end_offset:
-        raise BrokerError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} is not within {log.log_start_offset}..{log.end_offset}",
-        )
-
-
-def _find(log: Log, offset: int) -> tuple[Segment, int, int] | None:
-    """(segment, position, size) of the first batch that ends at or after `offset`."""
+def _find(head: Head, offset: int) -> tuple[Segment, int, int] | None:
+    """(segment, position, size) of the first batch whose last offset is >= `offset`."""
+    segments = head.segments
     # A compacted segment may end before the next one begins.
-    for segment in islice(log.segments, log.segment_number(offset), None):
-        place = _find_within(log, segment, offset)
+    for segment in islice(segments, segments.number_of(offset), None):
+        place = _find_within(head, segment, offset)
         if place is not None:
             return segment, *place
     return None
 
 
-def _find_within(log: Log, segment: Segment, offset: int) -> tuple[int, int] | None:
-    if segment is log.active:
-        place = log.tail.find(offset, segment.size)
+def _find_within(head: Head, segment: Segment, offset: int) -> tuple[int, int] | None:
+    if segment is head.segments.active:
+        place = head.tail.find(offset, segment.size)
         if place is not None:
             return place if place[1] else None
     found = segment.find(offset)
     return None if found is None else (found.position, found.size)
 
 
-def _end_position(log: Log, segment: Segment, up_to_offset: int) -> int:
-    """Where reading must end in a segment: at the first batch that ends at or after the offset."""
-    number = log.segment_number(segment.base_offset)
-    is_last = number + 1 == len(log.segments)
-    end_offset = log.end_offset if is_last else log.base_offsets[number + 1]
+def _end_position(head: Head, segment: Segment, up_to_offset: int) -> int:
+    """Where reading must end in a segment: at the first batch whose last offset is >= it."""
+    segments = head.segments
+    number = segments.number_of(segment.base_offset)
+    is_last = number + 1 == len(segments)
+    end_offset = head.end_offset if is_last else segments.base_offsets[number + 1]
     if up_to_offset >= end_offset:
         return segment.size
     if up_to_offset <= segment.base_offset:
         return 0
-    place = _find_within(log, segment, up_to_offset)
+    place = _find_within(head, segment, up_to_offset)
     return segment.size if place is None else place[0]
 
 
-def readable_segments(log: Log) -> list[Segment]:
-    """From the one on that holds the start of the log; a copy."""
-    return log.segments[log.segment_number(log.log_start_offset) :]
-
-
-def is_index_unready(log: Log, offset: int) -> bool:
-    """Whether a read from `offset` on has to wait for an index that is being rebuilt."""
-    rebuilding = log.shared.rebuilding
-    return bool(rebuilding) and log.segments[log.segment_number(offset)] in rebuilding
-
-
-def offset_for_timestamp(
-    log: Log, timestamp_ms: int, up_to_offset: int, effort: Effort
-) -> Position | None:
-    """`Log.offset_for_timestamp`."""
-    with damage_reported(log):
-        found = search_by_time(readable_segments(log), log.log_start_offset, timestamp_ms, effort)
-    return found if found is not None and found[0] < up_to_offset else None
-
-
-def max_timestamp(log: Log, up_to_offset: int | None, effort: Effort) -> Position | None:
-    """`Log.max_timestamp`."""
-    with damage_reported(log):
-        found = search_greatest(readable_segments(log), log.log_start_offset, effort)
-    if found is None or (up_to_offset is not None and found[0] >= up_to_offset):
-        return None
-    return found
-
-
 def search_by_time(
-    segments: Sequence[Segment], start_offset: int, timestamp_ms: int, effort: Effort
-) -> Position | None:
-    """(offset, timestamp in ms, leader epoch) of the first record that is no older.
+    segments: Sequence[Segment], start_offset: int, timestamp_ms: int, budget: LookupBudget
+) -> RecordPosition | None:
+    """The first record whose timestamp is >= `timestamp_ms`.
 
-    segments      of a log, from the one on that holds `start_offset`, the start of the log
-    start_offset  earlier records do not count
+    segments      of a log, from the one on that contains `start_offset`
+    start_offset  log start offset; earlier records do not count
     raises        TooLong; IndexUnready; CorruptBatch; BrokerError INVALID_RECORD; OSError
     """
     for segment in segments:
         if not segment.is_time_known():
-            effort.on_read()
+            budget.on_read()
         if segment.largest_timestamp()[0] < timestamp_ms:
             continue
-        found = _search(segment, timestamp_ms, start_offset, effort)
+        found = _search(segment, timestamp_ms, start_offset, budget)
         if found is not None:
             return found
     return None
 
 
 def _search(
-    segment: Segment, timestamp_ms: int, start_offset: int, effort: Effort
-) -> Position | None:
+    segment: Segment, timestamp_ms: int, start_offset: int, budget: LookupBudget
+) -> RecordPosition | None:
     first = segment.find_by_time(timestamp_ms)
     if first is not None and first.last_offset < start_offset:
         first = segment.find(start_offset)
     if first is None:
         return None
-    # The first batch has it, unless the log starts after its last young record, or compaction has
-    # taken that away.
+    # The first batch contains it, unless the log starts after its last record that is young enough,
+    # or compaction has removed that.
     for header in iterate_headers(segment.handle.use(), first.position, segment.size):
-        effort.on_header()
+        budget.on_header()
         if header.max_timestamp_ms < timestamp_ms:
             continue
-        batch = _whole(segment, header, effort)
+        batch = _whole(segment, header, budget)
         found = first_record_at_or_after(batch, timestamp_ms, from_offset=start_offset)
         if found is not None:
-            return found.offset, found.timestamp_ms, header.leader_epoch
+            return RecordPosition(found.offset, found.timestamp_ms, header.leader_epoch)
     return None
 
 
-def _whole(segment: Segment, found: FoundBatch, effort: Effort) -> RecordBatch:
+def _whole(segment: Segment, found: FoundBatch, budget: LookupBudget) -> RecordBatch:
     if found.magic != MAGIC:
         raise CorruptBatch(f"format version {found.magic} at position {found.position}")
     file = segment.handle.use()
     head = RecordBatch(memoryview(file.read_at(found.position, BATCH_OVERHEAD)))
-    effort.on_batch(head)
+    budget.on_batch(head)
     data = file.read_at(found.position, found.size)
     if len(data) != found.size:
         raise CorruptBatch(f"the batch at position {found.position} is cut short")
@@ -212,25 +160,25 @@ def _whole(segment: Segment, found: FoundBatch, effort: Effort) -> RecordBatch:
 
 
 def search_greatest(
-    segments: Sequence[Segment], start_offset: int, effort: Effort
-) -> Position | None:
-    """(offset, timestamp in ms, leader epoch) of the first record with the greatest timestamp.
+    segments: Sequence[Segment], start_offset: int, budget: LookupBudget
+) -> RecordPosition | None:
+    """The first record with the greatest timestamp.
 
     segments, start_offset, raises  as `search_by_time`
     """
-    greatest: Position | None = None
+    greatest: RecordPosition | None = None
     candidates: list[tuple[int, int, int]] = []
     for number, segment in enumerate(segments):
         if not segment.is_time_known():
-            effort.on_read()
+            budget.on_read()
         timestamp_ms, offset = segment.largest_timestamp()
         if timestamp_ms < 0:
             continue
         if segment.base_offset < start_offset:
-            youngest = segment.find(offset)
-            if youngest is None or youngest.base_offset < start_offset:
-                # It was deleted; which is the greatest of the rest, no index tells.
-                greatest = _greatest_from(segment, start_offset, effort)
+            newest = segment.find(offset)
+            if newest is None or newest.base_offset < start_offset:
+                # It was deleted; no index contains the greatest one of the rest.
+                greatest = _greatest_from(segment, start_offset, budget)
                 continue
         candidates.append((-timestamp_ms, number, offset))
     for negative_ms, number, offset in sorted(candidates):
@@ -238,54 +186,70 @@ def search_greatest(
             break
         # The batch may have no records left.
         segment = segments[number]
-        found = _greatest_of(segment, segment.find(offset), start_offset, effort)
+        found = _greatest_of(segment, segment.find(offset), start_offset, budget)
         if found is not None and (greatest is None or found[1] > greatest[1]):
             greatest = found
     return greatest
 
 
-def _greatest_from(segment: Segment, start_offset: int, effort: Effort) -> Position | None:
-    """The record with the greatest timestamp after the start of a log inside the segment.
+def _greatest_from(
+    segment: Segment, start_offset: int, budget: LookupBudget
+) -> RecordPosition | None:
+    """The record with the greatest timestamp, where the log starts inside the segment.
 
-    Differs from Kafka: it answers with records that DeleteRecords has taken away.
+    Differs from Kafka: it returns records below the log start offset.
     """
     first = segment.find(start_offset)
     if first is None:
         return None
-    greatest = _greatest_of(segment, first, start_offset, effort)
+    greatest = _greatest_of(segment, first, start_offset, budget)
     youngest: FoundBatch | None = None
     for header in iterate_headers(
         segment.handle.use(), first.position + first.size, segment.size, chunk_bytes=1 << 14
     ):
-        effort.on_header()
+        budget.on_header()
         if header.max_timestamp_ms > (-1 if youngest is None else youngest.max_timestamp_ms):
             youngest = header
     if youngest is None or (greatest is not None and greatest[1] >= youngest.max_timestamp_ms):
         return greatest
-    return _greatest_of(segment, youngest, 0, effort)
+    return _greatest_of(segment, youngest, 0, budget)
 
 
 def _greatest_of(
-    segment: Segment, header: FoundBatch | None, start_offset: int, effort: Effort
-) -> Position | None:
+    segment: Segment, header: FoundBatch | None, start_offset: int, budget: LookupBudget
+) -> RecordPosition | None:
     if header is None:
         return None
-    greatest: Position | None = None
-    for record in decode_records(_whole(segment, header, effort)):
+    greatest: RecordPosition | None = None
+    for record in decode_records(_whole(segment, header, budget)):
         if record.offset >= start_offset and record.timestamp_ms > (
             -1 if greatest is None else greatest[1]
         ):
-            greatest = record.offset, record.timestamp_ms, header.leader_epoch
+            greatest = RecordPosition(record.offset, record.timestamp_ms, header.leader_epoch)
     return greatest
 
 
-def aborted_transactions(log: Log, start_offset: int, up_to_offset: int) -> list[tuple[int, int]]:
+def aborted_transactions(
+    segments: Segments, start_offset: int, up_to_offset: int
+) -> list[tuple[int, int]]:
     """`Log.aborted_transactions`."""
     found: list[tuple[int, int]] = []
-    with damage_reported(log):
-        for segment in islice(log.segments, log.segment_number(start_offset), None):
-            more, is_all = segment.txn_index.overlapping(start_offset, up_to_offset)
-            found += more
-            if is_all:
-                break
+    for segment in islice(segments, segments.number_of(start_offset), None):
+        more, is_all = segment.txn_index.overlapping(start_offset, up_to_offset)
+        found += more
+        if is_all:
+            break
     return found
+
+
+def aborts_after(segments: Segments, offset: int) -> tuple[AbortedTransaction, ...]:
+    """`Log.aborts_after`."""
+    found = []
+    for segment in islice(segments, segments.number_of(offset), None):
+        for entry in segment.txn_index.entries:
+            if entry.first_offset < offset:
+                found.append(entry)
+            if entry.last_stable_offset >= offset:
+                # Everything before `offset` was stable then: later ones begin after it.
+                return tuple(found)
+    return tuple(found)

@@ -23,7 +23,6 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import (
     CONTROL,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     SEQUENCE_MASK,
     TRANSACTIONAL,
     RecordBatch,
@@ -255,7 +254,8 @@ class ProducerStates:
     entries: dict[int, ProducerEntry]
     """State per producer id."""
     last_map_offset: int
-    """Exclusive: the batches below it are in the state."""
+    """Exclusive: the producers' batches below it are in the state; after it there are none but in a
+    log that is being loaded."""
 
     def __init__(self, start_offset: int = 0) -> None:
         self.entries = {}
@@ -290,6 +290,10 @@ class ProducerStates:
             insort(self._ongoing, (first_offset, producer_id))
         return None
 
+    def advance_to(self, end_offset: int) -> None:
+        """The batches below `end_offset` are in the state."""
+        self.last_map_offset = end_offset
+
     def _apply_marker(self, batch: RecordBatch, offset: int) -> CompletedTransaction | None:
         marker = decode_marker(batch)
         if marker is None:
@@ -315,11 +319,6 @@ class ProducerStates:
             return unreplicated[0][0]
         return min(ongoing[0][0], unreplicated[0][0])
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """First offset of the oldest open transaction, whatever is replicated."""
-        return self._ongoing[0][0] if self._ongoing else None
-
     def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
         """Exclusive end of what read_committed consumers may see.
 
@@ -334,17 +333,6 @@ class ProducerStates:
         """Ended transactions whose marker lies below `high_watermark` are stable now."""
         if self._unreplicated:
             self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]
-
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has an open transaction here."""
-        entry = self.entries.get(producer_id)
-        return entry is not None and entry.current_txn_first_offset >= 0
-
-    def oldest_transaction_timestamp_ms(self) -> int:
-        """Last write of the producer whose open transaction is the oldest, or -1."""
-        if not self._ongoing:
-            return NO_TIMESTAMP
-        return self.entries[self._ongoing[0][1]].last_timestamp_ms
 
     def active_producers(self) -> tuple[ProducerEntry, ...]:
         """For DescribeProducers, by producer id."""
@@ -366,7 +354,7 @@ class ProducerStates:
                  loads the newest snapshot at or below `end_offset` and replays what follows it
         """
         if end_offset >= self.last_map_offset or self._is_settled_below(end_offset):
-            self.last_map_offset = end_offset
+            self.last_map_offset = min(self.last_map_offset, end_offset)
             return False
         self.reset(end_offset)
         return True

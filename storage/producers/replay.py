@@ -5,18 +5,22 @@ Source: Kafka's UnifiedLog.rebuildProducerState, ProducerStateManager.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from odradek.protocol.records.batch import RecordBatch
 from odradek.storage.files.batch_scan import iterate_batches
 from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.segments.segment import Segment
+from odradek.storage.segments.segments import Segments
 
 
-def take_in(segment: Segment, states: ProducerStates, batch: RecordBatch, base_offset: int) -> None:
-    """A batch is in the segment: producer state, and the index of aborted transactions."""
+def apply_batch(
+    segment: Segment, states: ProducerStates, batch: RecordBatch, base_offset: int
+) -> None:
+    """A batch was appended to `segment`: update producer state and transaction index.
+
+    raises  BrokerError CORRUPT_MESSAGE when the record of a marker is damaged
+    """
     completed = states.apply(batch, base_offset)
     if completed is not None and completed.is_aborted:
         segment.note_aborted(
@@ -29,10 +33,10 @@ def take_in(segment: Segment, states: ProducerStates, batch: RecordBatch, base_o
         )
 
 
-def replay(segments: Sequence[Segment], states: ProducerStates, end_offset: int) -> None:
-    """Apply the batches from where the state ends up to `end_offset`.
+def replay(segments: Segments, states: ProducerStates, end_offset: int) -> None:
+    """Apply the batches from `last_map_offset` up to `end_offset` to the producer state.
 
-    Transaction indexes are not touched: they hold these batches' transactions already.
+    Transaction indexes are not changed: they contain the transactions of these batches already.
 
     raises  OSError; CorruptBatch
     cost    reads everything in between
@@ -42,7 +46,7 @@ def replay(segments: Sequence[Segment], states: ProducerStates, end_offset: int)
         is_last = number + 1 == len(segments)
         if segment.base_offset >= end_offset:
             break
-        if not is_last and segments[number + 1].base_offset <= start_offset:
+        if not is_last and segments.base_offsets[number + 1] <= start_offset:
             continue
         try:
             first = segment.find(start_offset)
@@ -57,4 +61,4 @@ def replay(segments: Sequence[Segment], states: ProducerStates, end_offset: int)
                 break
             if batch.base_offset >= start_offset:
                 states.apply(batch)
-    states.last_map_offset = end_offset
+    states.advance_to(end_offset)

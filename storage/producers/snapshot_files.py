@@ -67,12 +67,11 @@ class SnapshotFiles:
             return True
         return False
 
-    def write(self, states: ProducerStates) -> None:
-        """Write the state as of its last offset; not synced. Nothing to do when it is there.
+    def write(self, states: ProducerStates, offset: int) -> None:
+        """Write the state below `offset`, not synced; nothing when there is one as new.
 
         raises  OSError; a part of the file may be there, which its checksum reveals
         """
-        offset = states.last_map_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return
         file = self._files.open(self.path(offset), create=True)
@@ -112,14 +111,13 @@ class SnapshotFiles:
             if offset not in bases and not is_newest_of_all:
                 self.remove(offset)
 
-    def set_aside(self, offset: int) -> str | None:
-        """Rename the snapshot of a deleted segment; the path to remove later, None without one.
+    def rename_to_deleted(self, offset: int, paths: list[str]) -> None:
+        """Rename the snapshot of a deleted segment, if there is one; `paths` grows by its name now.
 
         raises  OSError
         """
-        if offset not in self.offsets:
-            return None
-        path = self.path(offset)
-        self._files.rename(path, path + names.DELETED)
-        self.offsets.remove(offset)
-        return path + names.DELETED
+        if offset in self.offsets:
+            path = self.path(offset)
+            self._files.rename(path, path + names.DELETED)
+            self.offsets.remove(offset)
+            paths.append(path + names.DELETED)

@@ -21,8 +21,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.protocol.errors import BrokerError
-from odradek.storage.checkpoints.epoch_file import epoch_path, read_epochs, write_epochs
-from odradek.storage.checkpoints.leader_epochs import LeaderEpochs
+from odradek.storage.checkpoints.leader_epochs import (
+    LeaderEpochFileCache,
+    epoch_path,
+    read_epochs,
+)
 from odradek.storage.events import StorageEvent, summary
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch, iterate_headers
@@ -35,6 +38,7 @@ from odradek.storage.producers.snapshot_files import SnapshotFiles
 from odradek.storage.recovery.swap_files import finish_swaps
 from odradek.storage.recovery.torn_segments import CheckedAmount, Checker
 from odradek.storage.segments.segment import Segment
+from odradek.storage.segments.segments import Segments
 
 _SCAN_CHUNK_BYTES: Final = 1 << 16
 
@@ -43,16 +47,13 @@ _SCAN_CHUNK_BYTES: Final = 1 << 16
 class LoadedLog:
     """What a folder holds."""
 
-    segments: list[Segment]
+    segments: Segments
     end_offset: int
     log_start_offset: int
     recovery_point: int
-    leader_epochs: LeaderEpochs
+    epochs: LeaderEpochFileCache
     producer_states: ProducerStates
     snapshots: SnapshotFiles
-    are_epochs_unwritten: bool
-    """The disk is full; the next flush writes them."""
-    are_epochs_unsynced: bool
     was_checked: bool
     """Whether the last stop was not clean, or did not look like it."""
 
@@ -103,7 +104,7 @@ class _Loading:
     now_ms: int
     segments: list[Segment]
     snapshots: SnapshotFiles
-    epochs: LeaderEpochs
+    epoch_cache: LeaderEpochFileCache
     epoch_data: bytes
     """The checkpoint of the epochs; nothing when it is missing or torn."""
     states: ProducerStates
@@ -159,7 +160,7 @@ class _Loading:
         self._load_producers(base_offset)
         checker = Checker(
             self.config,
-            self.epochs,
+            self.epoch_cache.epochs,
             self.states,
             self.snapshots,
             self.recovery_point,
@@ -204,7 +205,7 @@ class _Loading:
             self._remove(self.segments, "without a record", is_warning=False)
             self.segments.clear()
             self.snapshots.remove_all()
-            self.epochs.clear()
+            self.epoch_cache.epochs.clear()
             self._begin_segment(start_offset)
             self.recovery_point = start_offset
         else:
@@ -222,7 +223,7 @@ class _Loading:
 
     def finish(self) -> LoadedLog:
         """Epochs and producers up to the end."""
-        epochs = self.epochs
+        epochs = self.epoch_cache.epochs
         if not self.epoch_data:
             self._read_epochs_from_batches()
         epochs.truncate_from_end(self.end_offset)
@@ -232,20 +233,19 @@ class _Loading:
         must_write = (self.was_checked or not self.epoch_data) and (
             epochs.encode() != self.epoch_data and bool(self.epoch_data or epochs.entries)
         )
-        is_written = must_write and self._write_epochs()
+        if must_write:
+            self._write_epochs()
         if not self.has_producers:
             self._load_producers(self.end_offset)
         self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
         return LoadedLog(
-            self.segments,
+            Segments(self.shared, self.directory, self.segments),
             self.end_offset,
             self.log_start_offset,
             self._next_recovery_point(),
-            epochs,
+            self.epoch_cache,
             self.states,
             self.snapshots,
-            must_write and not is_written,
-            is_written,
             self.was_checked,
         )
 
@@ -258,24 +258,23 @@ class _Loading:
             end_offset -= 1
         return min(self.recovery_point, end_offset)
 
-    def _write_epochs(self) -> bool:
-        """False when the disk is full."""
+    def _write_epochs(self) -> None:
+        """On a full disk, the next flush writes them."""
         try:
-            write_epochs(self.shared.files, self.directory, self.epochs)
+            self.epoch_cache.try_write()
         except OSError as error:
             if not is_full(error):
                 raise
-            return False
-        return True
 
     def _read_epochs_from_batches(self) -> None:
-        self.epochs.clear()
+        epochs = self.epoch_cache.epochs
+        epochs.clear()
         for segment in self.segments:
             file = segment.handle.use()
             try:
                 for header in iterate_headers(file, 0, segment.size, chunk_bytes=_SCAN_CHUNK_BYTES):
-                    if header.leader_epoch > self.epochs.latest_epoch:
-                        self.epochs.assign(header.leader_epoch, header.base_offset)
+                    if header.leader_epoch > epochs.latest_epoch:
+                        epochs.assign(header.leader_epoch, header.base_offset)
             except CorruptBatch as error:
                 self._report(f"leader epochs of a segment cannot be read: {error}")
 
@@ -297,10 +296,10 @@ class _Loading:
         )
         if states.last_map_offset < end_offset:
             try:
-                replay(self.segments, states, end_offset)
+                replay(Segments(self.shared, self.directory, self.segments), states, end_offset)
             except (CorruptBatch, BrokerError) as error:
                 self._report(f"the state of its producers is not complete: {error}")
-        states.last_map_offset = end_offset
+        states.advance_to(end_offset)
 
     def _remove(self, segments: Sequence[Segment], reason: str, *, is_warning: bool = True) -> None:
         """Remove segments, the newest first."""
@@ -323,12 +322,12 @@ class _Loading:
         self.shared.report(StorageEvent(self.directory, text, is_warning))
 
 
-def _read_epochs(shared: Descriptors, directory: str) -> tuple[LeaderEpochs, bytes]:
+def _read_epochs(shared: Descriptors, directory: str) -> tuple[LeaderEpochFileCache, bytes]:
     epochs, data = read_epochs(shared.files, directory)
     path = epoch_path(directory)
     if not data and shared.files.exists(path) and shared.files.size(path):
         shared.report(StorageEvent(path, "unreadable; leader epochs are read from the batches"))
-    return epochs, data
+    return LeaderEpochFileCache(shared.files, directory, epochs), data
 
 
 def _list_folder(

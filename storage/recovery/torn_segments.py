@@ -27,10 +27,10 @@ from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs
 from odradek.storage.events import Report, StorageEvent
 from odradek.storage.files.batch_scan import iterate_batches
 from odradek.storage.files.disk_errors import is_full
-from odradek.storage.log.plan import RELATIVE_OFFSET_MAX
+from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.producer_state import ProducerStates
-from odradek.storage.producers.replay import take_in
+from odradek.storage.producers.replay import apply_batch
 from odradek.storage.producers.snapshot_files import SnapshotFiles
 from odradek.storage.segments.segment import Segment
 
@@ -140,14 +140,13 @@ class Checker:
         kept = 0
         is_whole = True
         for segment in segments:
-            self.states.last_map_offset = segment.base_offset
-            self._write_snapshot()
+            self._write_snapshot(segment.base_offset)
             is_whole = self._check(segment, claims)
             kept += 1
             if not is_whole:
                 break
         if is_whole:
-            self._write_snapshot()
+            self._write_snapshot(self.end_offset)
         self._report_unusual(segments[0].directory)
         return kept
 
@@ -181,7 +180,7 @@ class Checker:
             _refuse_old_format(segment, valid_bytes)
             self._cut(segment, valid_bytes, flaw or "no whole batch follows")
         self._write_indexes(segment)
-        self.states.last_map_offset = self.end_offset
+        self.states.advance_to(self.end_offset)
         return is_whole
 
     def _cut(self, segment: Segment, valid_bytes: int, flaw: str) -> None:
@@ -192,11 +191,7 @@ class Checker:
                 f"{segment.size} bytes are cut off, the log ends at offset {self.end_offset}",
             )
         )
-        file = segment.handle.use()
-        file.truncate(valid_bytes)
-        if self.end_offset <= self.recovery_point:
-            file.sync()
-        segment.size = valid_bytes
+        segment.truncate_torn(valid_bytes, is_synced=self.end_offset <= self.recovery_point)
 
     def _write_indexes(self, segment: Segment) -> None:
         try:
@@ -213,9 +208,9 @@ class Checker:
             segment.indexes.remove_files()
             segment.indexes.close()
 
-    def _write_snapshot(self) -> None:
+    def _write_snapshot(self, offset: int) -> None:
         try:
-            self.snapshots.write(self.states)
+            self.snapshots.write(self.states, offset)
         except OSError as error:
             if not is_full(error):
                 raise
@@ -235,7 +230,7 @@ class Checker:
             position, batch.size, last_offset, batch.max_timestamp_ms, interval_bytes
         )
         try:
-            take_in(segment, self.states, batch, batch.base_offset)
+            apply_batch(segment, self.states, batch, batch.base_offset)
         except BrokerError as error:
             # Its checksum fits, so it was written like this; the producer's state does not know it.
             self.report(StorageEvent(segment.handle.path, f"a marker cannot be read: {error}"))

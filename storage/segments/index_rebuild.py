@@ -35,7 +35,7 @@ class IndexRebuild:
         """What is wrong with the indexes."""
         self.directory = segment.directory.rpartition("/")[0]
         """Of log.dirs."""
-        self._cut_count = segment.cut_count
+        self._truncation_count = segment.truncation_count
         self._end_position = segment.size
         self._is_closed = not segment.is_ready
         self._built: Segment | None = None
@@ -50,7 +50,7 @@ class IndexRebuild:
             self._walk(built)
         except (CorruptBatch, FileNotFoundError) as error:
             # The file may have been renamed or cut meanwhile; `finish` knows.
-            built.damage = f"{self.segment.handle.path}: {error}"
+            built.note_damage(f"{self.segment.handle.path}: {error}")
             return
         finally:
             built.handle.close()
@@ -79,7 +79,7 @@ class IndexRebuild:
         return built
 
     def _walk(self, built: Segment) -> None:
-        built.size = self._end_position
+        built.extend_to(self._end_position)
         built.walk(self._walked)
         self._walked = self._end_position
 
@@ -101,7 +101,7 @@ class IndexRebuild:
     def _finish(self, files: FileSystem) -> bool:
         segment, built = self.segment, self._built
         assert built is not None, "`run` comes first"
-        if segment.cut_count != self._cut_count:
+        if segment.truncation_count != self._truncation_count:
             return True
         if built.damage is not None:
             self._note_damage(built.damage)
@@ -127,6 +127,6 @@ class IndexRebuild:
 
     def _note_damage(self, damage: str) -> None:
         segment = self.segment
-        segment.damage = damage
+        segment.note_damage(damage)
         event = StorageEvent(segment.handle.path, f"its indexes cannot be rebuilt: {damage}")
         segment.shared.report(event)

@@ -1,7 +1,7 @@
-"""One segment of a log: its `.log` file and the three indexes beside it.
+"""One segment of a log: its `.log` file and its three indexes.
 
-A segment knows no other one and no rule about when it is closed or deleted.  What it costs to have
-one: an object, and the index entries of the segment in use that are not in their files yet.
+A segment knows no other segment and no rule about when it is rolled or deleted.  Its memory: an
+object, and the index entries of the active segment that are not in their files yet.
 
 Order of writing: the batch, then (in memory) its index entry; the index files follow some hundred
 entries later, at the latest when the segment is closed.
@@ -16,10 +16,12 @@ Source: Kafka's LogSegment.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
+from odradek.protocol.records.batch import RecordBatch
+from odradek.runtime.files import Bytes
 from odradek.storage.events import StorageEvent
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch, FoundBatch, iterate_headers
@@ -37,16 +39,16 @@ from odradek.storage.log_config import LogConfig
 Found = TypeVar("Found")
 
 INDEX_WRITE_BYTES: Final = 4_096
-"""Entries of the segment in use wait in memory until they make up this much."""
+"""Entries of the active segment wait in memory until they have this size."""
 SCAN_ONLY_BYTES: Final = 8_192
 """Up to this size a segment is searched without its indexes."""
 
 
-class Cut(NamedTuple):
-    """Where a segment is to be cut."""
+class TruncationPoint(NamedTuple):
+    """Where a segment is to be truncated."""
 
     found: FoundBatch
-    """The first batch to go."""
+    """The first batch to be dropped."""
     entry_counts: tuple[int, int]
     """Entries of the offset and of the time index that remain."""
 
@@ -61,37 +63,34 @@ class Segment:
         "base_offset",
         "bytes_since_index",
         "created_ms",
-        "cut_count",
         "damage",
         "directory",
         "first_timestamp_ms",
         "handle",
         "is_ready",
-        "jitter_ms",
         "max_timestamp_ms",
         "max_timestamp_offset",
         "shared",
         "size",
+        "truncation_count",
     )
 
     size: int
-    """Bytes of the batches; the file is never read beyond."""
+    """Bytes of the batches; the file is never read beyond it."""
     is_ready: bool
     """Whether it may be appended to: its indexes are loaded, its times are in memory."""
     bytes_since_index: int
     """Written since the last index entry."""
     created_ms: int
-    """When it was made, or loaded."""
+    """When it was created, or loaded."""
     first_timestamp_ms: int
     """Greatest timestamp of the first batch, -1 when there is none; while `is_ready`."""
     max_timestamp_ms: int
     """Greatest timestamp, or -1; while `is_ready`."""
     max_timestamp_offset: int
     """Last offset of the first batch that has it; while `is_ready`."""
-    jitter_ms: int
-    """Its share of segment.jitter.ms."""
-    cut_count: int
-    """How often its end was cut off, or it was dropped."""
+    truncation_count: int
+    """How often it was truncated, or taken out of the log."""
     damage: str | None
     """Why its indexes cannot be rebuilt; None: that was not tried, or they were."""
 
@@ -110,8 +109,7 @@ class Segment:
         self.first_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
-        self.jitter_ms = 0
-        self.cut_count = 0
+        self.truncation_count = 0
         self.damage = None
         self._largest: tuple[int, int] | None = None
         self._indexes: SegmentIndexes | None = None
@@ -152,7 +150,7 @@ class Segment:
         return indexes
 
     def load_indexes(self) -> None:
-        """Learn what the index files hold, unless that is known; raises as `find`."""
+        """Load both indexes unless they are loaded; raises as `find`."""
         try:
             self.indexes.load(self.size)
         except CorruptIndex as error:
@@ -175,7 +173,7 @@ class Segment:
         self.indexes.reset()
         self.walk(0)
         self.note_greatest()
-        # No later start checks them, so they must not be torn; but a loop waits for no sync.
+        # No later start checks them, so they must not be torn; but the loop waits for no sync.
         keep = self.indexes.write if is_loop_waiting else self.indexes.replace
         try:
             keep()
@@ -188,7 +186,7 @@ class Segment:
         self.shared.report(StorageEvent(self.handle.path, f"its indexes are rebuilt: {reason}"))
 
     def rebuild_later(self, reason: str) -> None:
-        """Have both indexes rebuilt in a thread, unless that is under way."""
+        """Have both indexes rebuilt in a thread, unless they are being rebuilt."""
         shared = self.shared
         if shared.rebuild_later is not None and self not in shared.rebuilding:
             shared.rebuilding[self] = None
@@ -196,7 +194,7 @@ class Segment:
             shared.rebuild_later(self, reason)
 
     def _by_index(self, look: Callable[[], Found]) -> Found:
-        """What `look` finds; if the indexes mislead it, a second time with rebuilt ones."""
+        """The result of `look`; if the indexes mislead it, of a second call with rebuilt ones."""
         self.load_indexes()
         try:
             return look()
@@ -206,6 +204,10 @@ class Segment:
             return look()
         except CorruptIndex as error:
             raise CorruptBatch(str(error)) from error
+
+    def extend_to(self, size: int) -> None:
+        """The file has `size` bytes of batches now; `walk` makes the index entries for them."""
+        self.size = size
 
     def walk(self, position: int) -> None:
         """Make the index entries of the batches from `position` on; raises CorruptBatch, OSError.
@@ -229,21 +231,25 @@ class Segment:
         self.max_timestamp_offset = self.base_offset
 
     def reset_indexes(self) -> None:
-        """Forget what all index files say, before they are made from the batches."""
+        """Empty all indexes, before they are rebuilt from the batches."""
         self.reset_times()
         self.indexes.reset()
         self._transactions.reset()
 
     def use_indexes(self, indexes: SegmentIndexes) -> None:
-        """Build these instead of the segment's own; they are empty, whatever their files hold."""
+        """Use these, which are empty whatever their files contain."""
         self._indexes = indexes
         indexes.reset()
 
     def take_indexes(self, built: Segment) -> None:
-        """Go on with the indexes of `built`; their files have the names of this one's by now."""
+        """Use the indexes of `built`; their files have the names of this one's by now."""
         self.indexes.take(built.indexes)
         self.bytes_since_index = built.bytes_since_index
         self._largest = None
+
+    def note_damage(self, damage: str) -> None:
+        """The indexes cannot be rebuilt, for this reason."""
+        self.damage = damage
 
     def note_greatest(self) -> None:
         """Note the greatest timestamp so far in the time index, in memory."""
@@ -262,6 +268,69 @@ class Segment:
         return self._txn_file
 
     # Appending.
+
+    def append(
+        self,
+        data: Bytes,
+        size: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        interval_bytes: int,
+    ) -> bool:
+        """Write one batch of `size` bytes; returns whether an index entry was made for it.
+
+        raises  OSError; a part of the batch may be in the file
+        """
+        self.handle.use().append((data,))
+        position = self.size
+        self.size = position + size
+        if self.bytes_since_index > interval_bytes or position == 0:
+            self.note_batch(position, size, last_offset, max_timestamp_ms, interval_bytes)
+            return True
+        self.bytes_since_index += size
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.max_timestamp_offset = last_offset
+        return False
+
+    def append_batches(
+        self, batches: Sequence[RecordBatch], base_offset: int, interval_bytes: int
+    ) -> None:
+        """Write several batches at once, of which the first one has `base_offset`.
+
+        raises  OSError; a part of them may be in the file
+        """
+        self.handle.use().append([batch.view for batch in batches])
+        offset = base_offset
+        for batch in batches:
+            size = batch.size
+            last_offset = offset + batch.last_offset_delta
+            max_timestamp_ms = batch.max_timestamp_ms
+            position = self.size
+            self.size = position + size
+            if self.bytes_since_index > interval_bytes or position == 0:
+                self.note_batch(position, size, last_offset, max_timestamp_ms, interval_bytes)
+            else:
+                self.bytes_since_index += size
+                if max_timestamp_ms > self.max_timestamp_ms:
+                    self.max_timestamp_ms = max_timestamp_ms
+                    self.max_timestamp_offset = last_offset
+            offset = last_offset + 1
+
+    def write(self, chunks: Sequence[Bytes]) -> None:
+        """Write batches; `note_written` accounts for each.
+
+        raises  OSError; a part of them may be in the file
+        """
+        self.handle.use().append(chunks)
+
+    def note_written(
+        self, size: int, last_offset: int, max_timestamp_ms: int, interval_bytes: int
+    ) -> None:
+        """Account for the next batch that was written."""
+        position = self.size
+        self.size = position + size
+        self.note_batch(position, size, last_offset, max_timestamp_ms, interval_bytes)
 
     def note_batch(
         self, position: int, size: int, last_offset: int, max_timestamp_ms: int, interval_bytes: int
@@ -304,7 +373,7 @@ class Segment:
         try:
             self.indexes.write()
         except CorruptIndex as error:
-            # A file has lost entries that were in it; no start may believe the rest.
+            # A file has lost entries that were in it; no start may trust the rest.
             self.indexes.remove_files()
             with suppress(IndexUnready):
                 self._mend_indexes(error)
@@ -323,8 +392,8 @@ class Segment:
         self.indexes.replace()
         self._transactions.replace()
 
-    def get_ready(self, jitter_ms: int) -> None:
-        """Load what appending needs; the segment is the last of its log from now on.
+    def get_ready(self) -> None:
+        """Load what appending needs; the segment is the active one from now on.
 
         raises  OSError; CorruptBatch
         """
@@ -335,10 +404,9 @@ class Segment:
         for found in iterate_headers(self.handle.use(), 0, self.size, chunk_bytes=128):
             self.first_timestamp_ms = found.max_timestamp_ms
             break
-        self.jitter_ms = jitter_ms
 
     def seal(self) -> None:
-        """Nothing is appended any more; `write_indexes` has been called."""
+        """The segment is not the active one any more; `write_indexes` has been called."""
         self._largest = (self.max_timestamp_ms, self.max_timestamp_offset)
         self.is_ready = False
 
@@ -375,7 +443,7 @@ class Segment:
     def _find_by_time(self, timestamp_ms: int) -> FoundBatch | None:
         entry = self.indexes.times.first_at_or_after(timestamp_ms)
         if entry is None:
-            # What came after the last entry is known of the segment in use.
+            # For the active segment, what follows the last entry is known.
             entry = self.largest_timestamp()
             if entry[0] < timestamp_ms:
                 return None
@@ -424,20 +492,20 @@ class Segment:
         return self._largest
 
     def note_largest(self, largest: tuple[int, int]) -> None:
-        """What `largest_timestamp` says was found elsewhere; the segment is closed."""
+        """Set what `largest_timestamp` returns, found by a copy; the segment is closed."""
         self._largest = largest
 
     def largest_timestamp_or_change_ms(self) -> int:
-        """Greatest timestamp; the file's time of change where no record has one."""
+        """Greatest timestamp; the modification time of the file where no record has one."""
         timestamp_ms = self.largest_timestamp()[0]
         if timestamp_ms >= 0:
             return timestamp_ms
         return self.shared.files.modified_ms(self.handle.path)
 
-    # Shortening and removing.
+    # Truncating and removing.
 
-    def plan_cut(self, offset: int) -> Cut | None:
-        """What `truncate` needs to drop every batch that ends at or after `offset`.
+    def plan_truncation(self, offset: int) -> TruncationPoint | None:
+        """Where to truncate so that every batch is dropped whose last offset is >= `offset`.
 
         returns  None when there is none; the indexes are loaded all the same.  Raises as `find`
         """
@@ -446,24 +514,25 @@ class Segment:
         if found is None:
             return None
         end_offset = found.base_offset
-        return Cut(found, self._by_index(lambda: self.indexes.entries_before(end_offset)))
+        counts = self._by_index(lambda: self.indexes.entries_before(end_offset))
+        return TruncationPoint(found, counts)
 
-    def truncate(self, cut: Cut, now_ms: int) -> None:
+    def truncate(self, point: TruncationPoint, now_ms: int) -> None:
         """Drop a batch and everything after it; the segment is closed until `get_ready`.
 
-        Slices of what is dropped, handed out before, read nothing of it any more.
+        Slices of what is dropped, made before, read nothing of it any more.
 
         raises  OSError, CorruptBatch: the segment must be loaded again then
         """
-        found = cut.found
+        found = point.found
         end_offset = found.base_offset
         txn_index = self.txn_index
-        self.cut_count += 1
-        self.handle = self.handle.cut(found.position)
+        self.truncation_count += 1
+        self.handle = self.handle.before_truncation(found.position)
         self.handle.use().truncate(found.position)
         self.size = found.position
         try:
-            self.indexes.cut(cut.entry_counts)
+            self.indexes.truncate(point.entry_counts)
             self._note_tail()
         except CorruptIndex as error:
             raise CorruptBatch(str(error)) from error
@@ -485,10 +554,21 @@ class Segment:
                 timestamp_ms, offset = found.max_timestamp_ms, found.last_offset
         self.indexes.times.append_if_younger(timestamp_ms, offset)
 
+    def truncate_torn(self, size: int, *, is_synced: bool) -> None:
+        """Drop what follows the first `size` bytes; the indexes are the caller's.
+
+        raises  OSError
+        """
+        file = self.handle.use()
+        file.truncate(size)
+        if is_synced:
+            file.sync()
+        self.size = size
+
     def drop(self) -> None:
-        """Let all files go: they are about to be renamed, removed or left."""
+        """Close all files: they are about to be renamed, removed or left."""
         self.is_ready = False
-        self.cut_count += 1
+        self.truncation_count += 1
         if self._indexes is not None:
             self._indexes.close()
         self.handle.close()

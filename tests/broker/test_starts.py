@@ -24,7 +24,12 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.files import Bytes, File
 from odradek.runtime.pending import Pending
 from odradek.runtime.system_files import SystemFile, SystemFileSystem
-from odradek.storage.checkpoints.checkpoint_file import CHECKPOINT_FILES
+from odradek.storage.checkpoints.checkpoint_file import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+)
 from odradek.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from odradek.storage.directories import log_manager as storage_manager
 from odradek.storage.directories.log_manager import LogManager
@@ -118,6 +123,12 @@ def fail(error: BaseException) -> Callable[..., NoReturn]:
     return failing
 
 
+CHECKPOINT_FILES = (
+    RECOVERY_POINT_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    CLEANER_OFFSET_FILE,
+)
 STEPS = [
     "odradek.broker.node.node.EmbeddedTree",
     "odradek.broker.node.node.Node._build_services",

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.files.descriptors import Descriptors
-from odradek.storage.log.log_opening import open_log
+from odradek.storage.log.log import open_log
 from odradek.storage.log_config import LogConfig
 from tests.support.apache import apache_kafka
 from tests.support.broker_process import BrokerProcess

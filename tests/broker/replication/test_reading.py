@@ -50,7 +50,7 @@ def test_damaged_transaction_index_fails_its_partition_and_releases_the_records(
     monkeypatch.setattr(Log, "aborted_transactions", fail)
     found = read(partition, 0)
     assert (found.error, found.records, found.high_watermark) == (expected, None, -1)
-    assert partition.log.active.handle.holders == 0
+    assert partition.log.active.handle.slice_count == 0
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,8 @@ from odradek.broker.server.transmit import (
 )
 from odradek.broker.server.windows import WINDOW_BYTES, WINDOWS_MAX, Windows
 from odradek.runtime.system_files import SystemFileSystem
-from odradek.storage.files.descriptors import Descriptors
-from odradek.storage.files.file_slice import FileSlice
-from odradek.storage.log.log_opening import open_log
+from odradek.storage.files.descriptors import Descriptors, FileSlice
+from odradek.storage.log.log import open_log
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, append, batch
 
@@ -36,7 +35,7 @@ class Slice:
         self.position = position
         self.size = size
         self.released = 0
-        self.is_cut = False
+        self.is_truncated = False
 
     def __len__(self) -> int:
         return self.size
@@ -286,7 +285,7 @@ def test_a_slow_peer_gets_nothing_that_was_written_after_a_cut(
     assert (head + promised).startswith(received)
     assert b"new" not in received
     transmitter.close()
-    assert stored.log.active.handle.holders == 0
+    assert stored.log.active.handle.slice_count == 0
 
 
 def test_a_cut_in_the_midst_of_a_slice_ends_the_connection_with_what_was_sent_before(

@@ -14,7 +14,6 @@ from odradek.storage.checkpoints.checkpoint_file import (
     decode_offsets,
     encode_offsets,
     read_offsets,
-    write_offsets,
 )
 
 _topics = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True)
@@ -106,7 +105,7 @@ def test_the_error_names_the_file(tmp_path: Path) -> None:
 def test_a_checkpoint_is_replaced_as_a_whole(tmp_path: Path) -> None:
     files = SystemFileSystem()
     path = f"{tmp_path}/log-start-offset-checkpoint"
-    write_offsets(files, path, {("a", 0): 5, ("b", 3): 7})
-    write_offsets(files, path, {("b", 3): 9})
+    files.replace(path, encode_offsets({("a", 0): 5, ("b", 3): 7}))
+    files.replace(path, encode_offsets({("b", 3): 9}))
     assert read_offsets(files, path) == {("b", 3): 9}
     assert files.list(str(tmp_path)) == ["log-start-offset-checkpoint"]

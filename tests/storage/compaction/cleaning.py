@@ -11,8 +11,7 @@ from odradek.protocol.records.control import parse_end_marker
 from odradek.protocol.records.record import Record, decode_records
 from odradek.runtime.files import FileSystem
 from odradek.storage.compaction.clean_log import clean
-from odradek.storage.compaction.job import CleaningJob, CleaningResult
-from odradek.storage.compaction.log_facts import active_producers, later_aborts
+from odradek.storage.compaction.job import CleaningJob, CleaningResult, active_producers
 from odradek.storage.log.log import Log
 from tests.support.logs import NOW_MS, read_all
 
@@ -48,9 +47,15 @@ def keyed(
 
 def uncleanable_offset(log: Log) -> int:
     """Base of the first segment that must not be touched."""
-    undecided = log.producer_states.first_undecided_offset
-    limit = log.end_offset if undecided is None else undecided
-    return log.base_offsets[log.segment_number(min(limit, log.active.base_offset))]
+    limit = min(
+        (
+            entry.current_txn_first_offset
+            for entry in log.producer_states.entries.values()
+            if entry.current_txn_first_offset >= 0
+        ),
+        default=log.end_offset,
+    )
+    return log.base_offsets[log.segments.number_of(min(limit, log.active.base_offset))]
 
 
 def job_of(
@@ -82,9 +87,9 @@ def job_of(
         compression=config.compression_type,
         map_entries_max=map_entries_max,
         bytes_per_second_max=math.inf,
-        cut_count=log.cut_count,
-        later_aborts=later_aborts(log, end),
-        active_producers=active_producers(log),
+        truncation_count=log.truncation_count,
+        later_aborts=log.aborts_after(end),
+        active_producers=active_producers(log.producer_states),
     )
 
 
@@ -111,7 +116,9 @@ def clean_log(
         map_entries_max=map_entries_max,
     )
     result = run_job(files, job)
-    removed = log.replace_segments(result.groups, cut_count=job.cut_count, now_ms=now_ms)
+    removed = log.replace_segments(
+        result.groups, truncation_count=job.truncation_count, now_ms=now_ms
+    )
     assert removed is not None, "the log has not changed meanwhile"
     files.sync_directory(log.directory)
     for each in removed:

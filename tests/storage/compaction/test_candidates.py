@@ -102,7 +102,6 @@ def test_what_is_too_young_ends_the_cleanable_part() -> None:
 def test_only_dirty_segments_are_asked_for_their_age() -> None:
     ages = times((50, 40), (30, 20))
     facts = replace(FACTS, checkpoint_offset=20, min_compaction_lag_ms=30, dirty_times=ages)
-    assert facts.needs_times
     assert judge(facts, now_ms=NOW_MS).first_uncleanable_offset == 30
 
 

@@ -64,7 +64,9 @@ def scene(seed: int) -> Scene:
 
 def replace(log: Log, job: CleaningJob, result: CleaningResult) -> None:
     """Put the result of a cleaning into place."""
-    removed = log.replace_segments(result.groups, cut_count=job.cut_count, now_ms=LATER_MS)
+    removed = log.replace_segments(
+        result.groups, truncation_count=job.truncation_count, now_ms=LATER_MS
+    )
     assert removed is not None
 
 

@@ -18,8 +18,7 @@ from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.compaction.job import CleaningResult
 from odradek.storage.files.descriptors import Descriptors
-from odradek.storage.log.log import Log
-from odradek.storage.log.log_opening import open_log
+from odradek.storage.log.log import Log, open_log
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import batches_of, clean_log, uncleanable_offset
 from tests.storage.compaction.workload import Workload, apply

@@ -10,8 +10,7 @@ from odradek.protocol.records.batch import iterate_batches
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.files import names
-from odradek.storage.log.log import Log
-from odradek.storage.log.log_truncate import RemovedFiles
+from odradek.storage.log.log import Log, RemovedFiles
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import (
     batches_of,
@@ -59,7 +58,7 @@ def cleaned(house: LogHouse, log: Log) -> tuple[CleaningJob, CleaningResult]:
 
 
 def put(log: Log, job: CleaningJob, result: CleaningResult) -> list[RemovedFiles] | None:
-    return log.replace_segments(result.groups, cut_count=job.cut_count, now_ms=NOW_MS)
+    return log.replace_segments(result.groups, truncation_count=job.truncation_count, now_ms=NOW_MS)
 
 
 def files_ending(house: LogHouse, *endings: str) -> list[str]:
@@ -109,7 +108,7 @@ def test_the_old_files_are_set_aside_and_removed_later() -> None:
     assert [name for name in names_there if names.SNAPSHOT in name] == [
         names.file_name(base, names.SNAPSHOT) + names.DELETED for base in (10, 20, 30)
     ]
-    assert log.snapshots.offsets == [40]
+    assert log.head.snapshots.offsets == [40]
     assert not files_ending(house, names.CLEANED, names.SWAP)
 
 
@@ -205,7 +204,10 @@ def test_groups_may_come_one_by_one() -> None:
     job, result = cleaned(house, log)
     assert [group.replaced_base_offsets for group in result.groups] == [(0, 10), (20, 30)]
     for group in result.groups:
-        assert log.replace_segments([group], cut_count=job.cut_count, now_ms=NOW_MS) is not None
+        assert (
+            log.replace_segments([group], truncation_count=job.truncation_count, now_ms=NOW_MS)
+            is not None
+        )
         log.check()
     assert log.base_offsets == [0, 20, 40]
     assert log.segments[0].size == 0

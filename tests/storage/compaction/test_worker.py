@@ -45,7 +45,7 @@ JOB = CleaningJob(
     compression="producer",
     map_entries_max=1_000,
     bytes_per_second_max=float("inf"),
-    cut_count=3,
+    truncation_count=3,
     later_aborts=(AbortedTransaction(7, 12, 35, 36),),
     active_producers=(ActiveProducer(7, 1, 25),),
 )

@@ -9,7 +9,7 @@ import pytest
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.testing.memory_files import UNLIMITED_DESCRIPTORS, MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
-from odradek.storage.files.descriptors import Descriptors, Handle
+from odradek.storage.files.descriptors import Descriptors, FileSlice, Handle
 from odradek.storage.files.disk_errors import is_out_of_descriptors
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
@@ -122,12 +122,11 @@ def test_a_file_is_closed_to_open_another_when_no_descriptor_is_left() -> None:
     for handle in handles:
         handle.use()
     assert shared.open_count == 3
-    for handle in handles[:3]:
-        handle.hold()
+    slices = [FileSlice(handle, 0, 0) for handle in handles[:3]]
     with pytest.raises(OSError, match="Too many open files") as refused:
         handles[5].use()
     assert refused.value.errno == errno.EMFILE
-    handles[0].release()
+    slices[0].release()
     handles[5].use()
     assert handles[1].file is not None
 

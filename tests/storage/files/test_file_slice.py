@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.storage.files.file_slice import FileSlice
+from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, LogHouse, append, batch
@@ -29,7 +29,7 @@ class Reader:
         for piece, promised in self.held:
             data = piece.read()
             assert promised.startswith(data), "bytes that were written later"
-            assert piece.is_cut == (len(data) < len(promised))
+            assert piece.is_truncated == (len(data) < len(promised))
 
 
 steps = st.lists(

@@ -103,7 +103,7 @@ def test_a_cut_drops_the_entries_from_an_offset_on_also_in_the_file(
         if number == written:
             index.write(disk.files)
         index.append(BASE + offset, offset * 3)
-    index.cut(disk.files, index.count_before(BASE + end))
+    index.truncate(disk.files, index.count_before(BASE + end))
     kept = [offset for offset in offsets if offset < end]
     assert [index.entry(number)[0] - BASE for number in range(len(index))] == kept
     assert index.last() == ((BASE + kept[-1], kept[-1] * 3) if kept else None)
@@ -208,7 +208,7 @@ def test_a_time_lookup_finds_the_first_entry_that_is_no_older(
 @given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(0, 10_005))
 def test_a_time_index_is_cut_by_offset(timestamps: list[int], written: int, end: int) -> None:
     disk, index = time_index(timestamps, written)
-    index.cut(disk.files, index.count_before(BASE + end))
+    index.truncate(disk.files, index.count_before(BASE + end))
     index.note_newest()
     kept = timestamps[:end]
     assert len(index) == len(kept)

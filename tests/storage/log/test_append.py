@@ -7,7 +7,9 @@ import pytest
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch, set_log_append_time
 from odradek.storage.files import names
-from odradek.storage.log.log import Appended, Log
+from odradek.storage.log.head import Appended
+from odradek.storage.log.log import Log
+from odradek.storage.log.rolling import roll_jitter_ms
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, marker, read_all
 
@@ -102,7 +104,7 @@ def test_jitter_closes_a_segment_earlier_and_is_the_same_after_a_start() -> None
     house = LogHouse(config=LogConfig(segment_ms=1_000, segment_jitter_ms=900))
     log = house.open()
     append(log, batch(10_000))
-    jitter = log.active.jitter_ms
+    jitter = roll_jitter_ms(log.config, log.topic, log.partition, 0)
     assert 0 < jitter < 900
     log.close(NOW_MS)
     log = house.open(was_clean=True)

@@ -12,7 +12,7 @@ def test_nothing_waits_until_records_must_be_flushed() -> None:
     awaited = AwaitedFlush()
     assert awaited.committable_end(7) == 7
     awaited.flushed(5)
-    awaited.cut(3)
+    awaited.truncate_to(3)
     assert not awaited.holds(7)
 
 
@@ -37,9 +37,9 @@ def test_appends_during_a_flush_wait_for_the_next_one() -> None:
 def test_what_is_cut_off_is_not_waited_for() -> None:
     awaited = AwaitedFlush()
     awaited.hold(5, 8)
-    awaited.cut(6)
+    awaited.truncate_to(6)
     assert awaited.committable_end(6) == 5
-    awaited.cut(5)
+    awaited.truncate_to(5)
     assert awaited.held_from is None
 
 
@@ -60,7 +60,7 @@ def test_what_is_committable_is_flushed_unless_it_never_had_to_be(
             end = max(0, end - number)
             flushed = min(flushed, end)
             prepared = [min(each, end) for each in prepared]
-            awaited.cut(end)
+            awaited.truncate_to(end)
         prepared.append(end)
         assert awaited.committable_end(end) <= end
         assert awaited.committable_end(end) == flushed or awaited.held_from is None

@@ -201,7 +201,7 @@ def test_a_failed_epoch_file_is_written_by_the_next_flush() -> None:
     flush(log)
     house.files.fail_operation(2, OSError(errno.ENOSPC, "refused"))
     append(log, batch(2), leader_epoch=2)
-    assert log.are_epochs_unwritten
+    assert log.head.epochs.is_unwritten
     house.files.fail_operation(1, OSError(errno.ENOSPC, "refused"))
     before = log.recovery_point
     flush(log)

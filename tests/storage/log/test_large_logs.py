@@ -15,9 +15,8 @@ import pytest
 
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.files.descriptors import Descriptors
-from odradek.storage.log.log import Log
-from odradek.storage.log.log_opening import open_log
-from odradek.storage.log.lookup_budget import Effort, TooLong
+from odradek.storage.log.log import Log, open_log
+from odradek.storage.log.lookup_budget import LookupBudget, TooLong
 from odradek.storage.log.time_lookup import TimeLookup
 from odradek.storage.log_config import LogConfig
 from tests.support.large_logs import LargeLog
@@ -103,8 +102,10 @@ def searched(log: Log, timestamp_ms: int | None) -> tuple[int, int, int] | None:
 
     def search() -> tuple[int, int, int] | None:
         if timestamp_ms is None:
-            return log.max_timestamp(effort=Effort())
-        return log.offset_for_timestamp(timestamp_ms, up_to_offset=log.end_offset, effort=Effort())
+            return log.max_timestamp(budget=LookupBudget())
+        return log.offset_for_timestamp(
+            timestamp_ms, up_to_offset=log.end_offset, budget=LookupBudget()
+        )
 
     try:
         return measured(search, LOOKUP_MS)

@@ -8,7 +8,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.storage.files import names
-from odradek.storage.files.file_slice import FileSlice
+from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, marker, read_all

@@ -237,9 +237,9 @@ def test_a_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
 
 def test_snapshots_go_with_their_segments() -> None:
     log = filled(LogHouse(), 21)
-    assert log.snapshots.offsets == [4, 8, 12, 16, 20]
+    assert log.head.snapshots.offsets == [4, 8, 12, 16, 20]
     log.truncate_to(13)
-    assert log.snapshots.offsets == [4, 8, 12]
+    assert log.head.snapshots.offsets == [4, 8, 12]
     log.advance_log_start(9)
     deleted(log)
-    assert log.snapshots.offsets == [8, 12]
+    assert log.head.snapshots.offsets == [8, 12]

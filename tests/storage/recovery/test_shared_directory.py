@@ -19,7 +19,7 @@ from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.checkpoints.meta_properties import read_meta_properties
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files.descriptors import Descriptors
-from odradek.storage.log.log import Appended
+from odradek.storage.log.head import Appended
 from odradek.storage.log_config import LogConfig
 from tests.support.apache import ApacheBroker, apache_kafka
 from tests.support.stored_batches import data_bytes

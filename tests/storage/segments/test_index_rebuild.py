@@ -16,8 +16,8 @@ from odradek.storage.files import names
 from odradek.storage.indexes import entry_scan
 from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.log.log import Log
-from odradek.storage.log.lookup_budget import Effort, TooLong
-from odradek.storage.log.reading import Position, is_index_unready
+from odradek.storage.log.lookup_budget import LookupBudget, TooLong
+from odradek.storage.log.reading import RecordPosition
 from odradek.storage.log.time_lookup import Outdated, TimeLookup
 from odradek.storage.log_config import LogConfig
 from odradek.storage.segments import segment
@@ -136,8 +136,8 @@ def test_what_needs_an_unusable_index_waits_until_it_is_rebuilt(
         with pytest.raises(IndexUnready) as refusal:
             read_one(log, 100)
         assert refusal.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
-        assert is_index_unready(log, 100)
-        assert not is_index_unready(log, 200)
+        assert log.is_index_unready(100)
+        assert not log.is_index_unready(200)
     with pytest.raises(IndexUnready):
         log.offset_for_timestamp(NOW_MS + 100, up_to_offset=COUNT)
     with pytest.raises(IndexUnready):
@@ -150,7 +150,7 @@ def test_what_needs_an_unusable_index_waits_until_it_is_rebuilt(
     assert (log.end_offset, len(log.segments)) == (COUNT, 3), "nothing was cut"
     assert read_one(log, 200) == everything[200 * SIZE : 201 * SIZE]
     rebuilds.run()
-    assert not is_index_unready(log, 100)
+    assert not log.is_index_unready(100)
     assert read_all(log) == everything
     assert log.offset_for_timestamp(NOW_MS + 100, up_to_offset=COUNT) == (100, NOW_MS + 100, 0)
     log.check()
@@ -203,7 +203,7 @@ def test_a_rebuild_runs_again_when_much_was_appended_meanwhile(
     job.run(house.files)
     append(log, *[batch(NOW_MS + COUNT + each) for each in range(5)])
     assert not job.finish(house.files)
-    assert is_index_unready(log, 1)
+    assert log.is_index_unready(1)
     job.run(house.files)
     append(log, batch(NOW_MS + COUNT + 5))
     assert job.finish(house.files)
@@ -324,7 +324,7 @@ times = st.one_of(st.integers(0, 30), st.integers(-1, 3), st.just(7))
 many_batches = st.lists(st.lists(times, min_size=1, max_size=3), min_size=1, max_size=60)
 
 
-def in_thread(log: Log, timestamp_ms: int | None) -> Position | None:
+def in_thread(log: Log, timestamp_ms: int | None) -> RecordPosition | None:
     lookup = TimeLookup(log, timestamp_ms)
     lookup.run(log.shared.files)
     lookup.finish()
@@ -379,20 +379,20 @@ def test_what_is_too_long_for_the_loop_says_so_and_is_found_in_a_thread() -> Non
     log = house.open(was_clean=True)
     newest = NOW_MS + log.end_offset - 1
 
-    def search(**effort: Any) -> Position | None:
+    def search(**effort: Any) -> RecordPosition | None:
         return log.offset_for_timestamp(newest, up_to_offset=log.end_offset, **effort)
 
     with pytest.raises(TooLong):
-        search(effort=Effort())
+        search(budget=LookupBudget())
     expected = (log.end_offset - 1, newest, 0)
     assert in_thread(log, newest) == expected
-    assert search(effort=Effort()) == expected, "the times are known from then on"
+    assert search(budget=LookupBudget()) == expected, "the times are known from then on"
     append(log, batch(*range(newest, newest + 600), value=b"v"))
     with pytest.raises(TooLong):
-        log.offset_for_timestamp(newest + 1, up_to_offset=1 << 40, effort=Effort())
+        log.offset_for_timestamp(newest + 1, up_to_offset=1 << 40, budget=LookupBudget())
     log.advance_log_start(1)
     with pytest.raises(TooLong):
-        log.max_timestamp(effort=Effort())
+        log.max_timestamp(budget=LookupBudget())
 
 
 def test_a_search_that_a_truncation_has_overtaken_is_not_used() -> None:

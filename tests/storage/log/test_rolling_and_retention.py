@@ -4,16 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.storage.log.plan import (
-    RELATIVE_OFFSET_MAX,
-    NextBatch,
+from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX
+from odradek.storage.log.retention import (
     OldSegment,
-    RollReason,
-    SegmentStats,
-    jitter_ms,
     plan_age_deletion,
     plan_log_start_deletion,
     plan_size_deletion,
+)
+from odradek.storage.log.rolling import (
+    NextBatch,
+    RollReason,
+    SegmentStats,
+    roll_jitter_ms,
     roll_reason,
 )
 from odradek.storage.log_config import LogConfig
@@ -74,12 +76,12 @@ def test_a_segment_is_closed_for_each_reason_at_its_very_limit(
 
 
 def test_jitter_stays_below_its_limit_and_below_the_age() -> None:
-    assert jitter_ms(LogConfig(), "orders", 0, 5) == 0
+    assert roll_jitter_ms(LogConfig(), "orders", 0, 5) == 0
     for segment_ms in (4, 10**9):
         config = LogConfig(segment_jitter_ms=10, segment_ms=segment_ms)
-        found = [jitter_ms(config, "orders", 0, base) for base in range(200)]
+        found = [roll_jitter_ms(config, "orders", 0, base) for base in range(200)]
         assert set(found) == set(range(min(10, segment_ms)))
-        assert found == [jitter_ms(config, "orders", 0, base) for base in range(200)]
+        assert found == [roll_jitter_ms(config, "orders", 0, base) for base in range(200)]
 
 
 def old(*segments: tuple[int, int, int]) -> list[OldSegment]:
