@@ -1,6 +1,6 @@
-"""What an operator has to learn of the logs: plain data, handed to the caller's `Report`.
+"""What an operator needs to know of the logs: plain data, passed to the caller's `Report`.
 
-`storage` does not log.  Whatever it cuts, drops, rebuilds or finds damaged it reports through
+`storage` does not log.  What it truncates, removes, rebuilds or finds damaged it reports through
 `Descriptors.report`, which the broker sets; a report may come from any thread and must not block.
 """
 
@@ -34,6 +34,6 @@ def ignore(event: StorageEvent) -> None:
 
 
 def summary(offsets: Sequence[int]) -> str:
-    """A list of offsets for a report, cut short."""
+    """A list of offsets for a report, at most `NAMED_MAX` and the last one."""
     named = ", ".join(map(str, offsets[:NAMED_MAX]))
     return named if len(offsets) <= NAMED_MAX else f"{named}, ... {offsets[-1]}"

@@ -1,6 +1,6 @@
 """The settings of one log, resolved: plain values, no names of where they came from.
 
-Defaults are Apache Kafka 3.9's.  `Log.config` may be replaced while the log is in use.
+Defaults are Apache Kafka 3.9's.  `Log.config` may be replaced at any time.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.compaction.candidates import Candidate
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
-from odradek.storage.compaction.wire import STARVED, CleaningFailure
+from odradek.storage.compaction.wire import NO_CPU_TIME, CleaningFailure
 from odradek.storage.directories.upkeep import Upkeep
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.log.log import Log
@@ -228,7 +228,7 @@ class Compaction:
     async def _on_failure(self, log: Log, failure: CleaningFailure) -> CleaningError | None:
         if failure.error_number is None:
             return self.failures.give_up(log, failure.reason)
-        if failure.error_number != STARVED:
+        if failure.error_number != NO_CPU_TIME:
             return self.failures.on_system_error(log, failure.reason, failure.error_number)
         logger.info("the cleaning of %s starts again with a higher priority", log.directory)
         self.worker.is_boosted = True

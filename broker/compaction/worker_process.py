@@ -20,11 +20,11 @@ from typing import Final
 
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.wire import (
-    HURRIED,
+    BOOSTED,
     LINE_BYTES_MAX,
     CleaningFailure,
-    Progress,
-    decode_answer,
+    CleaningProgress,
+    decode_message,
     encode_job,
     encode_rate,
 )
@@ -125,8 +125,8 @@ class WorkerProcess:
                     line = await worker.lines.readline()
                 if not line.endswith(b"\n"):
                     raise WorkerDied("the worker has died")
-                report = decode_answer(line)
-                if not isinstance(report, Progress):
+                report = decode_message(line)
+                if not isinstance(report, CleaningProgress):
                     has_result = True
                     return report
                 if not is_wanted():
@@ -158,7 +158,7 @@ class WorkerProcess:
     def _spawn(self) -> Popen[bytes]:
         command = [*self._command, str(os.getpid())]
         if self.is_boosted:
-            command.append(HURRIED)
+            command.append(BOOSTED)
         return Popen(command, stdin=PIPE, stdout=PIPE)
 
     def set_rate(self, bytes_per_second_max: float) -> None:

@@ -168,8 +168,8 @@ class DiskJobRunner:
         """
         more: Sequence[DiskJob] = ()
         if failure is not None:
-            level = logging.WARNING if is_temporary(failure) else logging.ERROR
-            logger.log(level, "%s failed: %s", type(job).__name__, failure)
+            if not is_temporary(failure):  # Upkeep reports those.
+                logger.error("%s of %s failed: %s", type(job).__name__, job.path, failure)
             self._upkeep.on_failed(job, failure)
             if is_out_of_descriptors(failure):
                 return ()  # The next round tries it again.

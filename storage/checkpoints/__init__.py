@@ -1,1 +1,1 @@
-"""The small files of a data directory: offsets, leader epochs, topic id, whose data it is."""
+"""The small files of a data directory: offsets, leader epochs, topic id, the owner of the data."""

@@ -5,8 +5,8 @@
     orders 0 1200              topic, partition, offset
     orders 1 40
 
-Four of them lie in the root of each directory of log.dirs; a partition's leader epochs use the
-same head.  A file of 0 bytes holds no entries (Kafka makes it so at the first start).  Anything
+There are four of them in the root of each directory of log.dirs; a partition's leader epochs have
+the same head.  A file of 0 bytes holds no entries (Kafka makes it so at the first start).  Anything
 else that a Kafka broker could not have written is refused: reading half a file as a whole one would
 move a recovery point or a high watermark.
 
@@ -43,7 +43,7 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def decode_lines(data: bytes) -> list[str]:
-    """The entry lines behind version and count; none for 0 bytes.
+    """The entry lines after version and count; none for 0 bytes.
 
     raises  CorruptCheckpoint when the version is unknown, the count is wrong, the last line is cut
             or the text is not UTF-8

@@ -63,8 +63,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, offset: int) -> bool:
         """Note that `epoch` starts at `offset`.
 
-        Entries that this contradicts (of the same or a greater epoch, or starting at or behind
-        `offset`) go.  A later offset of the latest epoch changes nothing.
+        Entries that this contradicts (of the same or a greater epoch, or starting at or after
+        `offset`) are removed.  A later offset of the latest epoch changes nothing.
 
         returns  whether the list changed and has to be written
         """
@@ -79,11 +79,11 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(greatest own epoch <= `epoch`, where it ends), what OffsetForLeaderEpoch answers.
+        """(greatest own epoch <= `epoch`, where it ends), the result of OffsetForLeaderEpoch.
 
         log_end_offset  exclusive; the end of the latest epoch
         returns         (-1, -1) for epoch -1, for one above all own ones and for an empty list;
-                        (`epoch`, first known offset) for one below all, whose data is gone
+                        (`epoch`, first known offset) for one below all, whose data was deleted
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -97,12 +97,12 @@ class LeaderEpochs:
         return self._epochs[higher - 1], self._starts[higher]
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which `offset` was (or will be) written, or -1 when it lies before all."""
+        """The epoch in which `offset` was (or will be) written, or -1 before all entries."""
         index = bisect_right(self._starts, offset) - 1
         return self._epochs[index] if index >= 0 else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget the epochs that start at or behind `end_offset`; True when there were some."""
+        """Forget the epochs that start at or after `end_offset`; True when there were some."""
         assert end_offset >= 0, "an offset is not negative"
         keep = bisect_left(self._starts, end_offset)
         if keep == len(self._starts):
@@ -112,7 +112,7 @@ class LeaderEpochs:
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget what lies before `start_offset`; the epoch that covers it starts there now.
+        """Forget the epochs before `start_offset`; the epoch that contains it starts there now.
 
         returns  whether the list changed
         """

@@ -1,10 +1,10 @@
 """`partition.metadata` in a partition's folder: the id of its topic (KIP-516).
 
     version: 0
-    topic_id: kVSgfurUQFGGpHMTBqBPiw        22 characters of URL-safe base64, no newline behind
+    topic_id: kVSgfurUQFGGpHMTBqBPiw        22 characters of URL-safe base64, no newline at the end
 
-A topic deleted and made again under the same name has another id, so a broker that was away cannot
-take old data for new.
+A topic that is deleted and created again under the same name has another id, so a broker that was
+offline meanwhile cannot take old data for new.
 
 Source: Kafka's PartitionMetadataFile, PartitionMetadata.
 """
@@ -23,7 +23,7 @@ PARTITION_METADATA_FILE = "partition.metadata"
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
 ZERO_TOPIC_ID: Final = UUID(int=0)
-"""Kafka's «no topic id»; never written to the file."""
+"""Kafka's value for no topic id; never written to the file."""
 
 
 class CorruptPartitionMetadata(Exception):
@@ -58,7 +58,7 @@ def decode_partition_metadata(data: bytes) -> UUID:
         raise CorruptPartitionMetadata(f"the first line is {lines[0]!r}, expected 'version: 0'")
     name, separator, value = lines[1].partition(": ") if len(lines) > 1 else ("", "", "")
     if name != "topic_id" or not separator or any(lines[2:]):
-        raise CorruptPartitionMetadata("expected one line 'topic_id: <id>' behind the version")
+        raise CorruptPartitionMetadata("expected one line 'topic_id: <id>' after the version")
     try:
         topic_id = decode_topic_id(value)
     except ValueError as error:

@@ -1,20 +1,20 @@
-"""What stays of a batch when its log is cleaned.
+"""What is kept of a batch when its log is cleaned.
 
-    data of an aborted transaction    goes
-    a record with a later one of its  goes
+    data of an aborted transaction    removed
+    a record with a later one of its  removed
     key, or without a key
-    a tombstone                       stays until the batch's delete horizon, which the first
+    a tombstone                       kept until the batch's delete horizon, which the first
                                       cleaning that keeps it sets: now + delete.retention.ms
     a transaction's marker            likewise, from when on no data of the transaction is left
-    a batch without records           goes, unless it is the last one that an active producer has
+    a batch without records           removed, unless it is the last one that an active producer has
                                       written (its sequence numbers are needed), or the last one
                                       below the first uncleanable offset
 
-A batch that keeps all its records is copied as it lies.  One that loses some keeps offsets,
+A batch that keeps all its records is copied unchanged.  One that loses some keeps offsets,
 sequences, producer, leader epoch and codec; its greatest timestamp is that of the records left.
 
 Differs from Kafka: without a horizon the base timestamp stays what it was, and with it the bytes of
-the records; Kafka counts timestamps anew from the first record left.  A damaged checksum stops the
+the records; Kafka encodes them from the first record left.  A damaged checksum stops the
 cleaning; Kafka would seal what it reads with a new one.  A compressed message set of a format
 before version 2 that loses records becomes a batch of version 2.
 
@@ -92,13 +92,13 @@ class BatchFilter:
         """Exclusive: where the segment ends that the next batches are of."""
         self._next_offset = 0
         self.drops_legacy_tombstones = False
-        """Whether tombstones in formats before version 2 go; they know no horizon."""
+        """Whether tombstones in formats before version 2 are removed; they have no horizon."""
         self.read_records = 0
         """Records seen so far."""
         self.kept_records = 0
 
     def filter(self, view: memoryview) -> Filtered | None:
-        """What stays of a batch, None when nothing does.
+        """What is kept of a batch, None when nothing is.
 
         raises  CorruptBatch, BrokerError INVALID_RECORD, IndexError: the batch is damaged
         """
@@ -287,12 +287,12 @@ class BatchFilter:
 
 
 def check_offsets(batch: RecordBatch, next_offset: int, end_offset: int) -> None:
-    """Its offsets are not under its checksum; they must lie in [next_offset, end_offset).
+    """Its offsets are not under its checksum; they must be in [next_offset, end_offset).
 
     raises  CorruptBatch
     """
     if not next_offset <= batch.base_offset <= batch.last_offset < end_offset:
-        raise CorruptBatch(f"{batch} does not lie in {next_offset}..{end_offset}")
+        raise CorruptBatch(f"{batch} is not in {next_offset}..{end_offset}")
 
 
 def _max_timestamp(batch: RecordBatch, kept: Kept) -> int:
@@ -327,7 +327,7 @@ def _rebuilt(
 
 
 def _without_records(batch: RecordBatch) -> bytearray:
-    """Its header, which still tells offsets, producer and sequences."""
+    """Its header, which still contains offsets, producer and sequences."""
     return sealed_batch(
         b"",
         batch.base_offset,

@@ -1,12 +1,12 @@
 """Which log is cleaned next, and from where to where: decided from what is known of the logs.
 
-Pure: sizes, bases, times and offsets come in as facts, the edge reads them from logs and clocks.
+Pure: sizes, bases, times and offsets come in as facts, the caller reads them from logs and clocks.
 
-    |-- cleaned before --|------- dirty, may be cleaned -------|-- not yet --|-- in use --|
+    |-- cleaned before --|------- dirty, may be cleaned -------|-- not yet --|-- active --|
     log start       first dirty                        first uncleanable           end
 
 The first dirty offset is what the last cleaning has left in the checkpoint.  Not to be touched are
-the segment in use, what is not stable (an open transaction, a record that is not replicated), and
+the active segment, what is not stable (an open transaction, a record that is not replicated), and
 segments with records younger than min.compaction.lag.ms.
 
 Source: Kafka's LogCleanerManager (grabFilthiestCompactedLog, cleanableOffsets, maxCompactionDelay),
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 NO_LIMIT_MS: Final = 2**63 - 1
-"""max.compaction.lag.ms when nobody has set it."""
+"""max.compaction.lag.ms when it is not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class SegmentTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What the choice rests on, of one compacted log."""
+    """What the choice depends on, of one compacted log."""
 
     checkpoint_offset: int | None
-    """Where the last cleaning has ended, as the checkpoint says."""
+    """Where the last cleaning ended, by the checkpoint."""
     log_start_offset: int
     end_offset: int
     last_stable_offset: int
     """At most the high watermark."""
     base_offsets: Sequence[int]
-    """Of all segments; the last one is in use."""
+    """Of all segments; the last one is the active segment."""
     segment_sizes: Sequence[int]
     """Bytes, likewise."""
     dirty_times: Sequence[SegmentTimes] = ()
@@ -56,7 +56,7 @@ class LogFacts:
 
     @property
     def active_base_offset(self) -> int:
-        """Where the segment in use begins."""
+        """Base offset of the active segment."""
         return self.base_offsets[-1]
 
 
@@ -93,8 +93,8 @@ def is_checkpoint_void(
 ) -> bool:
     """Whether the checkpoint names an offset that the log does not have.
 
-    Below the start when retention or DeleteRecords went further; behind the end when a crash or a
-    truncation took records back that had been cleaned.
+    Below the start when retention or DeleteRecords went further; above the end when a crash or a
+    truncation removed records that had been cleaned.
     """
     return checkpoint_offset is not None and not (
         log_start_offset <= checkpoint_offset <= end_offset

@@ -1,4 +1,4 @@
-"""Cleans one log: of every key only the last record stays.
+"""Cleans one log: of every key only the last record is kept.
 
     1  map      the last offset of every key in the dirty part, until the map is full
     2  groups   neighbouring segments that fit into one
@@ -12,10 +12,10 @@ Records that have later ones of their keys go only when those are on disk: the s
 part are synced, most of which has been done when they were closed.
 
 When the map is full in the midst of a segment, the cleaning ends there and the next one goes on
-from that offset; what lies behind stays as it is (but for aborted transactions).
+from that offset; what follows stays as it is (but for aborted transactions).
 
 Differs from Kafka: it does not sync what it has read, so a power cut may take the later record of a
-key when the former one, which had been on disk, is gone already.
+key when the former one, which had been on disk, is already deleted.
 
 Source: Kafka's Cleaner.doClean, buildOffsetMap, cleanSegments.
 """
@@ -52,10 +52,10 @@ def clean(
     clock_ms: Callable[[], int],
     throttle: Callable[[int], None],
 ) -> CleaningResult:
-    """Do one job; when it fails, what it has written is for `leftovers.remove_leftovers`.
+    """Clean one log; when that fails, `leftovers.remove_leftovers` removes what was written.
 
     clock_ms  any clock, for the time that it took
-    throttle  is told the bytes of each read and write; it may sleep
+    throttle  called with the bytes of each read and write; it may sleep
     returns   what to put into place; no groups when there was nothing to clean
     raises    OSError; CorruptBatch: the log is damaged and cannot be cleaned
     memory    `job.map_entries_max` entries of an `OffsetMap`, a byte for each dirty offset (64 MiB
@@ -124,7 +124,7 @@ class _Cleaning:
         for number in range(first, len(job.base_offsets)):
             base_offset = job.base_offsets[number]
             path = self._path(base_offset, names.LOG)
-            with _damage_told(path):
+            with _naming_damage(path):
                 is_mapped = self._map_segment(number, offset_map, transactions)
             sync_file(self._files, path)
             if not is_mapped:
@@ -156,7 +156,7 @@ class _Cleaning:
             if batch.last_offset < start_offset:
                 continue
             if not may_discard and not batch.is_control and count > 0:
-                if not offset_map.has_room(count):
+                if not offset_map.fits(count):
                     return False
                 map_records(
                     offset_map,
@@ -173,7 +173,7 @@ class _Cleaning:
         records = list(decode_legacy_records(view))
         if records[-1].offset < start_offset:
             return True
-        if not offset_map.has_room(len(records)):
+        if not offset_map.fits(len(records)):
             return False
         for record in records:
             key = record.key
@@ -241,7 +241,7 @@ class _Cleaning:
                 modified_ms = files.modified_ms(path)
                 batch_filter.segment_end_offset = source.end_offset
                 batch_filter.drops_legacy_tombstones = modified_ms <= legacy_horizon_ms
-                with _damage_told(path):
+                with _naming_damage(path):
                     for view in iterate_stored(files, path, source.size_bytes, self._throttle):
                         filtered = batch_filter.filter(view)
                         if filtered is not None:
@@ -260,8 +260,8 @@ class _Cleaning:
 
 
 @contextmanager
-def _damage_told(path: str) -> Iterator[None]:
-    """Say which segment is damaged."""
+def _naming_damage(path: str) -> Iterator[None]:
+    """Add the path of the segment to the error."""
     try:
         yield
     except (BrokerError, CorruptBatch, IndexError) as error:

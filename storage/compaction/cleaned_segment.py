@@ -1,4 +1,4 @@
-"""Writes the segment that takes the place of a group: files with `.cleaned` behind their names.
+"""Writes the segment that replaces a group: files with the suffix `.cleaned`.
 
 Source: Kafka's LocalLog.createNewCleanedSegment, LogSegment.append, Cleaner.cleanSegments.
 """
@@ -32,7 +32,7 @@ class CleanedSegment:
         base_offset: int,
         on_written: Callable[[int], None],
     ) -> None:
-        """`on_written` is told the size of each write; it may sleep.  raises  OSError"""
+        """`on_written` is called with the size of each write; it may sleep.  raises  OSError"""
         self._files = files
         self._job = job
         self._base_offset = base_offset
@@ -115,5 +115,5 @@ class CleanedSegment:
             file.close()
 
     def close(self) -> None:
-        """Let the file go; closing twice is allowed."""
+        """Close the file; closing twice is allowed."""
         self._file.close()

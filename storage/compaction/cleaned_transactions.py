@@ -39,7 +39,7 @@ class CleanedTransactions:
         self.retained = []
 
     def may_discard(self, batch: RecordBatch) -> bool:
-        """Whether nobody needs the batch: data of an aborted transaction, or an idle marker.
+        """Whether the batch is not needed: data of an aborted transaction, or an idle marker.
 
         raises  INVALID_RECORD
         """

@@ -1,7 +1,7 @@
-"""What the cleaner is asked to do with one log, and what it answers: values between processes.
+"""A cleaning job for one log, and its result: values between processes.
 
 The event loop's process decides (`candidates`), a worker process reads the segments and writes
-`.cleaned` files (`clean_log`), and the event loop's process puts these into the log's place
+`.cleaned` files (`clean_log`), and the event loop's process puts these into place
 (`Log.replace_segments`).
 
 Source: Kafka's LogCleaner, LogToClean, CleanerStats.
@@ -39,7 +39,7 @@ class CleaningJob:
     """Of the segments from the log's start up to `first_uncleanable_offset`; all closed."""
     log_start_offset: int
     first_dirty_offset: int
-    """What lies below it was cleaned before."""
+    """Records below it were cleaned before."""
     first_uncleanable_offset: int
     """Exclusive: base offset of the first segment that must not be touched."""
     now_ms: int
@@ -50,7 +50,7 @@ class CleaningJob:
     index_interval_bytes: int
     max_message_bytes: int
     compression: str
-    """The topic's `compression.type`; kept batches keep their own codec whatever it says."""
+    """The topic's `compression.type`; kept batches keep their own codec whatever it is."""
     map_entries_max: int
     """Bounds the worker's memory: how many different keys one cleaning may look at."""
     bytes_per_second_max: float
@@ -58,9 +58,9 @@ class CleaningJob:
     truncation_count: int
     """`Log.truncation_count` when the job was made."""
     later_aborts: tuple[AbortedTransaction, ...]
-    """Aborted transactions with data below `first_uncleanable_offset` and their marker behind it
-    (`Log.aborts_after`).  The index of the segment in use is in memory, so the worker cannot
-    read of them, and without it their data would count as committed."""
+    """Aborted transactions with data below `first_uncleanable_offset` and their marker after it
+    (`Log.aborts_after`).  The index of the active segment is in memory, so the worker cannot
+    read them, and without them their data would count as committed."""
     active_producers: tuple[ActiveProducer, ...] = ()
 
 

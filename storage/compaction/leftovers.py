@@ -1,4 +1,4 @@
-"""Clears what a cleaning has written and nobody has put into place."""
+"""Removes the files of a cleaning that were not put into place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.storage.files.names import CLEANED
 
 
 def remove_leftovers(files: FileSystem, directory: str) -> None:
-    """Remove the `.cleaned` files in a partition's folder; nothing when the folder is gone.
+    """Remove the `.cleaned` files in a partition's folder; nothing when the folder does not exist.
 
     raises  OSError
     """

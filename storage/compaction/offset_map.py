@@ -63,8 +63,8 @@ class OffsetMap:
         self.end_offset = first_dirty_offset
         self.entries_max = entries_max
 
-    def has_room(self, record_count: int) -> bool:
-        """Whether a batch fits in, if all its keys are new ones; the first one always does.
+    def fits(self, record_count: int) -> bool:
+        """Whether a batch can be added, if all its keys are new; the first one always can.
 
         So the map may come to one batch more than `entries_max`, and every cleaning gets further.
         """
@@ -76,7 +76,7 @@ class OffsetMap:
         `SURVIVES`: it is the last one of its key.  `HAS_TOMBSTONES`, at the base offset of a batch:
         its records have to be looked at.
 
-        returns  None where the offsets would be too many, or do not say which record is meant
+        returns  None where the offsets would be too many, or do not identify a record
         cost     0.1 us for each key
         """
         start_offset = self.first_dirty_offset

@@ -1,9 +1,9 @@
-"""The inner loops of a cleaning: walks over the records of a batch, looking at keys only.
+"""The inner loops of a cleaning: scans of the records of a batch, decoding keys only.
 
 The first one is written out at length because it runs for every record of a log, twice; a function
 call would cost as much as the rest.  Numbers that fit into one or two bytes are read in place,
 longer ones by `protocol/records/record`.  Values and headers are never looked at: a record that
-stays is copied as it lies.
+is kept is copied unchanged.
 
 Structure is checked as far as it is walked over; the checksum of the batch has been compared.
 
@@ -26,7 +26,7 @@ from odradek.storage.compaction.offset_map import PLAIN_KEY_BYTES_MAX, OffsetMap
 
 
 class _Fields(NamedTuple):
-    """Of every record in order: where it ends and what it says; positions in the records part."""
+    """Of every record in order: its end and its fields; positions in the records part."""
 
     ends: list[int]
     time_positions: list[int]
@@ -82,7 +82,7 @@ def _scan(data: bytes, count: int) -> _Fields:
             add_key(key if size <= PLAIN_KEY_BYTES_MAX else digest(key))
             position += size
         if position >= end:
-            raise invalid_record("the key of a record ends behind the record")
+            raise invalid_record("the key of a record ends after the record")
         add_value(position)
         position = end
     _check_end(data, position)
@@ -155,7 +155,7 @@ def single_record(data: bytes) -> SingleRecord:
         if size > PLAIN_KEY_BYTES_MAX:
             key = digest(key)
     if position >= end or end != len(data):
-        raise invalid_record("the key of a record ends behind the record")
+        raise invalid_record("the key of a record ends after the record")
     return SingleRecord(delta, key, data[position] & 1 == 1)
 
 
@@ -164,7 +164,7 @@ class Kept(NamedTuple):
 
     record_count: int
     spans: list[tuple[int, int]]
-    """Where they lie in the records part; records beside each other make one span."""
+    """Their positions in the records part; records beside each other make one span."""
     max_timestamp_delta: int
     """The greatest of theirs, from the base timestamp; any number when none stays."""
     has_tombstone: bool
@@ -182,7 +182,7 @@ def keep_records(
     """Which records of a batch are the last ones of their keys.
 
     data              the records part of the batch, decompressed
-    end_offset        of the map; what lies at or behind it is not known and stays
+    end_offset        of the map; what is at or after it is not known and is kept
     drops_tombstones  their time is over
     raises            INVALID_RECORD, IndexError: the records are damaged
     cost              0.9 us a record, and 1 us more where the map is large
@@ -263,8 +263,8 @@ def move_base_timestamp(
 ) -> bytes:
     """The same records with their timestamps counted from another base.
 
-    data      whole records, one behind the other
-    fixed_ms  the time that all of them have, whatever they say (LogAppendTime); None: their own
+    data      whole records, one after the other
+    fixed_ms  the timestamp of all of them, whatever they contain (LogAppendTime); None: their own
     raises    INVALID_RECORD, IndexError: the records are damaged
     cost      1.5 us a record
     """

@@ -27,7 +27,7 @@ def iterate_stored(
 ) -> Iterator[memoryview]:
     """Every batch of a segment, also entries of the formats before version 2; exactly their bytes.
 
-    on_read  is told the size of each read; it may sleep
+    on_read  called with the size of each read; it may sleep
     raises   OSError; CorruptBatch when the bytes are not batches up to the end
     memory   `CHUNK_BYTES`, or one batch if that is larger
     """
@@ -61,7 +61,7 @@ def iterate_stored(
 def read_aborted(
     files: FileSystem, directory: str, base_offsets: Sequence[int]
 ) -> list[AbortedTransaction]:
-    """The aborted transactions whose markers lie in some segments.
+    """The aborted transactions whose markers are in some segments.
 
     raises  OSError; CorruptBatch
     """
@@ -80,7 +80,7 @@ def read_aborted(
 def sync_file(files: FileSystem, path: str) -> None:
     """Make a file's content durable; costs little when it is.
 
-    raises  OSError: the disk has lost something, which nobody else may be told of
+    raises  OSError: the disk has lost something; no later sync reports it again
     """
     file = files.open(path)
     try:

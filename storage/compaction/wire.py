@@ -1,12 +1,12 @@
-"""What the broker and its cleaning worker say to each other: one JSON object a line.
+"""Messages between the broker and its cleaning worker: one JSON object a line.
 
     to the worker       {"job": {...}}                    clean this; one at a time
                         {"bytes_per_second_max": 1e6}     of the job under way, from now on
-    from the worker     {"progress_bytes": 123}           alive; about once a second
+    from the worker     {"progress_bytes": 123}           about once a second
                         {"result": {...}}                 the files are written and synced
-                        {"failure": {...}}                nothing is left of what was written
+                        {"failure": {...}}                what was written is removed
 
-The end of either pipe ends the conversation.
+The end of either pipe ends the exchange.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from odradek.storage.segments.segments import CleanedGroup
 LINE_BYTES_MAX: Final = 16 << 20
 """A job names each segment in 20 characters: this is enough for half a million of them."""
 
-HURRIED: Final = "hurried"
-"""On the worker's command line: with a share of processors that others keep busy."""
-STARVED: Final = errno.ETIME
-"""Error number of a job that was given up for want of one."""
+BOOSTED: Final = "boosted"
+"""On the worker's command line: run also on processors that other programs keep busy."""
+NO_CPU_TIME: Final = errno.ETIME
+"""Error number of a job that was given up because the worker got no processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class CleaningFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """The worker is at it."""
+class CleaningProgress:
+    """A job is under way."""
 
     bytes_done: int
     """Read and written so far."""
@@ -49,17 +49,17 @@ class Progress:
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
-Answer = CleaningResult | CleaningFailure | Progress
+WorkerMessage = CleaningResult | CleaningFailure | CleaningProgress
 
 
 def encode_job(job: CleaningJob) -> bytes:
     """The line that begins a job.
 
-    cost  3 us for each active producer: for a thread, which lets others run meanwhile
+    cost  3 us for each active producer: for a thread: other threads run meanwhile
     """
-    # `asdict` would copy every number by itself, and `dumps` would let nobody run before its end.
-    said = {"job": {field.name: getattr(job, field.name) for field in fields(job)}}
-    return "".join(_ENCODER.iterencode(said)).encode() + b"\n"
+    # `asdict` would copy every number, and no other thread runs during one call of `dumps`.
+    message = {"job": {field.name: getattr(job, field.name) for field in fields(job)}}
+    return "".join(_ENCODER.iterencode(message)).encode() + b"\n"
 
 
 def encode_rate(bytes_per_second_max: float) -> bytes:
@@ -67,23 +67,23 @@ def encode_rate(bytes_per_second_max: float) -> bytes:
     return _line({"bytes_per_second_max": bytes_per_second_max})
 
 
-def encode_answer(answer: Answer) -> bytes:
-    """The line that tells how it goes."""
-    match answer:
-        case Progress():
-            return _line({"progress_bytes": answer.bytes_done})
+def encode_message(message: WorkerMessage) -> bytes:
+    """The line that a worker sends."""
+    match message:
+        case CleaningProgress():
+            return _line({"progress_bytes": message.bytes_done})
         case CleaningResult():
-            return _line({"result": asdict(answer)})
+            return _line({"result": asdict(message)})
         case CleaningFailure():
-            return _line({"failure": asdict(answer)})
+            return _line({"failure": asdict(message)})
 
 
 def decode_request(line: bytes) -> CleaningJob | float:
     """A job, or a new bound in bytes per second."""
-    said = json.loads(line)
-    if "job" not in said:
-        return float(said["bytes_per_second_max"])
-    job: dict[str, Any] = said["job"]
+    message = json.loads(line)
+    if "job" not in message:
+        return float(message["bytes_per_second_max"])
+    job: dict[str, Any] = message["job"]
     job["base_offsets"] = tuple(job["base_offsets"])
     job["active_producers"] = tuple(
         ActiveProducer(*producer) for producer in job["active_producers"]
@@ -92,14 +92,14 @@ def decode_request(line: bytes) -> CleaningJob | float:
     return CleaningJob(**job)
 
 
-def decode_answer(line: bytes) -> Answer:
-    """What the worker said."""
-    said = json.loads(line)
-    if "progress_bytes" in said:
-        return Progress(said["progress_bytes"])
-    if "failure" in said:
-        return CleaningFailure(**said["failure"])
-    result: dict[str, Any] = said["result"]
+def decode_message(line: bytes) -> WorkerMessage:
+    """The message of a worker."""
+    message = json.loads(line)
+    if "progress_bytes" in message:
+        return CleaningProgress(message["progress_bytes"])
+    if "failure" in message:
+        return CleaningFailure(**message["failure"])
+    result: dict[str, Any] = message["result"]
     result["groups"] = tuple(
         CleanedGroup(**{**group, "replaced_base_offsets": tuple(group["replaced_base_offsets"])})
         for group in result["groups"]
@@ -107,5 +107,5 @@ def decode_answer(line: bytes) -> Answer:
     return CleaningResult(**result)
 
 
-def _line(said: dict[str, Any]) -> bytes:
-    return _ENCODER.encode(said).encode() + b"\n"
+def _line(message: dict[str, Any]) -> bytes:
+    return _ENCODER.encode(message).encode() + b"\n"

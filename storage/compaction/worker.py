@@ -1,19 +1,20 @@
 """The process that cleans logs beside the broker.
 
-`python -I -m odradek.storage.compaction.worker PARENT [hurried]`:
+`python -I -m odradek.storage.compaction.worker PARENT [boosted]`:
     PARENT    process id of the broker
-    hurried   behind it: with a share of busy processors
+    boosted   run also on processors that other programs keep busy
 
 It reads segments and writes `.cleaned` files, one job after the other, and touches nothing else;
 the broker's process puts the files into place.  It ends with the broker: by the end of its input,
-and by a signal of the kernel's, so that nothing is written into a log that a next broker has
-opened already.
+and by a signal of the kernel, so that nothing is written into a log that the next broker has
+opened.
 
-It gives way to the broker.  A low priority alone is not enough: who has a processor keeps it for
-some milliseconds (EEVDF), and a broker that wakes up waits for so long.  Under SCHED_IDLE it is
-thrown off at once; but then it gets 0.3 % of processors that others keep busy.  So a worker that
-starves says so, and the next one is hurried: nice 19, 1.5 %.  Where the scheduler weighs groups of
-processes first, all of this counts within the broker's group.
+It yields the processor to the broker.  A low priority alone is not enough: a running process keeps
+its processor for some milliseconds (EEVDF), and a broker that wakes up waits for so long.  Under
+SCHED_IDLE the worker is preempted at once; but then it gets 0.3 % of processors that other programs
+keep busy.  So a worker that gets no processor fails with NO_CPU_TIME, and the next one is boosted:
+nice 19, 1.5 %.  Where the scheduler weighs groups of processes first, all of this counts within the
+broker's group.
 
 Source: Kafka's LogCleaner.CleanerThread, Throttler.
 """
@@ -36,13 +37,13 @@ from odradek.runtime.system_files import SystemFile, SystemFileSystem
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.compaction.wire import (
-    HURRIED,
-    STARVED,
-    Answer,
+    BOOSTED,
+    NO_CPU_TIME,
     CleaningFailure,
-    Progress,
+    CleaningProgress,
+    WorkerMessage,
     decode_request,
-    encode_answer,
+    encode_message,
 )
 
 INPUT: Final = 0
@@ -51,10 +52,10 @@ PROGRESS_S: Final = 1.0
 RATE_LEAST: Final = 1.0
 """Bytes per second; a bound of 0 would never let a job end."""
 NICENESS: Final = 19
-STARVING_S: Final = 30.0
-"""For how long a worker has to starve before it says so."""
+STARVATION_S: Final = 30.0
+"""Over how long the share of processor time is measured."""
 SHARE_LEAST: Final = 0.02
-"""Of the time that it could have run."""
+"""Of the time in which it was able to run."""
 READ_BYTES: Final = 1 << 16
 PORTION_BYTES: Final = 1 << 16
 
@@ -63,12 +64,12 @@ _IO_BEST_EFFORT_LAST: Final = 2 << 13 | 7
 _SYSTEM_CALL_IO_PRIORITY: Final = {"x86_64": 251, "aarch64": 30}
 
 
-class GentleFile(SystemFile):
-    """Reads and writes in small portions: nobody is let on the processor within a system call, and
-    copying a megabyte to pages that are touched for the first time takes milliseconds."""
+class ChunkedFile(SystemFile):
+    """Reads and writes in small portions: a process is not preempted within a system call, and
+    copying a megabyte to pages that are used for the first time takes milliseconds."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """As a whole for the caller."""
+        """As `SystemFile.read_at`."""
         if size <= PORTION_BYTES:
             return super().read_at(position, size)
         parts = []
@@ -82,7 +83,7 @@ class GentleFile(SystemFile):
         return b"".join(parts)
 
     def append(self, chunks: Sequence[Bytes]) -> int:
-        """As a whole for the caller."""
+        """As `SystemFile.append`."""
         total = 0
         for chunk in chunks:
             view = memoryview(chunk)
@@ -91,16 +92,16 @@ class GentleFile(SystemFile):
         return total
 
 
-class GentleFileSystem(SystemFileSystem):
-    """The host's files, opened as `GentleFile`."""
+class ChunkedFileSystem(SystemFileSystem):
+    """The host's files, opened as `ChunkedFile`."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and appending."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return GentleFile(path, os.open(path, flags, 0o644))
+        return ChunkedFile(path, os.open(path, flags, 0o644))
 
 
-class Conversation:
+class BrokerPipes:
     """The two pipes to the broker."""
 
     def __init__(self) -> None:
@@ -121,9 +122,9 @@ class Conversation:
                 os._exit(0)
             self._received += data
 
-    def say(self, answer: Answer) -> None:
-        """Tell the broker; the process ends when nobody listens."""
-        rest = memoryview(encode_answer(answer))
+    def send(self, message: WorkerMessage) -> None:
+        """Send to the broker; the process ends when the broker has closed the pipe."""
+        rest = memoryview(encode_message(message))
         try:
             while rest:
                 rest = rest[os.write(OUTPUT, rest) :]
@@ -131,8 +132,8 @@ class Conversation:
             os._exit(0)
 
 
-class Hunger:
-    """Whether others leave the process no time to run, as the kernel counts it."""
+class CpuStarvation:
+    """Whether other programs leave the process no processor time, by the kernel's counters."""
 
     def __init__(self, now_s: float, path: str = "/proc/self/schedstat") -> None:
         self._path = path
@@ -147,9 +148,9 @@ class Hunger:
             return 0, 0
         return int(ran), int(waited)
 
-    def is_starving(self, now_s: float) -> bool:
-        """Asked again and again; answers for the last `STARVING_S`."""
-        if now_s - self._since_s < STARVING_S:
+    def is_starved(self, now_s: float) -> bool:
+        """Whether it was so in the last `STARVATION_S`; False between two measurements."""
+        if now_s - self._since_s < STARVATION_S:
             return False
         ran_ns, waited_ns = self._read()
         ran, waited = ran_ns - self._ran_ns, waited_ns - self._waited_ns
@@ -158,20 +159,20 @@ class Hunger:
 
 
 class Throttle:
-    """Called with the bytes of each read and write: waits, reports, listens.
+    """Called with the bytes of each read and write: waits, reports progress, reads a new bound.
 
-    raises  OSError STARVED
+    raises  OSError NO_CPU_TIME
     """
 
     def __init__(
-        self, conversation: Conversation, bytes_per_second_max: float, *, is_hurried: bool
+        self, pipes: BrokerPipes, bytes_per_second_max: float, *, is_boosted: bool
     ) -> None:
-        self._conversation = conversation
+        self._pipes = pipes
         self._rate = max(bytes_per_second_max, RATE_LEAST)
         self._allowed_s = time.monotonic()
-        self._told_s = self._allowed_s
+        self._reported_s = self._allowed_s
         self._bytes_done = 0
-        self._hunger = None if is_hurried else Hunger(self._told_s)
+        self._starvation = None if is_boosted else CpuStarvation(self._reported_s)
 
     def __call__(self, byte_count: int) -> None:
         """Account for bytes; sleeps when they came too fast."""
@@ -180,7 +181,7 @@ class Throttle:
         self._allowed_s = max(self._allowed_s, now_s) + byte_count / self._rate
         self._report(now_s)
         while True:
-            self._listen()
+            self._read_bound()
             wait_s = self._allowed_s - time.monotonic()
             if wait_s <= 0:
                 return
@@ -188,14 +189,14 @@ class Throttle:
             self._report(time.monotonic())
 
     def _report(self, now_s: float) -> None:
-        if now_s - self._told_s >= PROGRESS_S:
-            self._told_s = now_s
-            self._conversation.say(Progress(self._bytes_done))
-            if self._hunger is not None and self._hunger.is_starving(now_s):
-                raise OSError(STARVED, "other programs leave it no time on the processors")
+        if now_s - self._reported_s >= PROGRESS_S:
+            self._reported_s = now_s
+            self._pipes.send(CleaningProgress(self._bytes_done))
+            if self._starvation is not None and self._starvation.is_starved(now_s):
+                raise OSError(NO_CPU_TIME, "other programs leave it no time on the processors")
 
-    def _listen(self) -> None:
-        line = self._conversation.next_line(wait=False)
+    def _read_bound(self) -> None:
+        line = self._pipes.next_line(wait=False)
         if line is None:
             return
         wanted = decode_request(line)
@@ -205,20 +206,20 @@ class Throttle:
 
 
 def work(
-    conversation: Conversation, job: CleaningJob, *, is_hurried: bool
+    pipes: BrokerPipes, job: CleaningJob, *, is_boosted: bool
 ) -> CleaningResult | CleaningFailure:
-    """Do one job; nothing is left of one that fails."""
-    # The first job brings the code: a worker says that it is there before it has read all.
+    """Do one job; what a failed job has written is removed."""
+    # Imported at the first job, so that the worker starts faster.
     from odradek.storage.compaction.clean_log import clean
 
-    files = GentleFileSystem()
+    files = ChunkedFileSystem()
     try:
         try:
             return clean(
                 files,
                 job,
                 lambda: time.monotonic_ns() // 1_000_000,
-                Throttle(conversation, job.bytes_per_second_max, is_hurried=is_hurried),
+                Throttle(pipes, job.bytes_per_second_max, is_boosted=is_boosted),
             )
         except BaseException:
             remove_leftovers(files, job.directory)
@@ -227,14 +228,14 @@ def work(
         return CleaningFailure(str(error) or type(error).__name__, error.errno)
     except MemoryError:
         return CleaningFailure("there is not enough memory", errno.ENOMEM)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the broker has to be told
+    except Exception as error:  # noqa: BLE001 - the broker must get every failure
         return CleaningFailure(f"{type(error).__name__}: {error}", None)
 
 
-def give_way(*, is_hurried: bool) -> None:
+def lower_priority(*, is_boosted: bool) -> None:
     """Take a low priority, as far as the host allows."""
     os.nice(NICENESS)
-    policy = os.SCHED_BATCH if is_hurried else os.SCHED_IDLE
+    policy = os.SCHED_BATCH if is_boosted else os.SCHED_IDLE
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, policy, os.sched_param(0))
     number = _SYSTEM_CALL_IO_PRIORITY.get(os.uname().machine)
@@ -251,19 +252,19 @@ def end_with_parent(parent_pid: int) -> None:
 
 def main() -> None:
     """Serve jobs until the broker closes the pipe."""
-    # Ctrl-C goes to the whole group of a terminal; the broker decides what becomes of its worker.
+    # Ctrl-C reaches the whole process group of a terminal; the broker ends its worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(int(sys.argv[1]))
-    is_hurried = HURRIED in sys.argv[2:]
-    give_way(is_hurried=is_hurried)
-    conversation = Conversation()
+    is_boosted = BOOSTED in sys.argv[2:]
+    lower_priority(is_boosted=is_boosted)
+    pipes = BrokerPipes()
     while True:
-        line = conversation.next_line(wait=True)
+        line = pipes.next_line(wait=True)
         assert line is not None, "it waited"
         wanted = decode_request(line)
         # A bound that comes between jobs has been overtaken: each job brings its own.
         if isinstance(wanted, CleaningJob):
-            conversation.say(work(conversation, wanted, is_hurried=is_hurried))
+            pipes.send(work(pipes, wanted, is_boosted=is_boosted))
 
 
 if __name__ == "__main__":

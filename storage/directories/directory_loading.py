@@ -1,12 +1,12 @@
 """Opens the logs of one directory when the broker starts.
 
-What may lie in a directory of log.dirs:
+What may be in a directory of log.dirs:
 
     <topic>-<partition>                   a log
     <topic>-<partition>.<unique>-future   a copy on its way from another directory
     <topic>-<partition>.<unique>-delete   deleted, its removal is due
-    <topic>-<partition>.<unique>-stray    set aside by a migration; left alone
-    anything else                         not ours; left alone and reported
+    <topic>-<partition>.<unique>-stray    taken out by a migration; not touched
+    anything else                         not a log; not touched, but reported
 
 Source: Kafka's LogManager.loadLogs, loadLog.
 """
@@ -41,7 +41,7 @@ _PASSED_OVER: Final = ("__cluster_metadata-0", "remote-log-index-cache")
 
 @dataclass(slots=True)
 class LoadedDirectory:
-    """What was found in a directory."""
+    """The contents of a directory."""
 
     path: str
     was_clean_shutdown: bool = False
@@ -70,7 +70,7 @@ class Loading:
 
 
 # Differs from Kafka: a folder that is no log's (`lost+found` at the root of a volume) is reported
-# and left alone; Kafka refuses to start.
+# and not touched; Kafka refuses to start.
 def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory:
     """Open all logs of a directory; they are in `directory.logs` and `.future_logs` then.
 
@@ -82,7 +82,7 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
     found.was_clean_shutdown = directory.read_checkpoints(report)
     folders = _folders(files.list(directory.path), directory, loading, found)
     for path in found.unknown:
-        report(StorageEvent(path, "holds no log and is left alone"))
+        report(StorageEvent(path, "contains no log and is not touched"))
     if folders and not found.was_clean_shutdown:
         report(StorageEvent(directory.path, f"no clean stop: {len(folders)} logs are checked"))
     for name, path in folders:

@@ -1,4 +1,4 @@
-"""How full the directories of log.dirs are: what DescribeLogDirs answers (KIP-113, KIP-827).
+"""How full the directories of log.dirs are: for DescribeLogDirs (KIP-113, KIP-827).
 
 Source: Kafka's ReplicaManager.describeLogDirs, getLogEndOffsetLag.
 """
@@ -25,8 +25,8 @@ class LogUsage:
     size_bytes: int
     """Of its batches, without indexes."""
     offset_lag: int
-    """How far a copy on its way is behind the log it copies, -1 when that is not here; of the log
-    itself, how far it ends below its high watermark."""
+    """Records by which a copy on its way lags the log that it copies, -1 when that is not here; of
+    the log itself, how far it ends below its high watermark."""
     is_future: bool
 
 

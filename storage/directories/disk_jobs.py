@@ -1,7 +1,7 @@
-"""Disk work that is too slow for an event loop: made here, run in a thread, reported back.
+"""Disk work that is too slow for an event loop and is run in a thread.
 
-A job is a value: `run` touches the disk and nothing else, so it may run in any thread while the
-logs are in use.  Its outcome comes back to `storage/directories/upkeep` as `on_finished(job)` or
+A job is a value: `run` accesses the disk and nothing else, so it may run in any thread while the
+logs change.  Its result is reported to `directories/upkeep` as `on_finished(job)` or
 `on_failed(job, error)`.  A job that failed in an fsync is never run again: the kernel has forgotten
 the pages, and a second one would claim success (KAFKA-10778).
 """
@@ -27,17 +27,22 @@ class WriteCheckpoint:
     name: str
     data: bytes
     forgotten: tuple[TopicPartition, ...]
-    """Partitions deleted before this was made; their lines are gone once it is written."""
+    """Partitions deleted before this job was made; the new file does not name them."""
     folders: tuple[str, ...]
-    """To be synced first: were segments to come back that retention took out, they would lie below
-    their recovery point unchecked."""
+    """To be synced first: removed segments that a power cut brought back would be below the
+    recovery point, where nothing is checked."""
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        return f"{self.directory}/{self.name}"
 
     def run(self, files: FileSystem) -> None:
         """Write, sync and rename; OSError leaves the former file."""
         for folder in self.folders:
             with contextlib.suppress(FileNotFoundError):
                 files.sync_directory(folder)
-        files.replace(f"{self.directory}/{self.name}", self.data)
+        files.replace(self.path, self.data)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +56,11 @@ class FlushLog:
     flush: LogFlush
     started_at: FlushStart
     """`Log.flush_started_at` of this flush."""
+
+    @property
+    def path(self) -> str:
+        """Of the log's folder."""
+        return self.log.directory
 
     def run(self, files: FileSystem) -> None:
         """One fsync per file and one for the folder; OSError when one fails."""
@@ -74,11 +84,16 @@ class RemoveFolder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemoveFiles:
-    """Remove files that retention or compaction set aside."""
+    """Remove files that retention or compaction took out of a log."""
 
     directory: str
     """Of log.dirs."""
     paths: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """Of the first file."""
+        return self.paths[0] if self.paths else self.directory
 
     def run(self, files: FileSystem) -> None:
         """Remove those that are still there: their folder may have been renamed meanwhile."""

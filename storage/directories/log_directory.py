@@ -1,10 +1,10 @@
 """One directory of log.dirs: its lock, its identity, its checkpoints, its health.
 
     .lock                             held while the broker runs
-    meta.properties                   whose data it is
+    meta.properties                   broker and cluster that own the data
     recovery-point-offset-checkpoint  per partition: below it everything is on disk
     replication-offset-checkpoint     per partition: high watermark
-    log-start-offset-checkpoint       per partition whose log starts behind its first segment's base
+    log-start-offset-checkpoint       per partition whose log start is above its first base offset
     cleaner-offset-checkpoint         per compacted partition: where its next cleaning begins
     .kafka_cleanshutdown              only while no broker runs
     <topic>-<partition>/              one folder per log
@@ -58,7 +58,7 @@ class DirectoryInUse(Exception):
 
 
 class LogDirectory:
-    """What is known of one directory; the manager alone changes it."""
+    """The state of one directory; only `LogManager` changes it."""
 
     __slots__ = (
         "_cleaned_folders",
@@ -105,8 +105,8 @@ class LogDirectory:
     log_start_offsets: dict[TopicPartition, int]
     """Of the checkpoint at start."""
     cleaner_offsets: dict[TopicPartition, int]
-    """Where the next cleaning of a compacted log begins: of the checkpoint at start, then as it
-    was told; of logs that were cleaned once."""
+    """Where the next cleaning of a compacted log begins: of the checkpoint at start, then as
+    `note_cleaned` set it; of logs that were cleaned once."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
         """Nothing is touched yet."""
@@ -126,7 +126,7 @@ class LogDirectory:
         self._lock: FileLock | None = None
         self._unsynced_folders: dict[str, None] = {}
         self._cleaned_folders: dict[str, None] = {}
-        # Per checkpoint: the write under way, whether another one is due behind it, the bytes on
+        # Per checkpoint: the write under way, whether another one is due after it, the bytes on
         # disk, and the deleted partitions that those may still name.
         self._in_flight: dict[str, WriteCheckpoint] = {}
         self._wanted_again: dict[str, None] = {}
@@ -155,7 +155,7 @@ class LogDirectory:
     # Start and end.
 
     def open(self) -> None:
-        """Make the directory if it is new, lock it and read whose it is.
+        """Make the directory if it is new, lock it and read its meta.properties.
 
         raises  DirectoryInUse; MetaPropertiesError; OSError
         """
@@ -213,7 +213,7 @@ class LogDirectory:
                     self.forget(key)
 
     def release(self) -> None:
-        """Give the lock back, if it is held."""
+        """Release the lock, if it is held."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
@@ -333,7 +333,7 @@ class LogDirectory:
         self._cleaned_folders[log.directory] = None
 
     def note_truncated(self, log: Log) -> bool:
-        """The end of a log was cut off: what is written there next was never cleaned.
+        """The end of a log was truncated: what is written there next was never cleaned.
 
         returns  whether its cleaner offset went back
         source   Kafka's LogCleanerManager.maybeTruncateCheckpoint
@@ -355,7 +355,7 @@ class LogDirectory:
         self._unsynced_folders[folder] = None
 
     def forget(self, key: TopicPartition) -> None:
-        """A partition is gone from here; the checkpoints name it until they are rewritten."""
+        """A partition was removed from here; the checkpoints name it until they are rewritten."""
         self.high_watermarks.pop(key, None)
         self.recovery_points.pop(key, None)
         self.log_start_offsets.pop(key, None)

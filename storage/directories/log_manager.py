@@ -1,14 +1,14 @@
-"""All logs of a broker, over all directories of log.dirs.
+"""All logs of a broker, in all directories of log.dirs.
 
 The manager has no clock, no thread and no event loop; opening, creating, deleting and closing logs
-touch the disk within the call.  The work that comes up while logs are in use (retention, flushes,
-checkpoints, removals) is `storage/directories/upkeep`'s.
+access the disk within the call.  Recurring work (retention, flushes, checkpoints, removals) is done
+by `directories/upkeep`.
 
-A directory that fails goes offline with all its logs, the others go on; when the last one fails,
-`NoDirectoryLeft` is raised and the broker has to stop.  What went offline since the last look is
-asked for with `take_failures`.
+A directory that fails goes offline with all its logs, the others stay online; when the last one
+fails, `NoDirectoryLeft` is raised and the broker has to stop.  `take_failures` returns what went
+offline.
 
-In this order: `open_directories`, `claim`, `load`, any of the others, `shutdown`.
+Call in this order: `open_directories`, `claim`, `load`, any of the others, `shutdown`.
 
 Source: Kafka's LogManager; KIP-112 (failing directories), KIP-113 (moving between directories).
 """
@@ -52,11 +52,11 @@ class NoDirectoryLeft(Exception):
 
 
 class DirectoryFull(BrokerError):
-    """There is no room for a new log (KAFKA_STORAGE_ERROR); the directory stays online."""
+    """The disk is too full for a new log (KAFKA_STORAGE_ERROR); the directory stays online."""
 
 
 class DuplicateLog(Exception):
-    """A partition lies in two directories; the operator has to remove one of them."""
+    """A partition is in two directories; the operator has to remove one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class Deletion:
     checkpoints: list[WriteCheckpoint]
     """Without these partitions, to be written."""
     missing: tuple[TopicPartition, ...]
-    """Not here, but they may lie in a directory that is offline: KAFKA_STORAGE_ERROR."""
+    """Not here, but they may be in a directory that is offline: KAFKA_STORAGE_ERROR."""
 
 
 class LogManager:
-    """Owner of every log; nobody else opens or deletes one."""
+    """Opens, creates and deletes every log."""
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._future_logs: dict[TopicPartition, Log] = {}
         self.removals: list[tuple[int, Removal]] = []
-        """What may be removed from a time on (ms): folders of deleted partitions, old segments."""
+        """(earliest time in ms, what is removed): folders of deleted partitions, old segments."""
         self._failures: list[DirectoryFailure] = []
         self._half_made: dict[TopicPartition, LogDirectory] = {}
-        """Folders of logs that could not be made, and not be removed either."""
+        """Folders of logs that could not be created, and not be removed either."""
 
     # Start.
 
@@ -150,7 +150,7 @@ class LogManager:
                 directory.meta = mine
 
     def _report_nameless(self, directory: LogDirectory) -> None:
-        """A directory with logs that does not say whose they are; Kafka takes it without a word."""
+        """Report a directory with logs and without an owner; Kafka accepts it silently."""
         meta = directory.meta
         if meta is not None and (meta.broker_id is not None or meta.cluster_id is not None):
             return
@@ -207,7 +207,7 @@ class LogManager:
                 other = mine.setdefault(key, log)
                 if other is not log:
                     raise DuplicateLog(
-                        f"{key[0]}-{key[1]} lies in {other.directory} and in {log.directory}; "
+                        f"{key[0]}-{key[1]} is in {other.directory} and in {log.directory}; "
                         "remove the one whose directory failed last"
                     )
 
@@ -257,10 +257,10 @@ class LogManager:
         is_new: bool,
         now_ms: int,
     ) -> Log:
-        """The log of a partition; made where the fewest are when there is none.
+        """The log of a partition; a new one is created in the directory that has the fewest.
 
         topic_id  None as long as the cluster has no topic ids
-        is_new    the controller says that this replica never existed; otherwise it may lie in an
+        is_new    the controller says that this replica never existed; otherwise it may be in an
                   offline directory, and an empty one must not take its place
         raises    BrokerError: KAFKA_STORAGE_ERROR (of which DirectoryFull), INCONSISTENT_TOPIC_ID;
                   NoDirectoryLeft
@@ -274,7 +274,7 @@ class LogManager:
         if not is_new and self.offline_directories:
             raise BrokerError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{topic}-{partition} may lie in an offline directory: "
+                f"{topic}-{partition} may be in an offline directory: "
                 f"{', '.join(self.offline_directories)}",
             )
         # A line that a deleted log of the same name left in a checkpoint would make a crash skip
@@ -286,25 +286,37 @@ class LogManager:
                 self._refuse_when_full(directory, error)
                 self.take_offline(directory, error)
         self._remove_half_made(key)
+        log = self._create_where_possible(key, config, topic_id, now_ms)
+        if not is_new:
+            # Kafka creates it without a warning.
+            paths = ", ".join(self.directories)
+            self.descriptors.report(
+                StorageEvent(
+                    log.directory,
+                    f"created empty: the replica is not new, and has no folder in {paths}; "
+                    f"its records are lost unless a disk was not mounted",
+                )
+            )
+        return log
+
+    def _create_where_possible(
+        self, key: TopicPartition, config: LogConfig, topic_id: UUID | None, now_ms: int
+    ) -> Log:
+        """A new log in the first directory that is neither full nor fails; raises as `create`."""
+        full: DirectoryFull | None = None
         for directory in sorted(self.online(), key=LogDirectory.partition_count):
             try:
-                self.files.make_directory(directory.file(folder_name(*key)))
-            except OSError as error:
-                self._refuse_when_full(directory, error)
-                self.take_offline(directory, error)
+                log = self._create_in(directory, key, config, topic_id, now_ms)
+            except DirectoryFull as error:
+                if key in self._half_made:
+                    # A second folder of the partition would stop the next start.
+                    raise
+                full = full or error
                 continue
-            log = self._create_in(directory, key, config, topic_id, now_ms)
-            if not is_new:
-                # Kafka creates it without a warning.
-                paths = ", ".join(self.directories)
-                self.descriptors.report(
-                    StorageEvent(
-                        log.directory,
-                        f"created empty: the replica is not new, and has no folder in {paths}; "
-                        f"its records are lost unless a disk was not mounted",
-                    )
-                )
-            return log
+            if log is not None:
+                return log
+        if full is not None:
+            raise full
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "no directory of log.dirs is online")
 
     def _refuse_when_full(self, directory: LogDirectory, error: OSError) -> None:
@@ -326,8 +338,18 @@ class LogManager:
         config: LogConfig,
         topic_id: UUID | None,
         now_ms: int,
-    ) -> Log:
+    ) -> Log | None:
+        """The new log; None when its folder could not be made and the directory is offline now.
+
+        raises  BrokerError KAFKA_STORAGE_ERROR (of which DirectoryFull); NoDirectoryLeft
+        """
         folder = directory.file(folder_name(*key))
+        try:
+            self.files.make_directory(folder)
+        except OSError as error:
+            self._refuse_when_full(directory, error)
+            self.take_offline(directory, error)
+            return None
         try:
             if topic_id is not None:
                 write_topic_id(self.files, folder, topic_id)
@@ -388,7 +410,7 @@ class LogManager:
             directory.topic_ids[log.directory] = topic_id
 
     def delete(self, partitions: Iterable[TopicPartition], *, unique: str, now_ms: int) -> Deletion:
-        """Set the logs of partitions aside; their folders are removed when `Upkeep.remove` says so.
+        """Take the logs of partitions out; `Upkeep.remove` returns their folders when they are due.
 
         unique  32 hexadecimal digits that were not used before
         raises  NoDirectoryLeft
@@ -443,7 +465,7 @@ class LogManager:
     # Directories.
 
     def online(self) -> list[LogDirectory]:
-        """The directories in use, in the order of log.dirs."""
+        """The directories that are online, in the order of log.dirs."""
         return [directory for directory in self.directories.values() if directory.is_online]
 
     def directory_of(self, log: Log) -> LogDirectory:
@@ -451,10 +473,10 @@ class LogManager:
         return self.directories[log.directory.rpartition("/")[0]]
 
     def take_offline(self, directory: LogDirectory, error: Exception) -> None:
-        """A directory has failed: its logs are gone from here until the broker starts again.
+        """A directory has failed: its logs are not available until the broker is restarted.
 
-        Called as well by whoever sees a log of it fail.  Nothing is tried a second time; further
-        calls for the same directory do nothing.
+        Also for callers that see one of its logs fail.  Nothing is retried; further calls for the
+        same directory do nothing.
 
         raises  NoDirectoryLeft
         """

@@ -1,8 +1,10 @@
-"""Cutting logs, and what the next start must know of it.
+"""Truncates logs, and writes what the next start must know of it.
 
-A cut may take the recovery point back.  That must be on disk before anything is appended again:
-after a crash everything below the former recovery point would count as checked.  So must the
-removal of segments: one that came back could fit behind what was appended since.
+A truncation may move the recovery point back.  That must be on disk before anything is appended
+again: after a crash everything below the former recovery point would count as checked.  So must the
+removal of segments: one that came back could fit after what was appended since.
+
+Followers truncate to the leader's log with it, once brokers replicate.
 
 Source: Kafka's LogManager.truncateTo, truncateFullyAndStartAt.
 """
@@ -20,10 +22,10 @@ from odradek.storage.log.log import TruncatedFiles
 
 
 def truncate(manager: LogManager, offsets: Mapping[TopicPartition, int], *, now_ms: int) -> None:
-    """Drop what lies at or behind an offset, in several logs; those that are not here are left.
+    """Drop the batches at or after an offset, in several logs; unknown partitions are skipped.
 
     raises  NoDirectoryLeft; logs whose disk fails go offline.  BrokerError IndexUnready: a log was
-            not cut, nor those after it; call again when its indexes are rebuilt
+            not truncated, nor those after it; call again when its indexes are rebuilt
     cost    one fsync per log that lost a segment, and one per directory where a recovery point
             or a cleaner offset went back
     """
@@ -56,7 +58,7 @@ def truncate_fully(
     log_start_offset: int | None = None,
     now_ms: int,
 ) -> None:
-    """Drop everything in a log, which goes on at `offset`; the rest as `truncate`.
+    """Remove all batches of a log; the next one is appended at `offset`.  The rest as `truncate`.
 
     log_start_offset  as `Log.truncate_fully_and_start_at`
     """
@@ -79,7 +81,7 @@ def truncate_fully(
 def _remove_later(
     manager: LogManager, directory: LogDirectory, truncation: TruncatedFiles, now_ms: int
 ) -> None:
-    """Removing large files takes long: `Upkeep.remove` gives them to a thread."""
+    """Removing large files takes long: `Upkeep.remove` returns them as jobs for a thread."""
     manager.removals.append((now_ms, RemoveFiles(directory.path, truncation.paths)))
 
 

@@ -1,4 +1,4 @@
-"""What comes up again and again while logs are in use: retention, flushes, checkpoints, removals.
+"""Recurring work on logs: retention, flushes, checkpoints, removals.
 
 Each round decides what is due and returns jobs (`storage/directories/disk_jobs`).  The caller runs
 them in a thread and reports every one through `on_finished` or `on_failed`.
@@ -29,6 +29,7 @@ from odradek.storage.directories.disk_jobs import (
     WriteCheckpoint,
 )
 from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.events import StorageEvent
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
 from odradek.storage.indexes.index_file import IndexUnready
@@ -43,9 +44,9 @@ class RetentionRound:
     """What retention did."""
 
     deletion_count: int = 0
-    """How often segments were set aside, each time one or more of a log."""
+    """How often segments were taken out, each time one or more of a log."""
     damaged: tuple[str, ...] = ()
-    """Logs that were left alone, because a segment is damaged; for the operator."""
+    """Logs that were skipped, because a segment is damaged; for the operator."""
 
 
 class Upkeep:
@@ -75,7 +76,7 @@ class Upkeep:
         logs: Sequence[Log] | None = None,
         is_free: Callable[[Log], bool] = lambda log: True,
     ) -> Iterator[None]:
-        """Set aside the segments that retention does not keep; `remove` gives them when due.
+        """Take out the segments that retention does not keep; `remove` returns them when due.
 
         done     what was done so far
         logs     those to look at, all of them when None
@@ -107,7 +108,7 @@ class Upkeep:
             yield
 
     def set_aside(self, log: Log, removed: Sequence[RemovedFiles]) -> None:
-        """Segments were taken out of a log; their files go when it is time."""
+        """Segments were taken out of a log; their files are removed when due."""
         manager = self._manager
         directory = manager.directory_of(log)
         for files in removed:
@@ -116,7 +117,7 @@ class Upkeep:
             directory.note_renamed_segments(log)
 
     def remove(self, *, now_ms: int) -> list[Removal]:
-        """The files and folders whose time has come."""
+        """The files and folders that are due to be removed."""
         manager = self._manager
         due = [job for due_ms, job in manager.removals if due_ms <= now_ms]
         if due:
@@ -128,7 +129,7 @@ class Upkeep:
     def flush(self, *, now_ms: int) -> list[FlushLog]:
         """The logs that flush.messages, flush.ms or a closed segment make due.
 
-        A log whose flush is under way is passed over; the next round sees it again.
+        A log that is being flushed is skipped until the next round.
         """
         jobs = (
             self.flush_log(log, now_ms=now_ms)
@@ -173,7 +174,7 @@ class Upkeep:
         )
 
     def _healthy_logs(self) -> Iterator[Log]:
-        """The logs in use; one that a failing disk has made useless takes its directory along."""
+        """The logs that are online; the directory of one that has failed goes offline."""
         for log in self._manager.all():
             self._check_health(log)
             if not log.is_offline:
@@ -215,10 +216,10 @@ class Upkeep:
         return []
 
     def on_failed(self, job: DiskJob, error: OSError) -> None:
-        """A job has failed: its directory goes offline, nothing is tried again.
+        """A job has failed: its directory goes offline, nothing is retried.
 
-        Only what was not begun is put off to the next round: a checkpoint for which there was no
-        room (the former file is as it was), and all that found no descriptor to open a file with.
+        Only what was not begun is done by the next round: a checkpoint on a full disk (the former
+        file is as it was), and all jobs that found no descriptor to open a file.
         """
         manager = self._manager
         directory = manager.directories[job.directory]
@@ -226,6 +227,9 @@ class Upkeep:
             del self._flushing[job.log]
         if isinstance(job, IndexRebuild):
             job.give_up()
+        if is_temporary(error):
+            # Reported each time; the receiver limits repeats of the same event.
+            manager.descriptors.report(StorageEvent(job.path, f"not done, tried again: {error}"))
         if isinstance(job, IndexRebuild) and is_temporary(error):
             # The next lookup has it tried again.
             return

@@ -1,10 +1,10 @@
 """Walks over the batches in a segment's file.
 
-Two ways: by headers only, for finding a place in a file that is trusted; and whole, with checksum,
-for a file that a crash may have torn.
+Two ways: by headers only, to find a position in a file that is trusted; and whole batches, for a
+file that a crash may have torn.
 
-Entries of the message formats before version 2 (Kafka < 0.11) may lie in old segments.  They are
-walked over by their offset and length, and sent as they are; their records are not looked at.
+Entries of the message formats before version 2 (Kafka < 0.11) may be in old segments.  They are
+skipped by their offset and length, and sent as they are; their records are not decoded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.runtime.files import File
 
 MAGIC: Final = 2
 HEADER_CHUNK_BYTES: Final = 4_096 + 128
-"""A place is at most index.interval.bytes behind an index entry, when batches are small."""
+"""A batch starts at most index.interval.bytes after an index entry, when batches are small."""
 CHUNK_BYTES: Final = 1 << 20
 
 # base offset, length, leader epoch, magic, (crc, attributes,) last offset delta, (base timestamp,)
@@ -35,7 +35,7 @@ class CorruptBatch(Exception):
 
 
 class FoundBatch(NamedTuple):
-    """Where a batch lies, and what its header says."""
+    """Where a batch is, and what its header contains."""
 
     position: int
     size: int

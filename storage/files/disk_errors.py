@@ -1,4 +1,4 @@
-"""Telling a disk that is full, or a process that may open no more files, from a broken disk."""
+"""Distinguishes a full disk, and a process that may open no more files, from a broken disk."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def is_full(error: OSError) -> bool:
-    """Whether a write failed only because there was no room for it (or no permission for more).
+    """Whether a write failed only because the disk (or a quota, or the largest file) is full.
 
-    Not to be asked of a failed fsync: what it was to make durable is lost whatever the reason.
+    Not for a failed fsync: the data that it was to make durable is lost, whatever the reason.
     """
     return error.errno in _FULL
 
@@ -20,7 +20,7 @@ def is_full(error: OSError) -> bool:
 def is_out_of_descriptors(error: OSError) -> bool:
     """Whether a file could not be opened because the process or the host has no descriptors left.
 
-    It says nothing of the disk, and comes from opening only: no write or fsync was tried.
+    The disk may be healthy, and only opening raises it: no write or fsync was tried.
     """
     return error.errno in _NO_DESCRIPTORS
 

@@ -3,7 +3,7 @@
 A segment's files carry its base offset in 20 digits; a producer snapshot the offset it reaches to
 (exclusive).  A partition's folder is `<topic>-<partition>`; three endings mark one that is not
 served: `.<unique>-delete` (to be removed), `.<unique>-future` (a copy on its way from another
-directory), `.<unique>-stray` (a replica that nobody assigned).
+directory), `.<unique>-stray` (a replica that is not assigned to this broker).
 
 Source: Kafka's LogFileUtils, LocalLog.parseTopicPartitionName.
 """
@@ -20,11 +20,11 @@ SNAPSHOT: Final = ".snapshot"
 SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 DELETED: Final = ".deleted"
-"""Set aside, removed after file.delete.delay.ms or at the next start."""
+"""Taken out of the log, removed after file.delete.delay.ms or at the next start."""
 CLEANED: Final = ".cleaned"
 """Being written by the cleaner."""
 SWAP: Final = ".swap"
-"""Written whole by the cleaner, about to replace what it was made of."""
+"""Written completely by the cleaner, about to replace what it was made of."""
 
 DELETE_FOLDER: Final = "-delete"
 FUTURE_FOLDER: Final = "-future"
@@ -36,7 +36,7 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 
 class PartitionFolder(NamedTuple):
-    """What the name of a folder says."""
+    """The parts of a folder's name."""
 
     topic: str
     """Shortened where the whole name would pass 255 characters (never without a suffix)."""
@@ -51,7 +51,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 def parse_file_name(name: str) -> tuple[int, str] | None:
-    """(offset, everything behind its digits), None for files that are not a segment's."""
+    """(offset, everything after its digits), None for files that are not a segment's."""
     digits = name[:_DIGITS]
     if len(name) <= _DIGITS or name[_DIGITS] != "." or not (digits.isascii() and digits.isdigit()):
         return None
@@ -65,9 +65,9 @@ def folder_name(topic: str, partition: int) -> str:
 
 
 def suffixed_folder_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """The folder of a partition that is not served; the topic is cut where it grows too long.
+    """The folder of a partition that is not served; a long topic is shortened.
 
-    unique  hexadecimal digits without dashes, so that a deleted topic can be made anew at once
+    unique  hexadecimal digits without dashes, so that a deleted topic can be created again at once
     """
     assert suffix in (DELETE_FOLDER, FUTURE_FOLDER, STRAY_FOLDER), "an unknown kind of folder"
     ending = f"-{partition}.{unique}{suffix}"
@@ -75,7 +75,7 @@ def suffixed_folder_name(topic: str, partition: int, unique: str, suffix: str) -
 
 
 def parse_folder_name(name: str) -> PartitionFolder | None:
-    """What the name says, None when it is not that of a partition's folder."""
+    """The parts of the name, None when it is not that of a partition's folder."""
     for suffix in (DELETE_FOLDER, FUTURE_FOLDER, STRAY_FOLDER):
         if name.endswith(suffix):
             stem, dot, unique = name[: -len(suffix)].rpartition(".")

@@ -1,4 +1,4 @@
-"""Walks from an entry of an offset index to the batch that is wanted.
+"""Scans from an entry of an offset index to a batch.
 
 The entry is checked against the batch that it leads to, and so is the distance to the next one: an
 index that misleads, or whose entries are too far apart, is a `CorruptIndex` and has to be rebuilt.

@@ -1,4 +1,4 @@
-"""The entries of one index: the first ones in its file, the newest still in memory.
+"""The entries of one index: the first ones in its file, the newest ones still in memory.
 
 Entries have one size and rise.  A lookup is a binary search that reads one entry per step, then one
 page: 10 reads of 1 us at 262,144 entries.  No index is decoded, mapped or cached, so what an index
@@ -9,8 +9,8 @@ sector that cannot be read.)
 A file is checked by its last entry, as in Kafka's sanityCheck; `Segment` checks each entry that it
 follows against the batch that it leads to, and has the index rebuilt if it misleads.
 
-A file that was not closed in order may go on with zeros (Apache Kafka makes it at its full size).
-They are counted out at the first look and cut off before the first write.
+A file that was not closed in order may end with zeros (Apache Kafka makes it at its full size).
+They are not counted as entries, and truncated before the first write.
 
 Source: Kafka's AbstractIndex.
 """
@@ -29,9 +29,9 @@ PAGE_BYTES: Final = 4_096
 
 
 class IndexUnready(BrokerError):
-    """The indexes of a segment are being rebuilt in a thread; ask again when they are.
+    """The indexes of a segment are being rebuilt in a thread; retry when they are.
 
-    As an error of the protocol it is one after which clients try again.
+    Clients retry after its error code.
     """
 
     def __init__(self, path: str) -> None:
@@ -223,7 +223,7 @@ class IndexFile:
         self._is_exact = True
 
     def take(self, built: IndexFile) -> None:
-        """Go on with an index that was built beside; its file has the name of this one now."""
+        """Use an index that was built in another file, which has the name of this one now."""
         self.close()
         self.stored_count = built.stored_count
         self.pending = built.pending
@@ -244,7 +244,7 @@ class IndexFile:
         self.write(files)
 
     def close(self) -> None:
-        """Let the descriptor go; the next look opens the file again and loads it."""
+        """Close the file; the next lookup opens and loads it again."""
         self.is_loaded = self._is_exact = False
         self.pending = bytearray()
         self.stored_count = 0

@@ -25,7 +25,7 @@ class SegmentIndexes:
     ) -> None:
         """Nothing is read yet.
 
-        suffix  at the end of the names of the files: of indexes that are built beside those in use
+        suffix  of the file names, for indexes that are being rebuilt
         """
         self._files = shared.files
         prefix = f"{directory}/{names.file_name(base_offset, '')}"
@@ -36,11 +36,11 @@ class SegmentIndexes:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is known what both files hold."""
+        """Whether it is known what both files contain."""
         return self.offsets.is_loaded and self.times.is_loaded
 
     def load(self, log_bytes: int) -> None:
-        """Learn what the files hold, unless that is known.
+        """Load both indexes unless they are loaded.
 
         log_bytes  size of the .log file
         raises     CorruptIndex, OSError
@@ -55,7 +55,7 @@ class SegmentIndexes:
         self.load_times()
 
     def load_times(self) -> None:
-        """Learn what the file of the time index holds; raises CorruptIndex, OSError."""
+        """Load the time index unless it is loaded; raises CorruptIndex, OSError."""
         if not self.times.is_loaded:
             self.times.load()
             try:
@@ -99,11 +99,11 @@ class SegmentIndexes:
                 self._files.remove(index.path)
 
     def take(self, built: SegmentIndexes) -> None:
-        """Go on with indexes that were built beside; their files have the names of these now."""
+        """Use indexes that were built in other files, which have the names of these now."""
         self.offsets.take(built.offsets)
         self.times.take(built.times)
 
     def close(self) -> None:
-        """Let the descriptors go; the next look loads the files again."""
+        """Close the files; the next lookup loads them again."""
         self.offsets.close()
         self.times.close()

@@ -1,4 +1,4 @@
-"""The aborted transactions whose marker lies in one segment: `.txnindex`.
+"""The aborted transactions whose marker is in one segment: `.txnindex`.
 
     bytes  field               type, big-endian
     0      version, 0          int16
@@ -61,7 +61,7 @@ class TxnIndex:
             if version != VERSION:
                 raise CorruptIndex(f"unknown version {version}, expected {VERSION}")
             if last <= former or first > last:
-                raise CorruptIndex(f"a marker at {last} behind one at {former}")
+                raise CorruptIndex(f"a marker at {last} after one at {former}")
             former = last
             entries.append(AbortedTransaction(producer_id, first, last, stable))
         return cls(entries)
@@ -77,7 +77,7 @@ class TxnIndex:
         self.entries.append(entry)
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the transactions whose marker lies at or behind `end_offset`."""
+        """Drop the transactions whose marker is at or after `end_offset`."""
         while self.entries and self.entries[-1].last_offset >= end_offset:
             self.entries.pop()
 
@@ -85,7 +85,7 @@ class TxnIndex:
         """([(producer id, first offset)] of those overlapping [start, end), whether that is all).
 
         It is all when an entry was written while everything before `end_offset` was stable: later
-        entries, also those of later segments, begin behind it.
+        entries, also those of later segments, begin after it.
         """
         found = []
         for entry in self.entries:

@@ -1,4 +1,4 @@
-"""What a partition knows of its idempotent and transactional producers (KIP-98, KIP-360).
+"""What a partition stores about its idempotent and transactional producers (KIP-98, KIP-360).
 
 Per producer id: its epoch, the last five batches (so that a resent one is recognised), the epoch of
 the coordinator that wrote its last marker and where its open transaction began.  The state follows
@@ -37,7 +37,7 @@ NO_TRANSACTION: Final = -1
 
 
 class BatchMetadata(NamedTuple):
-    """One of the last batches of a producer, as it lies in the log."""
+    """One of the last batches of a producer, as stored in the log."""
 
     last_sequence: int
     """-1 when the batch has no sequences (offset commits in a transaction)."""
@@ -87,7 +87,7 @@ class ProducerEntry(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A batch that is in the log already; its producer gets the first answer again."""
+    """A batch that is in the log already; its producer gets the first result again."""
 
     base_offset: int
     last_offset: int
@@ -104,7 +104,7 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
     last_stable_offset: int
     """What the transaction index notes with an aborted one: the first offset of the oldest
-    transaction still open, else the offset behind the marker."""
+    transaction still open, else the offset after the marker."""
 
 
 _new = tuple.__new__
@@ -175,7 +175,7 @@ def check_coordinator_append(entry: ProducerEntry | None, batch: RecordBatch) ->
 
 
 def entry_after(entry: ProducerEntry | None, batch: RecordBatch, base_offset: int) -> ProducerEntry:
-    """The producer's state once the data batch lies at `base_offset`.
+    """The producer's state once the data batch is stored at `base_offset`.
 
     The batch must carry the timestamps that are stored (LogAppendTime already set).
     """
@@ -266,9 +266,9 @@ class ProducerStates:
     def apply(
         self, batch: RecordBatch, base_offset: int | None = None
     ) -> CompletedTransaction | None:
-        """Take in a batch that is in the log, appended just now or replayed.
+        """Update the state by a batch that is in the log, appended just now or replayed.
 
-        base_offset  where it lies, when that is not yet in `batch.base_offset`
+        base_offset  where it is stored, when that is not yet in `batch.base_offset`
         returns      the transaction that it ended, if it is a marker and there was one; an aborted
                      one has to be noted in the transaction index
         raises       BrokerError CORRUPT_MESSAGE when the record of a marker is damaged
@@ -330,7 +330,7 @@ class ProducerStates:
         return min(max(unstable, log_start_offset), high_watermark)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Ended transactions whose marker lies below `high_watermark` are stable now."""
+        """Ended transactions whose marker is below `high_watermark` are stable now."""
         if self._unreplicated:
             self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]
 
@@ -350,7 +350,7 @@ class ProducerStates:
     def truncate_tail(self, end_offset: int) -> bool:
         """The log ends at `end_offset` now.
 
-        returns  True when batches that are gone were in the state: it is empty then, and the caller
+        returns  True when dropped batches were in the state: it is empty then, and the caller
                  loads the newest snapshot at or below `end_offset` and replays what follows it
         """
         if end_offset >= self.last_map_offset or self._is_settled_below(end_offset):
@@ -408,7 +408,7 @@ class ProducerStates:
         return len(expired)
 
     def check(self) -> None:
-        """Assert the invariants; for tests and the simulator."""
+        """Assert the invariants; for tests."""
         open_transactions = sorted(
             (entry.current_txn_first_offset, entry.producer_id)
             for entry in self.entries.values()
@@ -417,7 +417,7 @@ class ProducerStates:
         assert open_transactions == self._ongoing, "open transactions differ from the entries"
         assert self._unreplicated == sorted(self._unreplicated), "ended transactions out of order"
         for producer_id, entry in self.entries.items():
-            assert entry.producer_id == producer_id, "an entry lies under another producer id"
+            assert entry.producer_id == producer_id, "an entry has another producer id as its key"
             assert len(entry.batches) <= BATCHES_KEPT, "more batches kept than five"
             offsets = [batch.last_offset for batch in entry.batches]
             assert offsets == sorted(offsets), "batches of a producer out of order"

@@ -86,21 +86,24 @@ class SnapshotFiles:
     def remove(self, offset: int) -> None:
         """Remove one; raises OSError."""
         self.offsets.remove(offset)
+        self._remove_file(offset)
+
+    def _remove_file(self, offset: int) -> None:
         path = self.path(offset)
         if self._files.exists(path):
             self._files.remove(path)
 
     def remove_above(self, end_offset: int) -> None:
-        """Remove those of batches that are gone; raises OSError."""
+        """Remove those above `end_offset`; raises OSError."""
         while self.offsets and self.offsets[-1] > end_offset:
-            self.remove(self.offsets[-1])
+            self._remove_file(self.offsets.pop())
 
     def remove_all(self) -> None:
         """Remove every one; raises OSError."""
         self.remove_above(-1)
 
     def remove_strays(self, base_offsets: Sequence[int]) -> None:
-        """Keep one for each segment, and the newest behind the last segment's base.
+        """Keep one for each segment, and the newest one above the last segment's base.
 
         raises  OSError
         """

@@ -23,7 +23,7 @@ _COMMIT: Final = 1
 
 
 class TransactionMarker(NamedTuple):
-    """How a transaction ended, and which coordinator said so."""
+    """How a transaction ended, and the epoch of its coordinator."""
 
     is_abort: bool
     coordinator_epoch: int
@@ -56,7 +56,7 @@ def decode_marker(batch: RecordBatch) -> TransactionMarker | None:
 
 
 def _varint(view: memoryview, position: int, size: int) -> tuple[int, int]:
-    """A zigzag number and the position behind it."""
+    """A zigzag number and the position after it."""
     number = 0
     for shift in range(0, 70, 7):
         if position >= size:

@@ -1,15 +1,15 @@
 """Loads a log's folder: what a clean stop left is trusted, what a crash may have torn is checked.
 
-    1  leftovers     of interrupted cleanings and deletions (storage/recovery/swap_files)
-    2  segments      one per .log file; indexes without one go
-    3  checking      after an unclean stop, from the segment on that holds the recovery point
-                     (storage/recovery/torn_segments)
-    4  log start     a start above the end is not believed: the segments stay
-    5  epochs        cut to [start, end]; read from the batches when the checkpoint says nothing
+    1  leftovers     of interrupted cleanings and deletions (recovery/swap_files)
+    2  segments      one per .log file; indexes without one are removed
+    3  checking      after an unclean stop, from the segment on that contains the recovery point
+                     (recovery/torn_segments)
+    4  log start     a log start offset above the end is ignored: the segments stay
+    5  epochs        truncated to [start, end]; read from the batches when there is no checkpoint
     6  producers     the newest snapshot at or below the end, and the batches after it
 
-Everything may be interrupted and is then done again at the next start.  Whatever is cut, removed or
-rebuilt is reported (storage/events).
+Everything may be interrupted and is then done again at the next start.  What is truncated, removed
+or rebuilt is reported.
 
 Source: Kafka's LogLoader; KAFKA-10101, KAFKA-12520.
 """
@@ -45,7 +45,7 @@ _SCAN_CHUNK_BYTES: Final = 1 << 16
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What a folder holds."""
+    """The parts of a log, as its folder contains them."""
 
     segments: Segments
     end_offset: int
@@ -69,7 +69,7 @@ def load(
     now_ms: int,
     amount: CheckedAmount | None = None,
 ) -> LoadedLog:
-    """Load the folder and mend it.
+    """Load the folder and repair it.
 
     amount  grows by what was checked
     raises  torn_segments.UnsupportedFormat; OSError
@@ -96,7 +96,7 @@ def load(
 
 @dataclass(slots=True)
 class _Loading:
-    """One log on its way: `find_end`, `settle_start`, `finish`, in this order."""
+    """One log while it is loaded: `find_end`, `settle_start`, `finish`, in this order."""
 
     shared: Descriptors
     directory: str
@@ -106,7 +106,7 @@ class _Loading:
     snapshots: SnapshotFiles
     epoch_cache: LeaderEpochFileCache
     epoch_data: bytes
-    """The checkpoint of the epochs; nothing when it is missing or torn."""
+    """Bytes of the checkpoint of the epochs; none when it is missing or torn."""
     states: ProducerStates
     log_start_offset: int
     recovery_point: int
@@ -147,7 +147,7 @@ class _Loading:
         return end_offset
 
     def find_end(self, amount: CheckedAmount, *, is_trusted: bool) -> None:
-        """Where the log ends; what may be torn is checked and cut."""
+        """Where the log ends; what may be torn is checked and truncated."""
         segments = self.segments
         if not segments:
             return
@@ -188,7 +188,7 @@ class _Loading:
         return active.base_offset if last is None else last.last_offset + 1
 
     def settle_start(self) -> None:
-        """Hold the start of the log against its end and its segments.
+        """Compare the start of the log with its end and its segments.
 
         Differs from Kafka: it deletes every segment of a log that ends before its start.  A
         checkpoint alone is no reason to lose records; the log goes on at the start that it names,
@@ -250,7 +250,7 @@ class _Loading:
         )
 
     def _next_recovery_point(self) -> int:
-        """Where the next check begins; the active segment is part of it (storage/log/log_flush)."""
+        """Where the next check begins; the active segment is part of it (log/flush)."""
         end_offset = self.end_offset
         if not self.was_checked:
             return end_offset

@@ -1,12 +1,12 @@
-"""Clears what an interrupted cleaning or deletion left in a log's folder.
+"""Removes what an interrupted cleaning or deletion left in a log's folder.
 
 The cleaner writes `<base>.log.cleaned` and its indexes, renames them to `.swap`, sets aside the
-segments that they were made of (`.deleted`) and takes the `.swap` away.  So
+segments that they were made of (`.deleted`) and removes the `.swap` suffix.  So
 
-    .deleted   goes
-    .cleaned   goes: it may be half written
+    .deleted   is removed
+    .cleaned   is removed: it may be half written
     .swap      is whole, unless a `.cleaned` with the same or a lower base shows that its group was
-               not finished: the segments that it covers go, then it takes its name
+               not finished: the segments that it covers are removed, then it is renamed
 
 Source: Kafka's LogLoader.removeTempFilesAndCollectSwapFiles; KAFKA-6264, KAFKA-12520.
 """
@@ -21,7 +21,7 @@ from odradek.storage.files.batch_scan import CorruptBatch, iterate_headers
 
 
 def finish_swaps(files: FileSystem, directory: str, file_names: Sequence[str]) -> list[str]:
-    """Do it; returns the names that are in the folder then.
+    """Remove or rename them; returns the names that are in the folder then.
 
     raises  OSError; to be done again at the next start
     """
@@ -64,7 +64,7 @@ def _take_over(files: FileSystem, directory: str, swaps: Sequence[tuple[int, str
         if base in known:
             files.rename(path, path.removesuffix(names.SWAP))
         else:
-            # An index whose .log file has its name already was meant for it; else it is nothing.
+            # An index belongs to the .log file when that has its name already; else it is useless.
             log_path = f"{directory}/{names.file_name(base, names.LOG)}"
             if files.exists(log_path):
                 files.rename(path, path.removesuffix(names.SWAP))

@@ -1,8 +1,8 @@
-"""Checks the segments that an unclean stop may have torn, and cuts the log where it is torn.
+"""Checks the segments that an unclean stop may have torn, and truncates the log where it is torn.
 
-Evidence of a tear is what Kafka takes for one: bytes that are no whole batch of a known format, a
-checksum that differs, a last offset that cannot belong to the segment.  The rest of that segment is
-cut off, and the caller removes the later ones.  Nothing else cuts: a log that was compacted once
+Evidence of a tear is as in Kafka: bytes that are no whole batch of a known format, a checksum that
+differs, a last offset that cannot belong to the segment.  The rest of that segment is truncated,
+and the caller removes the later ones.  Nothing else truncates: a log that was compacted once
 has gaps between its offsets for ever, and a directory that another cluster wrote may have leader
 epochs that fall.  Such batches stay and are reported.
 
@@ -73,11 +73,11 @@ class _Unusual:
 
 @dataclass(slots=True)
 class _EpochClaims:
-    """The checkpoint's epochs in the checked part, held against the batches.
+    """The checkpoint's epochs in the checked part, compared with the batches.
 
-    The checkpoint is not synced at each change, so it may tell of an epoch that a truncation took
-    away; but where compaction has removed an epoch's first batches, only the checkpoint knows where
-    it began.  So its entries stay unless a batch contradicts them.
+    The checkpoint is not synced at each change, so it may contain an epoch that a truncation has
+    removed; but where compaction has removed the first batches of an epoch, only the checkpoint
+    contains its start.  So its entries stay unless a batch contradicts them.
     """
 
     epochs: LeaderEpochs
@@ -105,7 +105,7 @@ class _EpochClaims:
 
 @dataclass(slots=True)
 class Checker:
-    """Goes through the segments that are not known to be whole, oldest first."""
+    """Checks the segments that are not known to be whole, oldest first."""
 
     config: LogConfig
     epochs: LeaderEpochs
@@ -130,7 +130,7 @@ class Checker:
 
         On a full disk indexes and snapshots are not written, but rebuilt when needed.
 
-        returns  how many of the segments remain, the last of them perhaps cut; the caller removes
+        returns  how many of the segments remain, the last one perhaps truncated; the caller removes
                  the rest
         raises   UnsupportedFormat; OSError
         """
@@ -151,7 +151,7 @@ class Checker:
         return kept
 
     def _check(self, segment: Segment, claims: _EpochClaims) -> bool:
-        """Check one segment and cut it where it is torn; returns whether it was whole."""
+        """Check one segment and truncate it where it is torn; returns whether it was whole."""
         file = segment.handle.use()
         segment.reset_indexes()
         self._note_gap(segment.base_offset)
@@ -178,17 +178,17 @@ class Checker:
         is_whole = valid_bytes == segment.size
         if not is_whole:
             _refuse_old_format(segment, valid_bytes)
-            self._cut(segment, valid_bytes, flaw or "no whole batch follows")
+            self._truncate(segment, valid_bytes, flaw or "no whole batch follows")
         self._write_indexes(segment)
         self.states.advance_to(self.end_offset)
         return is_whole
 
-    def _cut(self, segment: Segment, valid_bytes: int, flaw: str) -> None:
+    def _truncate(self, segment: Segment, valid_bytes: int, flaw: str) -> None:
         self.report(
             StorageEvent(
                 segment.handle.path,
                 f"torn at byte {valid_bytes}: {flaw}; {segment.size - valid_bytes} of "
-                f"{segment.size} bytes are cut off, the log ends at offset {self.end_offset}",
+                f"{segment.size} bytes are truncated, the log ends at offset {self.end_offset}",
             )
         )
         segment.truncate_torn(valid_bytes, is_synced=self.end_offset <= self.recovery_point)

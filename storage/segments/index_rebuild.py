@@ -1,11 +1,11 @@
-"""Rebuilds the indexes of a segment in a thread, while the segment is in use.
+"""Rebuilds the indexes of a segment in a thread, while the segment is read and appended to.
 
-They are written beside those in use, under names that every start removes (`.deleted`), synced, and
-renamed on the event loop if the segment still has the same batches.  What was appended to the
-segment in use meanwhile is walked over then, or by another run if it is much.
+The new indexes are written to other files, under names that every start removes (`.deleted`),
+synced, and renamed on the event loop if the segment still has the same batches.  What was appended
+to the active segment during the run is indexed then, or by another run if it is much.
 
-A lookup that needs the indexes meanwhile raises `IndexUnready`: a fetch has nothing to give from
-that segment and waits, ListOffsets waits; what needs no index goes on.
+A lookup that needs the indexes meanwhile raises `IndexUnready`: a fetch returns nothing from that
+segment and waits, ListOffsets waits; what needs no index is served.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class IndexRebuild:
         self._built: Segment | None = None
         self._walked = 0
 
+    @property
+    def path(self) -> str:
+        """Of the segment."""
+        return self.segment.handle.path
+
     def run(self, files: FileSystem) -> None:
         """Walk over the batches and write the indexes; raises OSError."""
         built = self._built
@@ -49,7 +54,7 @@ class IndexRebuild:
         try:
             self._walk(built)
         except (CorruptBatch, FileNotFoundError) as error:
-            # The file may have been renamed or cut meanwhile; `finish` knows.
+            # The file may have been renamed or truncated meanwhile; `finish` knows.
             built.note_damage(f"{self.segment.handle.path}: {error}")
             return
         finally:
@@ -84,7 +89,7 @@ class IndexRebuild:
         self._walked = self._end_position
 
     def finish(self, files: FileSystem) -> bool:
-        """Put the indexes into place, unless the segment was cut or dropped meanwhile.
+        """Put the indexes into place, unless the segment was truncated or removed meanwhile.
 
         returns  False: so much was appended that `run` is due again
         raises   OSError

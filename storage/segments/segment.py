@@ -171,7 +171,12 @@ class Segment:
         self._report_rebuild(str(error))
         self.reset_times()
         self.indexes.reset()
-        self.walk(0)
+        try:
+            self.walk(0)
+        except CorruptBatch:
+            # The files keep the entries after the damage; the next lookup loads them again.
+            self.indexes.close()
+            raise
         self.note_greatest()
         # No later start checks them, so they must not be torn; but the loop waits for no sync.
         keep = self.indexes.write if is_loop_waiting else self.indexes.replace
@@ -281,7 +286,10 @@ class Segment:
 
         raises  OSError; a part of the batch may be in the file
         """
-        self.handle.use().append((data,))
+        # `handle.use()` would take 3 % of an append.
+        handle = self.handle
+        handle.was_used = True
+        (handle.file or handle.use()).append((data,))
         position = self.size
         self.size = position + size
         if self.bytes_since_index > interval_bytes or position == 0:

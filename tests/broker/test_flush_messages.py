@@ -48,7 +48,7 @@ class Flushes:
             if job.log.topic == self.failing:
                 raise OSError("the disk is broken")
             real(job, files)
-            self.done.append((job.log.topic, job.begun_at[0]))
+            self.done.append((job.log.topic, job.started_at.end_offset))
 
         monkeypatch.setattr(FlushLog, "run", run)
 

@@ -35,17 +35,8 @@ NOT_YET: Final = (
     "protocol/messages/",
     "protocol/records/",
     "protocol/schema.py",
-    "storage/FORMAT.md",
-    "storage/checkpoints/",
-    "storage/compaction/",
-    "storage/directories/",
-    "storage/files/",
-    "storage/indexes/",
-    "storage/log/",
-    "storage/producers/",
     "tests/broker/",
     "tests/protocol/",
-    "tests/storage/",
     "tests/support/",
 )
 """Folders and files that are not rewritten yet."""

@@ -1,4 +1,4 @@
-"""A broker's logs without a broker: opens directories, appends, runs jobs as an edge would."""
+"""A broker's logs without a broker: opens directories, appends, runs disk jobs."""
 
 from __future__ import annotations
 

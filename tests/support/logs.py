@@ -59,7 +59,7 @@ def marker(
 
 
 @dataclass
-class LogHouse:
+class LogFolder:
     """A folder with a log that can be closed, crash and be opened again."""
 
     files: MemoryFileSystem = field(default_factory=MemoryFileSystem)

@@ -13,7 +13,7 @@ import pytest
 from odradek.broker.compaction.compaction import CleaningError
 from odradek.broker.compaction.worker_process import COMMAND
 from odradek.storage.compaction.job import CleaningJob
-from odradek.storage.compaction.wire import STARVED
+from odradek.storage.compaction.wire import NO_CPU_TIME
 from odradek.storage.log.log import Log
 from tests.broker.compaction.cleaner import (
     CONFIG,
@@ -176,8 +176,8 @@ def test_failure_of_the_last_directory_is_fatal(tmp_path: Path) -> None:
 
 def test_starved_worker_is_replaced_by_a_boosted_one(tmp_path: Path) -> None:
     starving = fake(
-        "if 'hurried' not in sys.argv:\n"
-        f"    say(failure=dict(reason='hungry', error_number={STARVED}))\n"
+        "if 'boosted' not in sys.argv:\n"
+        f"    say(failure=dict(reason='hungry', error_number={NO_CPU_TIME}))\n"
         "else:\n"
         f"    say(failure=dict(reason='fed', error_number={errno.ENOSPC}))"
     )

@@ -93,7 +93,7 @@ def test_fetch_below_version_6_returns_not_leader_for_a_storage_error(
     version: int, expected: ErrorCode
 ) -> None:
     partition = led(1)
-    partition.log.is_offline = True
+    partition.log.go_offline()
     requested = FetchPartition(0, 1 << 20, -1, -1, -1)
     reading = Reading(read_committed=False, min_bytes=1, max_bytes=1 << 20, version=version)
     found = read_partition(

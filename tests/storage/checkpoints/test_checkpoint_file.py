@@ -42,7 +42,7 @@ def test_what_is_written_is_read_again(offsets: dict[tuple[str, int], int]) -> N
 
 
 @given(_offsets, st.data())
-def test_a_file_cut_anywhere_is_refused(
+def test_file_truncated_anywhere_is_refused(
     offsets: dict[tuple[str, int], int], data: st.DataObject
 ) -> None:
     whole = encode_offsets(offsets)

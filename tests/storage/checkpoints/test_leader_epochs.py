@@ -77,7 +77,7 @@ def test_a_new_epoch_at_the_same_offset_replaces_an_epoch_without_records() -> N
     assert epochs.entries == (EpochEntry(1, 0), EpochEntry(3, 10))
 
 
-def test_contradicting_entries_go() -> None:
+def test_contradicting_entries_are_removed() -> None:
     epochs = _epochs((1, 0), (3, 10), (5, 20))
     assert epochs.assign(2, 15)
     assert epochs.entries == (EpochEntry(1, 0), EpochEntry(2, 15))
@@ -85,7 +85,7 @@ def test_contradicting_entries_go() -> None:
     assert epochs.entries == (EpochEntry(1, 0), EpochEntry(9, 3))
 
 
-def test_truncating_says_whether_something_changed() -> None:
+def test_truncation_returns_whether_something_changed() -> None:
     epochs = _epochs((1, 0), (3, 10))
     assert epochs.truncate_from_end(11) is False
     assert epochs.truncate_from_end(10) is True

@@ -102,7 +102,7 @@ def test_directories_of_one_broker_pass() -> None:
         ),
     ],
 )
-def test_a_directory_of_someone_else_is_refused(
+def test_directory_of_another_broker_or_cluster_is_refused(
     found: dict[str, MetaProperties], words: str
 ) -> None:
     with pytest.raises(MetaPropertiesError, match=words) as raised:

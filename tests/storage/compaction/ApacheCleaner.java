@@ -22,7 +22,7 @@ import scala.Option;
 import scala.runtime.BoxedUnit;
 
 /**
- * Apache Kafka's own cleaner, one log directory after the other, at the time that it is told.
+ * Apache Kafka's own cleaner, one log directory after the other, at the given time.
  *
  * A line of input: folder, first dirty offset, uncleanable offset, time in ms, then settings of the
  * topic as name=value, separated by spaces. The answer is the next cleaning's first dirty offset.

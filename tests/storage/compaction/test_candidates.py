@@ -40,7 +40,7 @@ def times(*pairs: tuple[int, int]) -> tuple[SegmentTimes, ...]:
     return tuple(SegmentTimes(NOW_MS - first, NOW_MS - largest) for first, largest in pairs)
 
 
-def test_a_log_that_was_never_cleaned_is_dirty_up_to_the_segment_in_use() -> None:
+def test_log_that_was_never_cleaned_is_dirty_up_to_the_active_segment() -> None:
     found = judge(FACTS, now_ms=NOW_MS)
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (0, 40)
     assert (found.clean_bytes, found.cleanable_bytes) == (0, 400)
@@ -99,7 +99,7 @@ def test_what_is_too_young_ends_the_cleanable_part() -> None:
     assert exactly.first_uncleanable_offset == 30, "as old as the lag is old enough"
 
 
-def test_only_dirty_segments_are_asked_for_their_age() -> None:
+def test_only_ages_of_dirty_segments_count() -> None:
     ages = times((50, 40), (30, 20))
     facts = replace(FACTS, checkpoint_offset=20, min_compaction_lag_ms=30, dirty_times=ages)
     assert judge(facts, now_ms=NOW_MS).first_uncleanable_offset == 30
@@ -170,7 +170,7 @@ def test_the_dirtiest_goes_first_and_age_only_admits() -> None:
     st.integers(0, 60),
     st.data(),
 )
-def test_what_is_cleaned_lies_between_the_start_and_the_stable_end(
+def test_cleaned_part_is_between_the_log_start_and_the_last_stable_offset(
     lengths: list[int], checkpoint: int, stable: int, start: int, data: st.DataObject
 ) -> None:
     bases = [0]

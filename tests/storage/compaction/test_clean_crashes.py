@@ -21,7 +21,7 @@ from tests.storage.compaction.cleaning import (
     run_job,
 )
 from tests.storage.compaction.workload import Workload, apply
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, flush, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, flush, read_all
 
 CONFIG = LogConfig(
     segment_bytes=1_500, index_interval_bytes=300, cleanup_delete=False, cleanup_compact=True
@@ -34,7 +34,7 @@ LATER_MS = NOW_MS + 5_000
 class Scene:
     """A log on the disk that is about to be cleaned."""
 
-    house: LogHouse
+    folder: LogFolder
     log: Log
     job: CleaningJob
     state: dict[bytes, bytes]
@@ -42,24 +42,24 @@ class Scene:
 
 def scene(seed: int) -> Scene:
     """The same one for the same seed; it was cleaned once, so that tombstones are due."""
-    house = LogHouse(config=CONFIG)
+    folder = LogFolder(config=CONFIG)
     workload = Workload(SeededRandomness(seed))
-    log = house.open()
+    log = folder.open()
     for action in workload.actions(STEPS // 2):
         apply(log, action)
     for action in workload.end_transactions():
         apply(log, action)
     log.roll(now_ms=NOW_MS)
     workload.segment_start = workload.end_offset
-    replace(log, job_of(log), run_job(house.files, job_of(log)))
+    replace(log, job_of(log), run_job(folder.files, job_of(log)))
     for action in workload.actions(STEPS):
         apply(log, action)
     for action in workload.end_transactions():
         apply(log, action)
     log.roll(now_ms=NOW_MS)
     flush(log)
-    house.files.sync_directory(FOLDER)
-    return Scene(house, log, job_of(log, now_ms=LATER_MS), workload.state())
+    folder.files.sync_directory(FOLDER)
+    return Scene(folder, log, job_of(log, now_ms=LATER_MS), workload.state())
 
 
 def replace(log: Log, job: CleaningJob, result: CleaningResult) -> None:
@@ -109,7 +109,7 @@ def allowed_contents(
 
 def clean_until(scene: Scene, failing_operation: int) -> bool:
     """Clean and put into place; whether the failure came first."""
-    files = scene.house.files
+    files = scene.folder.files
     files.fail_operation(failing_operation, OSError(5, "refused"))
     try:
         result = run_job(files, scene.job)
@@ -127,7 +127,7 @@ def clean_until(scene: Scene, failing_operation: int) -> bool:
 def test_a_crash_at_every_operation_leaves_before_or_after(seed: int, end: str) -> None:
     whole = scene(seed)
     before = contents(whole.log)
-    result = run_job(whole.house.files, whole.job)
+    result = run_job(whole.folder.files, whole.job)
     assert len(result.groups) > 2
     assert any(len(group.replaced_base_offsets) > 1 for group in result.groups)
     replace(whole.log, whole.job, result)
@@ -144,8 +144,8 @@ def test_a_crash_at_every_operation_leaves_before_or_after(seed: int, end: str) 
             now.log.check()
             assert final_state(committed_records(now.log)) == now.state
         if end != "kill":
-            now.house.files.crash(SeededRandomness(number))
-        log = now.house.open(
+            now.folder.files.crash(SeededRandomness(number))
+        log = now.folder.open(
             recovery_point=now.log.recovery_point if "unchecked" in end else 0,
             was_clean=end == "kill" and number % 2 == 0,
         )
@@ -155,43 +155,43 @@ def test_a_crash_at_every_operation_leaves_before_or_after(seed: int, end: str) 
         seen.add(content)
         assert final_state(committed_records(log)) == now.state, number
         assert log.end_offset == now.log.end_offset
-        leftovers = [name for name in now.house.files.list(FOLDER) if name.count(".") > 1]
+        leftovers = [name for name in now.folder.files.list(FOLDER) if name.count(".") > 1]
         assert not leftovers
     assert number > 60
     # A power cut rarely keeps many of the renames that no sync has followed.
     assert len(seen) > (len(result.groups) if end == "kill" else 1)
 
 
-def vanishing_group() -> tuple[LogHouse, Log, CleaningJob]:
+def vanishing_group() -> tuple[LogFolder, Log, CleaningJob]:
     """Three segments of which nothing will be left: in the second one a value, in the third the
     tombstone that took it away, and whose time is over.
 
     The two meet only when a full map ended the cleaning before, in the tombstone's segment.
     """
-    house = LogHouse(config=LogConfig(cleanup_delete=False, cleanup_compact=True))
-    log = house.open()
+    folder = LogFolder(config=LogConfig(cleanup_delete=False, cleanup_compact=True))
+    log = folder.open()
     for pairs in ([(b"g", b"1")], [(b"k", b"1")], [(b"c", b"1"), (b"k", None)]):
         for pair in pairs:
             append(log, keyed(pair))
         log.roll(now_ms=NOW_MS)
     job = replace_fields(job_of(log, map_entries_max=3), segment_bytes=1)
-    result = run_job(house.files, job)
+    result = run_job(folder.files, job)
     assert result.end_offset == 3
     replace(log, job, result)
     append(log, keyed((b"g", b"2"), (b"c", b"2" * 1_000)))
     log.roll(now_ms=NOW_MS)
     flush(log)
-    house.files.sync_directory(FOLDER)
+    folder.files.sync_directory(FOLDER)
     job = replace_fields(
         job_of(log, first_dirty_offset=result.end_offset, now_ms=LATER_MS), segment_bytes=500
     )
-    return house, log, job
+    return folder, log, job
 
 
 def test_no_value_comes_back_without_its_tombstone() -> None:
-    house, log, job = vanishing_group()
+    folder, log, job = vanishing_group()
     assert [record.key for record in committed_records(log)] == [b"g", b"k", b"c", b"k", b"g", b"c"]
-    result = run_job(house.files, job)
+    result = run_job(folder.files, job)
     assert [(group.replaced_base_offsets, group.size_bytes > 0) for group in result.groups] == [
         ((0, 1, 2), False),
         ((4,), True),
@@ -200,25 +200,25 @@ def test_no_value_comes_back_without_its_tombstone() -> None:
     has_failed = True
     while has_failed:
         number += 1
-        house, log, job = vanishing_group()
-        has_failed = clean_until(Scene(house, log, job, {}), number)
-        reopened = house.open(recovery_point=log.recovery_point)
+        folder, log, job = vanishing_group()
+        has_failed = clean_until(Scene(folder, log, job, {}), number)
+        reopened = folder.open(recovery_point=log.recovery_point)
         state = final_state(committed_records(reopened))
         assert state == {b"g": b"2", b"c": b"2" * 1_000}, number
     assert [record.key for record in committed_records(reopened)] == [b"g", b"c"]
 
 
-def unflushed_history(seed: int) -> tuple[LogHouse, Log, list[Record]]:
+def unflushed_history(seed: int) -> tuple[LogFolder, Log, list[Record]]:
     """Closed segments of which nothing was ever synced."""
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     rng = SeededRandomness(seed)
     for number in range(60):
         key, value = b"key-%d" % rng.below(9), b"%d." % number * rng.below(12)
         append(log, keyed((key, value or None)))
         if rng.below(9) == 0:
             log.roll(now_ms=NOW_MS)
-    return house, log, committed_records(log)
+    return folder, log, committed_records(log)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -228,10 +228,10 @@ def test_no_record_goes_before_the_later_one_is_on_disk(seed: int) -> None:
     cleaned = 0
     while has_failed:
         number += 1
-        house, log, records = unflushed_history(seed)
-        has_failed = clean_until(Scene(house, log, job_of(log), {}), number)
-        house.files.crash(SeededRandomness(number * 7 + seed))
-        reopened = house.open(recovery_point=0)
+        folder, log, records = unflushed_history(seed)
+        has_failed = clean_until(Scene(folder, log, job_of(log), {}), number)
+        folder.files.crash(SeededRandomness(number * 7 + seed))
+        reopened = folder.open(recovery_point=0)
         reopened.check()
         left = committed_records(reopened)
         there = [record for record in records if record.offset < reopened.end_offset]

@@ -28,7 +28,7 @@ from tests.storage.compaction.cleaning import (
     run_job,
 )
 from tests.support.damage import overwrite
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, marker
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, marker
 from tests.support.record_batches import batch_around, parsed, raw_record
 
 CONFIG = LogConfig(
@@ -37,8 +37,8 @@ CONFIG = LogConfig(
 
 
 @pytest.fixture
-def house() -> LogHouse:
-    return LogHouse(config=CONFIG)
+def folder() -> LogFolder:
+    return LogFolder(config=CONFIG)
 
 
 def append_closed(log: Log, *batches: RecordBatch) -> None:
@@ -52,12 +52,12 @@ def pairs_of(log: Log) -> list[Pair]:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_the_last_record_of_every_key_stays(house: LogHouse, codec: int) -> None:
-    log = house.open()
+def test_the_last_record_of_every_key_stays(folder: LogFolder, codec: int) -> None:
+    log = folder.open()
     append(log, keyed((b"a", b"1"), (b"b", b"2"), (None, b"no key"), (b"a", b"3"), codec=codec))
     append_closed(log, keyed((b"c", b"4"), (b"b", b"5"), codec=codec))
     append(log, keyed((b"c", b"6")))
-    result = clean_log(house.files, log)
+    result = clean_log(folder.files, log)
     log.check()
     found = [(r.offset, r.key, r.value, r.timestamp_ms) for r in records_of(batches_of(log))]
     assert found == [
@@ -73,23 +73,23 @@ def test_the_last_record_of_every_key_stays(house: LogHouse, codec: int) -> None
     assert result.written_bytes == log.segments[0].size < result.read_bytes
 
 
-def test_a_batch_that_keeps_everything_is_not_touched(house: LogHouse) -> None:
-    log = house.open()
+def test_a_batch_that_keeps_everything_is_not_touched(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(log, keyed((b"a", b"1"), (b"b", b"2"), codec=4), keyed((b"c", b"1")))
     before = [bytes(batch.view) for batch in batches_of(log)]
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     assert [bytes(batch.view) for batch in batches_of(log)] == before
 
 
 @pytest.mark.parametrize("append_time_ms", [None, NOW_MS + 77])
-def test_tombstones_stay_until_their_horizon(house: LogHouse, append_time_ms: int | None) -> None:
-    log = house.open()
+def test_tombstones_stay_until_their_horizon(folder: LogFolder, append_time_ms: int | None) -> None:
+    log = folder.open()
     append_closed(
         log,
         keyed((b"a", b"1"), (b"b", b"1"), (b"a", None), log_append_time_ms=append_time_ms),
         keyed((b"c", b"1")),
     )
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     batch = batches_of(log)[0]
     assert batch.delete_horizon_ms == NOW_MS + RETENTION_MS
     times = [NOW_MS + 1, NOW_MS + 2] if append_time_ms is None else [append_time_ms] * 2
@@ -100,43 +100,43 @@ def test_tombstones_stay_until_their_horizon(house: LogHouse, append_time_ms: in
     for passed_ms, is_there in ((RETENTION_MS - 1, True), (RETENTION_MS, False)):
         dirty = log.end_offset
         append_closed(log, keyed((b"c", b"2")))
-        clean_log(house.files, log, now_ms=NOW_MS + passed_ms, first_dirty_offset=dirty)
+        clean_log(folder.files, log, now_ms=NOW_MS + passed_ms, first_dirty_offset=dirty)
         log.check()
         assert ((b"a", None) in pairs_of(log)) == is_there
     assert pairs_of(log) == [(b"b", b"1"), (b"c", b"2")]
     assert batches_of(log)[0].delete_horizon_ms == NOW_MS + RETENTION_MS
 
 
-def test_tombstones_that_may_never_go_get_no_horizon(house: LogHouse) -> None:
-    log = house.open()
+def test_tombstones_that_are_kept_for_ever_get_no_horizon(folder: LogFolder) -> None:
+    log = folder.open()
     append(log, transaction((b"a", b"1")), marker(producer_id=1, is_commit=False))
     append_closed(log, keyed((b"a", b"2"), (b"b", b"2"), (b"a", None)))
     for _ in range(2):
-        clean_log(house.files, log, delete_retention_ms=2**63 - 1)
+        clean_log(folder.files, log, delete_retention_ms=2**63 - 1)
         assert [batch.delete_horizon_ms for batch in batches_of(log)][-1] is None
         assert pairs_of(log) == [(b"b", b"2"), (b"a", None)]
     log.check()
 
 
-def test_keys_are_told_apart_whatever_their_length(house: LogHouse) -> None:
-    log = house.open()
+def test_keys_of_every_length_are_distinguished(folder: LogFolder) -> None:
+    log = folder.open()
     long = b"k" * 200
     keys = [b"", b"k", b"k" * 30, b"k" * 31, b"k" * 32, digest(long), digest(long)[:30], long]
     append_closed(log, *(keyed((key, b"1")) for key in keys))
     append_closed(log, keyed((long, b"2")))
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     assert pairs_of(log) == [(key, b"1") for key in keys[:-1]] + [(long, b"2")]
 
 
-def test_a_full_map_ends_the_cleaning_in_the_midst_of_a_segment(house: LogHouse) -> None:
-    log = house.open()
+def test_a_full_map_ends_the_cleaning_in_the_midst_of_a_segment(folder: LogFolder) -> None:
+    log = folder.open()
     append(log, *(keyed((b"%d" % number, b"1"), (b"x", b"1")) for number in range(8)))
     append_closed(log, keyed((b"0", b"2")))
     assert len(log.segments) == 2
     ends = []
     dirty = 0
     while dirty < log.end_offset:
-        dirty = clean_log(house.files, log, first_dirty_offset=dirty, map_entries_max=5).end_offset
+        dirty = clean_log(folder.files, log, first_dirty_offset=dirty, map_entries_max=5).end_offset
         ends.append(dirty)
         log.check()
     assert ends == [6, 12, 17]
@@ -147,18 +147,18 @@ def test_a_full_map_ends_the_cleaning_in_the_midst_of_a_segment(house: LogHouse)
     ]
 
 
-def test_one_batch_is_mapped_however_small_the_map_is(house: LogHouse) -> None:
-    log = house.open()
+def test_one_batch_is_mapped_however_small_the_map_is(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(log, keyed(*((b"%d" % number, b"1") for number in range(50))))
-    assert clean_log(house.files, log, map_entries_max=1).end_offset == 50
+    assert clean_log(folder.files, log, map_entries_max=1).end_offset == 50
 
 
 @pytest.mark.parametrize("deltas", [(0, 0, 2), (0, 1, 9), (0, 1, -1), (2, 1, 0)])
 @pytest.mark.parametrize("last_offset_delta", [2, 3])
-def test_records_that_count_their_offsets_wrongly_are_told_apart(
-    house: LogHouse, deltas: tuple[int, ...], last_offset_delta: int
+def test_records_with_wrong_offset_deltas_are_distinguished(
+    folder: LogFolder, deltas: tuple[int, ...], last_offset_delta: int
 ) -> None:
-    log = house.open()
+    log = folder.open()
     body = b"".join(
         raw_record(offset_delta=delta, key=b"%d" % number) for number, delta in enumerate(deltas)
     )
@@ -167,25 +167,25 @@ def test_records_that_count_their_offsets_wrongly_are_told_apart(
         parsed(batch_around(body, 3, last_offset_delta=last_offset_delta)),
         *(keyed((b"x", b"%d" % number)) for number in range(20)),
     )
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     assert [key for key, _ in pairs_of(log)] == [b"0", b"1", b"2", b"x"]
     assert batches_of(log)[0].record_count == 3
 
 
-def test_more_records_than_offsets_are_all_looked_at(house: LogHouse) -> None:
-    log = house.open()
+def test_more_records_than_offsets_are_all_looked_at(folder: LogFolder) -> None:
+    log = folder.open()
     body = raw_record(key=b"a") + raw_record(key=b"b")
     append_closed(log, parsed(batch_around(body, 2, last_offset_delta=0)), keyed((b"x", b"1")))
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     assert [key for key, _ in pairs_of(log)] == [b"a", b"b", b"x"]
 
 
-def test_nothing_is_done_where_nothing_is_dirty(house: LogHouse) -> None:
-    log = house.open()
+def test_nothing_is_done_where_nothing_is_dirty(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(log, keyed((b"a", b"1")), keyed((b"a", b"2")))
-    result = run_job(house.files, job_of(log, first_dirty_offset=2))
+    result = run_job(folder.files, job_of(log, first_dirty_offset=2))
     assert (result.groups, result.end_offset) == ((), 2)
-    assert not [name for name in house.files.list(FOLDER) if name.endswith(names.CLEANED)]
+    assert not [name for name in folder.files.list(FOLDER) if name.endswith(names.CLEANED)]
 
 
 def transaction(*pairs: Pair, producer_id: int = 1, sequence: int = 0) -> RecordBatch:
@@ -206,13 +206,13 @@ def kinds(batches: Sequence[RecordBatch]) -> list[tuple[int, str, int]]:
     ]
 
 
-def test_aborted_data_goes_and_its_marker_later(house: LogHouse) -> None:
-    log = house.open()
+def test_aborted_data_is_removed_and_its_marker_later(folder: LogFolder) -> None:
+    log = folder.open()
     append(log, keyed((b"a", b"good")), transaction((b"a", b"bad"), (b"b", b"bad")))
     append_closed(log, marker(producer_id=1, is_commit=False))
     append_closed(log, transaction((b"z", b"1"), sequence=2), marker(producer_id=1, is_commit=True))
     assert log.aborted_transactions(0, 10) == [(1, 1)]
-    assert clean_log(house.files, log).end_offset == 6
+    assert clean_log(folder.files, log).end_offset == 6
     assert kinds(batches_of(log)) == [
         (0, "data", 1),
         (3, "marker", 1),
@@ -221,7 +221,7 @@ def test_aborted_data_goes_and_its_marker_later(house: LogHouse) -> None:
     ]
     assert log.aborted_transactions(0, 10) == [(1, 1)]
     # No data of the aborted one is left: its marker gets a time to live.
-    clean_log(house.files, log, now_ms=NOW_MS + 1)
+    clean_log(folder.files, log, now_ms=NOW_MS + 1)
     assert [batch.delete_horizon_ms for batch in batches_of(log)] == [
         None,
         NOW_MS + 1 + RETENTION_MS,
@@ -229,17 +229,17 @@ def test_aborted_data_goes_and_its_marker_later(house: LogHouse) -> None:
         None,
     ]
     assert log.aborted_transactions(0, 10) == []
-    clean_log(house.files, log, now_ms=NOW_MS + 1 + RETENTION_MS)
+    clean_log(folder.files, log, now_ms=NOW_MS + 1 + RETENTION_MS)
     assert kinds(batches_of(log)) == [(0, "data", 1), (4, "data", 1), (5, "marker", 1)]
     assert [record.value for record in committed_records(log)] == [b"good", b"1"]
     log.check()
 
 
-def test_data_whose_abort_lies_behind_the_cleaned_part_is_aborted(house: LogHouse) -> None:
-    log = house.open()
+def test_data_is_aborted_when_its_marker_is_after_the_cleaned_part(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(log, keyed((b"a", b"good")), transaction((b"a", b"bad")))
     append(log, marker(producer_id=1, is_commit=False), keyed((b"b", b"1"), (b"a", b"later")))
-    result = clean_log(house.files, log)
+    result = clean_log(folder.files, log)
     assert result.end_offset == 2
     # The batch is the last one of its producer and of what may be cleaned: it stays, empty.
     assert kinds(batches_of(log))[:3] == [(0, "data", 1), (1, "data", 0), (2, "marker", 1)]
@@ -247,8 +247,8 @@ def test_data_whose_abort_lies_behind_the_cleaned_part_is_aborted(house: LogHous
     log.check()
 
 
-def test_the_last_batch_of_a_producer_keeps_its_sequence(house: LogHouse) -> None:
-    log = house.open()
+def test_the_last_batch_of_a_producer_keeps_its_sequence(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(
         log,
         keyed((b"a", b"1"), (b"b", b"1"), producer_id=7, producer_epoch=3, base_sequence=0),
@@ -256,12 +256,12 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence(house: LogHouse) -> Non
         keyed((b"a", b"3"), (b"b", b"3")),
         keyed((b"c", b"3")),
     )
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     empty = batches_of(log)[0]
     assert (empty.base_offset, empty.last_offset, empty.record_count) == (2, 3, 0)
     assert (empty.producer_id, empty.producer_epoch, empty.last_sequence) == (7, 3, 3)
     log.check()
-    again = house.open()
+    again = folder.open()
     (entry,) = again.producer_states.active_producers()
     assert (entry.last_sequence, entry.last_offset) == (3, 3)
     duplicate = keyed((b"a", b"2"), (b"b", b"2"), producer_id=7, producer_epoch=3, base_sequence=2)
@@ -269,56 +269,56 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence(house: LogHouse) -> Non
 
 
 @pytest.mark.parametrize("position", [0, 8, 11, 16, 17, 21, 22, 26, 57, 60, 61, 62, 65, 66, 69])
-def test_a_damaged_batch_stops_the_cleaning(house: LogHouse, position: int) -> None:
-    log = house.open()
+def test_a_damaged_batch_stops_the_cleaning(folder: LogFolder, position: int) -> None:
+    log = folder.open()
     append_closed(log, keyed((b"a", b"1")), keyed((b"a", b"2")))
-    file = house.files.open(log.segments[0].handle.path)
+    file = folder.files.open(log.segments[0].handle.path)
     second = file.size() // 2
     overwrite(file, second + position, bytes((file.read_at(second + position, 1)[0] ^ 0x55,)))
     with pytest.raises(CorruptBatch, match=r"00000000000000000000\.log"):
-        run_job(house.files, job_of(log))
+        run_job(folder.files, job_of(log))
 
 
-def test_a_segment_that_is_cut_short_stops_the_cleaning(house: LogHouse) -> None:
-    log = house.open()
+def test_torn_segment_stops_the_cleaning(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(log, keyed((b"a", b"1")), keyed((b"a", b"2")))
-    file = house.files.open(log.segments[0].handle.path)
+    file = folder.files.open(log.segments[0].handle.path)
     for size in (file.size() - 1, 80, 75):
         file.truncate(size)
         with pytest.raises(CorruptBatch):
-            run_job(house.files, job_of(log))
+            run_job(folder.files, job_of(log))
 
 
-def test_a_full_disk_leaves_the_log_alone(house: LogHouse) -> None:
-    log = house.open()
+def test_a_full_disk_leaves_the_log_alone(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(log, *(keyed((b"%d" % number, b"v" * 100)) for number in range(20)))
     before = pairs_of(log)
-    house.files.capacity_bytes = house.files.used_bytes() + 500
+    folder.files.capacity_bytes = folder.files.used_bytes() + 500
     with pytest.raises(OSError, match="space") as raised:
-        run_job(house.files, job_of(log))
+        run_job(folder.files, job_of(log))
     assert raised.value.errno == errno.ENOSPC
-    remove_leftovers(house.files, FOLDER)
+    remove_leftovers(folder.files, FOLDER)
     assert pairs_of(log) == before
     log.check()
 
 
-def test_every_read_and_write_is_told_to_the_throttle(house: LogHouse) -> None:
+def test_throttle_is_called_for_every_read_and_write(folder: LogFolder) -> None:
     from odradek.storage.compaction.clean_log import clean
 
-    log = house.open()
+    log = folder.open()
     append_closed(log, *(keyed((b"%d" % number, b"v" * 100)) for number in range(20)))
-    told: list[int] = []
+    amounts: list[int] = []
     times = iter((1_000, 1_250))
-    result = clean(house.files, job_of(log), lambda: next(times), told.append)
-    assert sum(told) == 2 * result.read_bytes + result.written_bytes
+    result = clean(folder.files, job_of(log), lambda: next(times), amounts.append)
+    assert sum(amounts) == 2 * result.read_bytes + result.written_bytes
     assert result.elapsed_ms == 250
 
 
-def test_small_index_files_bound_the_entries(house: LogHouse) -> None:
-    log = house.open()
+def test_small_index_files_bound_the_entries(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(log, *(keyed((b"%d" % number, b"v" * 30)) for number in range(30)))
     log.config = replace(CONFIG, segment_index_bytes=60)
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     log.check()
     assert len(log.segments[0].indexes.offsets) == 4
     assert [
@@ -326,8 +326,8 @@ def test_small_index_files_bound_the_entries(house: LogHouse) -> None:
     ] == [*range(30)]
 
 
-def test_the_greatest_timestamp_is_that_of_a_record(house: LogHouse) -> None:
-    log = house.open()
+def test_the_greatest_timestamp_is_that_of_a_record(folder: LogFolder) -> None:
+    log = folder.open()
     append_closed(log, keyed((b"a", b"1"), timestamp_ms=NOW_MS + 5))
     append_closed(
         log,
@@ -337,7 +337,7 @@ def test_the_greatest_timestamp_is_that_of_a_record(house: LogHouse) -> None:
         keyed((b"b", b"2"), timestamp_ms=NOW_MS + 1),
     )
     log.config = replace(CONFIG, segment_bytes=100)
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     assert [batch.record_count for batch in batches_of(log)] == [1, 0, 1]
     assert log.segments[1].largest_timestamp()[0] == NOW_MS + 9
     assert log.max_timestamp() == (0, NOW_MS + 5, 0)

@@ -26,7 +26,7 @@ from tests.storage.compaction.cleaning import (
     run_job,
 )
 from tests.storage.compaction.workload import Workload, apply
-from tests.support.logs import NOW_MS, LogHouse, flush, read_all
+from tests.support.logs import NOW_MS, LogFolder, flush, read_all
 
 CONFIG = LogConfig(
     segment_bytes=1_500, index_interval_bytes=200, cleanup_delete=False, cleanup_compact=True
@@ -60,14 +60,14 @@ def facts(log: Log) -> list[tuple[int, bytes | None, bytes | None, int]]:
     return [(r.offset, r.key, r.value, r.timestamp_ms) for r in records_of(batches_of(log))]
 
 
-def reopened(house: LogHouse, log: Log, how: str) -> Log:
+def reopened(folder: LogFolder, log: Log, how: str) -> Log:
     if how == "clean":
         log.close(NOW_MS)
-        return house.open(was_clean=True)
+        return folder.open(was_clean=True)
     if how == "unclean":
         flush(log)
         log.abandon()
-        return house.open(recovery_point=0)
+        return folder.open(recovery_point=0)
     return log
 
 
@@ -100,15 +100,15 @@ def check_times(log: Log) -> None:
 
 
 def behind(log: Log, offset: int) -> bytes:
-    """What lies in the segments from `offset` on."""
+    """The records in the segments from `offset` on."""
     return read_all(log, offset) if offset < log.end_offset else b""
 
 
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 32), rounds)
 def test_every_cleaning_leaves_what_the_model_says(seed: int, plan: list[Round]) -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     workload = Workload(SeededRandomness(seed))
     now_ms = NOW_MS
     dirty = 0
@@ -120,7 +120,7 @@ def test_every_cleaning_leaves_what_the_model_says(seed: int, plan: list[Round])
         job = job_of(log, first_dirty_offset=dirty)
         untouched = behind(log, job.first_uncleanable_offset)
         result = clean_log(
-            house.files,
+            folder.files,
             log,
             first_dirty_offset=dirty,
             now_ms=now_ms,
@@ -142,7 +142,7 @@ def test_every_cleaning_leaves_what_the_model_says(seed: int, plan: list[Round])
         assert facts(log) == expected
         assert behind(log, job.first_uncleanable_offset) == untouched
         assert workload.state() == state
-        log = reopened(house, log, each.reopening)
+        log = reopened(folder, log, each.reopening)
         log.check()
     assert facts(log) == expected
     check_reads(log)
@@ -155,20 +155,20 @@ def test_every_cleaning_leaves_what_the_model_says(seed: int, plan: list[Round])
 @settings(max_examples=25)
 @given(st.integers(0, 1 << 32), st.integers(1, 120))
 def test_cleaning_again_changes_nothing(seed: int, steps: int) -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     workload = Workload(SeededRandomness(seed))
     for action in workload.actions(steps):
         apply(log, action)
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     found = facts(log)
     # Only now no data of the aborted transactions is left, and their markers get a horizon.
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     assert facts(log) == found
     content = read_all(log)
-    clean_log(house.files, log)
+    clean_log(folder.files, log)
     assert read_all(log) == content
-    assert run_job(house.files, job_of(log)).kept_records == len(
+    assert run_job(folder.files, job_of(log)).kept_records == len(
         [
             r
             for b in batches_of(log)
@@ -185,15 +185,15 @@ def test_what_the_first_pass_remembers_only_saves_work(
     contents = []
     for bytes_max in (1 << 20, -1):
         monkeypatch.setattr(offset_map, "SURVIVORS_BYTES_MAX", bytes_max)
-        house = LogHouse(config=CONFIG)
-        log = house.open()
+        folder = LogFolder(config=CONFIG)
+        log = folder.open()
         workload = Workload(SeededRandomness(seed))
         dirty = 0
         for number in range(4):
             for action in workload.actions(40):
                 apply(log, action)
             dirty = clean_log(
-                house.files,
+                folder.files,
                 log,
                 first_dirty_offset=dirty,
                 now_ms=NOW_MS + number * 600,
@@ -205,14 +205,14 @@ def test_what_the_first_pass_remembers_only_saves_work(
 
 def test_the_histories_hold_what_matters() -> None:
     """The tests above would be worth little without these."""
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     workload = Workload(SeededRandomness(3))
     batches: list[RecordBatch] = []
     for number in range(12):
         for action in workload.actions(40):
             apply(log, action)
-        clean_log(house.files, log, now_ms=NOW_MS + number * 400)
+        clean_log(folder.files, log, now_ms=NOW_MS + number * 400)
         batches += batches_of(log)
     assert any(batch.delete_horizon_ms and batch.is_control for batch in batches)
     assert any(batch.delete_horizon_ms and not batch.is_control for batch in batches)

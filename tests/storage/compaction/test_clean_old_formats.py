@@ -15,7 +15,7 @@ from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.storage.compaction.cleaning import RETENTION_MS, Pair, clean_log, keyed
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python 3.11 and 3.12 call deprecated.
@@ -49,26 +49,26 @@ def message_set(magic: int, codec: int) -> bytes:
     return bytes(data)
 
 
-def old_log(data: bytes) -> tuple[LogHouse, Log]:
+def old_log(data: bytes) -> tuple[LogFolder, Log]:
     """A log with an old segment, and a new one in use."""
-    house = LogHouse(config=CONFIG)
-    file = house.files.open(f"{FOLDER}/{names.file_name(0, names.LOG)}", create=True)
+    folder = LogFolder(config=CONFIG)
+    file = folder.files.open(f"{FOLDER}/{names.file_name(0, names.LOG)}", create=True)
     file.append((data,))
     file.sync()
     file.close()
-    log = house.open(was_clean=True)
+    log = folder.open(was_clean=True)
     assert log.end_offset == len(PAIRS)
     log.roll(now_ms=NOW_MS)
     append(log, keyed((b"x", b"1")))
-    return house, log
+    return folder, log
 
 
-def stored(house: LogHouse, log: Log) -> tuple[list[Record], set[int]]:
+def stored(folder: LogFolder, log: Log) -> tuple[list[Record], set[int]]:
     """The records of the first segment, and the formats that they are in."""
     records: list[Record] = []
     magics = set()
     path = log.segments[0].handle.path
-    for view in iterate_stored(house.files, path, log.segments[0].size, lambda _: None):
+    for view in iterate_stored(folder.files, path, log.segments[0].size, lambda _: None):
         magics.add(view[MAGIC_POSITION])
         records += (
             decode_records(RecordBatch(view))
@@ -80,10 +80,10 @@ def stored(house: LogHouse, log: Log) -> tuple[list[Record], set[int]]:
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
 def test_old_message_sets_are_cleaned(magic: int, codec: int) -> None:
-    house, log = old_log(message_set(magic, codec))
-    result = clean_log(house.files, log)
+    folder, log = old_log(message_set(magic, codec))
+    result = clean_log(folder.files, log)
     assert (result.end_offset, result.read_records, result.kept_records) == (6, 6, 3)
-    records, magics = stored(house, log)
+    records, magics = stored(folder, log)
     assert [(r.offset, r.key, r.value) for r in records] == [
         (3, b"a", b"2"),
         (4, b"k" * 50, b"1"),
@@ -99,15 +99,15 @@ def test_old_message_sets_are_cleaned(magic: int, codec: int) -> None:
 
 @pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize(("age_ms", "is_there"), [(RETENTION_MS - 1, True), (RETENTION_MS, False)])
-def test_old_tombstones_go_by_the_age_of_their_segment(
+def test_old_tombstones_are_removed_by_the_age_of_their_segment(
     codec: int, age_ms: int, is_there: bool
 ) -> None:
-    house, log = old_log(message_set(1, codec))
+    folder, log = old_log(message_set(1, codec))
     log.roll(now_ms=NOW_MS)
     append(log, keyed((b"y", b"1")))
     log.roll(now_ms=NOW_MS)
     old, younger = log.segments[:2]
-    house.files.set_modified_ms(old.handle.path, NOW_MS - age_ms)
-    house.files.set_modified_ms(younger.handle.path, NOW_MS)
-    clean_log(house.files, log, first_dirty_offset=7)
-    assert ((b"b", None) in [(r.key, r.value) for r in stored(house, log)[0]]) == is_there
+    folder.files.set_modified_ms(old.handle.path, NOW_MS - age_ms)
+    folder.files.set_modified_ms(younger.handle.path, NOW_MS)
+    clean_log(folder.files, log, first_dirty_offset=7)
+    assert ((b"b", None) in [(r.key, r.value) for r in stored(folder, log)[0]]) == is_there

@@ -45,7 +45,7 @@ class Judge:
     process: subprocess.Popen[str]
 
     def clean(self, folder: Path, first_dirty_offset: int, uncleanable: int, now_ms: int) -> int:
-        """Clean a log that nobody has open; the end offset of the cleaning."""
+        """Clean a log that is not open; returns the end offset of the cleaning."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(
@@ -97,7 +97,7 @@ def opened(folder: Path, now_ms: int) -> Iterator[Log]:
     log.close(now_ms)
 
 
-def told(batch: RecordBatch) -> tuple[object, ...]:
+def fields_of(batch: RecordBatch) -> tuple[object, ...]:
     """All that matters of a batch; its base timestamp only where it is a horizon."""
     return (
         batch.base_offset,
@@ -115,7 +115,7 @@ def told(batch: RecordBatch) -> tuple[object, ...]:
 
 
 def cleaned_by_us(folder: Path, first_dirty_offset: int, now_ms: int) -> CleaningResult:
-    """Clean a log that nobody has open."""
+    """Clean a log that is not open."""
     with opened(folder, now_ms) as log:
         return clean_log(
             SystemFileSystem(),
@@ -132,7 +132,7 @@ def contents(
     """Batches, bases of segments, aborted transactions."""
     with opened(folder, now_ms) as log:
         aborted = sorted(log.aborted_transactions(0, log.end_offset))
-        return [told(batch) for batch in batches_of(log)], log.base_offsets, aborted
+        return [fields_of(batch) for batch in batches_of(log)], log.base_offsets, aborted
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
@@ -186,7 +186,7 @@ def test_dump_log_segments_is_content_with_what_we_leave(judge: Judge, tmp_path:
 
 
 def dump(folder: Path, suffix: str, *arguments: str, tools: Path) -> tuple[str, list[str]]:
-    """What DumpLogSegments says of all files of a kind; which lines of it complain."""
+    """The output of DumpLogSegments for all files of a kind; returns the lines with problems."""
     files = sorted(str(path) for path in folder.glob(f"*{suffix}"))
     done = run_tool(DUMP_LOG_TOOL, ["--files", ",".join(files), *arguments], folder=tools)
     assert done.exit_code == 0, done.errors

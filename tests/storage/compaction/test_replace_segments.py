@@ -20,7 +20,7 @@ from tests.storage.compaction.cleaning import (
     records_of,
     run_job,
 )
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, flush, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, flush, read_all
 
 CONFIG = LogConfig(
     segment_bytes=1 << 20,
@@ -32,10 +32,10 @@ CONFIG = LogConfig(
 VALUE = b"v" * 50
 
 
-def five_segments() -> tuple[LogHouse, Log]:
+def five_segments() -> tuple[LogFolder, Log]:
     """Segments 0, 10, 20, 30 and, in use, 40; ten records in each, with keys 0 to 9."""
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     for number in range(50):
         if number and number % 10 == 0:
             log.roll(now_ms=NOW_MS)
@@ -49,28 +49,28 @@ def five_segments() -> tuple[LogHouse, Log]:
             ),
         )
     flush(log)
-    return house, log
+    return folder, log
 
 
-def cleaned(house: LogHouse, log: Log) -> tuple[CleaningJob, CleaningResult]:
+def cleaned(folder: LogFolder, log: Log) -> tuple[CleaningJob, CleaningResult]:
     job = job_of(log)
-    return job, run_job(house.files, job)
+    return job, run_job(folder.files, job)
 
 
 def put(log: Log, job: CleaningJob, result: CleaningResult) -> list[RemovedFiles] | None:
     return log.replace_segments(result.groups, truncation_count=job.truncation_count, now_ms=NOW_MS)
 
 
-def files_ending(house: LogHouse, *endings: str) -> list[str]:
-    return [name for name in house.files.list(FOLDER) if name.endswith(endings)]
+def files_ending(folder: LogFolder, *endings: str) -> list[str]:
+    return [name for name in folder.files.list(FOLDER) if name.endswith(endings)]
 
 
 def test_one_segment_stands_for_those_that_it_was_made_of() -> None:
-    house, log = five_segments()
+    folder, log = five_segments()
     size = log.size_bytes()
     last = log.segments[3].handle.path
-    house.files.set_modified_ms(last, 1_234_567)
-    job, result = cleaned(house, log)
+    folder.files.set_modified_ms(last, 1_234_567)
+    job, result = cleaned(folder, log)
     assert result.groups[0].replaced_base_offsets == (0, 10, 20, 30)
     removed = put(log, job, result)
     assert removed is not None
@@ -79,7 +79,7 @@ def test_one_segment_stands_for_those_that_it_was_made_of() -> None:
     assert [record.offset for record in records_of(batches_of(log))] == list(range(30, 50))
     assert (log.log_start_offset, log.end_offset) == (0, 50)
     assert log.size_bytes() < size * 0.5
-    assert house.files.modified_ms(log.segments[0].handle.path) == 1_234_567
+    assert folder.files.modified_ms(log.segments[0].handle.path) == 1_234_567
     log.check()
     # Appending, closing, rolling and flushing go on as before.
     append(log, keyed((b"0", b"new")))
@@ -87,20 +87,20 @@ def test_one_segment_stands_for_those_that_it_was_made_of() -> None:
     flush(log)
     log.check()
     log.close(NOW_MS)
-    again = house.open(was_clean=True)
+    again = folder.open(was_clean=True)
     assert again.base_offsets == [0, 40, 51]
     again.check()
 
 
-def test_the_old_files_are_set_aside_and_removed_later() -> None:
-    house, log = five_segments()
-    job, result = cleaned(house, log)
+def test_replaced_files_are_renamed_and_removed_later() -> None:
+    folder, log = five_segments()
+    job, result = cleaned(folder, log)
     removed = put(log, job, result)
     assert removed is not None
     (files,) = removed
     assert files.remove_at_ms == NOW_MS + 7_000
     names_there = sorted(path.rpartition("/")[2] for path in files.paths)
-    assert names_there == files_ending(house, names.DELETED)
+    assert names_there == files_ending(folder, names.DELETED)
     assert {names.file_name(base, names.LOG) + names.DELETED for base in (0, 10, 20, 30)} <= set(
         names_there
     )
@@ -109,31 +109,31 @@ def test_the_old_files_are_set_aside_and_removed_later() -> None:
         names.file_name(base, names.SNAPSHOT) + names.DELETED for base in (10, 20, 30)
     ]
     assert log.head.snapshots.offsets == [40]
-    assert not files_ending(house, names.CLEANED, names.SWAP)
+    assert not files_ending(folder, names.CLEANED, names.SWAP)
 
 
-def test_who_reads_an_old_segment_reads_on() -> None:
-    house, log = five_segments()
+def test_slice_of_a_replaced_segment_stays_readable() -> None:
+    folder, log = five_segments()
     log.segments[1].load_indexes()
     piece = log.read(5, 1 << 20, up_to_offset=50)
     assert piece is not None
     expected = piece.read()
-    job, result = cleaned(house, log)
+    job, result = cleaned(folder, log)
     removed = put(log, job, result)
     assert removed is not None
     for path in removed[0].paths:
-        house.files.remove(path)
+        folder.files.remove(path)
     assert piece.read() == expected
     assert next(iterate_batches(memoryview(expected))).base_offset == 5
     piece.release()
     assert next(iterate_batches(memoryview(read_all(log, 5)))).base_offset == 30
     # Nothing of the old ones is open any more.
-    assert house.descriptors.open_count == 2
+    assert folder.descriptors.open_count == 2
 
 
-def test_a_log_that_was_cut_meanwhile_refuses() -> None:
-    house, log = five_segments()
-    job, result = cleaned(house, log)
+def test_replacement_is_refused_after_a_truncation() -> None:
+    folder, log = five_segments()
+    job, result = cleaned(folder, log)
     log.truncate_to(20)
     for number in range(20, 50):
         if number and number % 10 == 0:
@@ -146,18 +146,18 @@ def test_a_log_that_was_cut_meanwhile_refuses() -> None:
     log.check()
 
 
-def test_a_log_that_has_begun_anew_refuses() -> None:
-    house, log = five_segments()
-    job, result = cleaned(house, log)
+def test_replacement_is_refused_after_a_full_truncation() -> None:
+    folder, log = five_segments()
+    job, result = cleaned(folder, log)
     log.truncate_fully_and_start_at(0)
     append(log, keyed((b"1", b"2")))
     assert put(log, job, result) is None
     log.check()
 
 
-def test_a_log_whose_beginning_was_deleted_refuses() -> None:
-    house, log = five_segments()
-    job, result = cleaned(house, log)
+def test_replacement_is_refused_when_a_replaced_segment_was_deleted() -> None:
+    folder, log = five_segments()
+    job, result = cleaned(folder, log)
     log.advance_log_start(15)
     log.advance_high_watermark(50)
     assert log.delete_old_segments(now_ms=NOW_MS)
@@ -167,9 +167,9 @@ def test_a_log_whose_beginning_was_deleted_refuses() -> None:
     log.check()
 
 
-def test_a_log_that_only_starts_later_takes_it() -> None:
-    house, log = five_segments()
-    job, result = cleaned(house, log)
+def test_replacement_is_accepted_when_only_the_log_start_has_moved() -> None:
+    folder, log = five_segments()
+    job, result = cleaned(folder, log)
     log.advance_log_start(35)
     assert put(log, job, result) is not None
     assert (log.log_start_offset, log.base_offsets) == (35, [0, 40])
@@ -177,31 +177,31 @@ def test_a_log_that_only_starts_later_takes_it() -> None:
     log.check()
 
 
-def test_a_log_that_was_let_go_refuses() -> None:
-    house, log = five_segments()
-    job, result = cleaned(house, log)
+def test_replacement_is_refused_by_an_abandoned_log() -> None:
+    folder, log = five_segments()
+    job, result = cleaned(folder, log)
     log.abandon()
     assert put(log, job, result) is None
-    assert files_ending(house, names.CLEANED)
+    assert files_ending(folder, names.CLEANED)
 
 
 def test_files_that_are_not_there_or_not_whole_are_refused() -> None:
-    house, log = five_segments()
-    job, result = cleaned(house, log)
+    folder, log = five_segments()
+    job, result = cleaned(folder, log)
     path = log.segments[0].path(names.LOG) + names.CLEANED
-    file = house.files.open(path)
+    file = folder.files.open(path)
     file.truncate(file.size() - 1)
     assert put(log, job, result) is None
     file.close()
-    remove_leftovers(house.files, FOLDER)
+    remove_leftovers(folder.files, FOLDER)
     assert put(log, job, result) is None
     log.check()
 
 
 def test_groups_may_come_one_by_one() -> None:
-    house, log = five_segments()
+    folder, log = five_segments()
     log.config = replace(CONFIG, segment_bytes=2_500)
-    job, result = cleaned(house, log)
+    job, result = cleaned(folder, log)
     assert [group.replaced_base_offsets for group in result.groups] == [(0, 10), (20, 30)]
     for group in result.groups:
         assert (
@@ -219,21 +219,21 @@ def test_groups_may_come_one_by_one() -> None:
 
 @pytest.mark.parametrize("operation", [1, 5, 20])
 def test_a_failing_rename_takes_the_log_offline(operation: int) -> None:
-    house, log = five_segments()
-    job, result = cleaned(house, log)
-    house.files.fail_operation(operation, OSError(5, "refused"))
+    folder, log = five_segments()
+    job, result = cleaned(folder, log)
+    folder.files.fail_operation(operation, OSError(5, "refused"))
     with pytest.raises(OSError, match="refused"):
         put(log, job, result)
     assert log.is_offline
     assert put(log, job, result) is None
-    again = house.open()
+    again = folder.open()
     again.check()
     assert [r.offset for r in records_of(batches_of(again))][-20:] == list(range(30, 50))
 
 
-def test_a_cut_goes_through_a_cleaned_segment() -> None:
-    house, log = five_segments()
-    clean_log(house.files, log)
+def test_truncation_inside_a_cleaned_segment() -> None:
+    folder, log = five_segments()
+    clean_log(folder.files, log)
     log.truncate_to(35)
     assert (log.end_offset, log.base_offsets) == (35, [0])
     log.check()
@@ -246,9 +246,9 @@ def test_a_cut_goes_through_a_cleaned_segment() -> None:
 
 
 def test_a_follower_copies_a_cleaned_log() -> None:
-    house, log = five_segments()
-    clean_log(house.files, log)
-    follower = LogHouse(config=CONFIG).open()
+    folder, log = five_segments()
+    clean_log(folder.files, log)
+    follower = LogFolder(config=CONFIG).open()
     data = bytearray(read_all(log))
     assert follower.append_as_follower(memoryview(data), now_ms=NOW_MS) == 50
     assert read_all(follower) == data

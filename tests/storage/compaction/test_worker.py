@@ -20,14 +20,19 @@ from odradek.storage.compaction.job import (
 )
 from odradek.storage.compaction.wire import (
     CleaningFailure,
-    Progress,
-    decode_answer,
+    CleaningProgress,
+    decode_message,
     decode_request,
-    encode_answer,
     encode_job,
+    encode_message,
     encode_rate,
 )
-from odradek.storage.compaction.worker import PORTION_BYTES, STARVING_S, GentleFileSystem, Hunger
+from odradek.storage.compaction.worker import (
+    PORTION_BYTES,
+    STARVATION_S,
+    ChunkedFileSystem,
+    CpuStarvation,
+)
 from odradek.storage.indexes.txn_index import AbortedTransaction
 
 JOB = CleaningJob(
@@ -71,24 +76,24 @@ def test_a_job_arrives_as_it_was_sent(rate: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "message",
     [
         RESULT,
         replace(RESULT, groups=()),
-        Progress(12),
+        CleaningProgress(12),
         CleaningFailure("bad", None),
         CleaningFailure("two\nlines", errno.EIO),
     ],
 )
-def test_an_answer_arrives_as_it_was_sent(answer: CleaningResult | CleaningFailure) -> None:
-    line = encode_answer(answer)
+def test_message_is_decoded_as_it_was_encoded(message: CleaningResult | CleaningFailure) -> None:
+    line = encode_message(message)
     assert line.count(b"\n") == 1
-    assert decode_answer(line) == answer
+    assert decode_message(line) == message
 
 
 def test_files_are_read_and_written_whole_in_small_portions(tmp_path: Path) -> None:
     data = os.urandom(3 * PORTION_BYTES + 17)
-    file = GentleFileSystem().open(str(tmp_path / "file"), create=True)
+    file = ChunkedFileSystem().open(str(tmp_path / "file"), create=True)
     assert file.append((data[:5], data[5:])) == len(data)
     assert file.read_at(0, len(data)) == data
     assert file.read_at(9, 2 * PORTION_BYTES) == data[9 : 9 + 2 * PORTION_BYTES]
@@ -96,23 +101,23 @@ def test_files_are_read_and_written_whole_in_small_portions(tmp_path: Path) -> N
     file.close()
 
 
-def test_hunger_is_felt_when_others_run_nearly_all_the_time(tmp_path: Path) -> None:
+def test_process_that_gets_under_two_percent_of_the_processor_is_starved(tmp_path: Path) -> None:
     counts = tmp_path / "schedstat"
     counts.write_text("1000 1000 1\n")
-    hunger = Hunger(0.0, str(counts))
+    starvation = CpuStarvation(0.0, str(counts))
     counts.write_text(f"{1000 + 10**8} {1000 + 10**10} 9\n")
-    assert not hunger.is_starving(STARVING_S - 1), "not yet"
-    assert hunger.is_starving(STARVING_S)
-    assert not hunger.is_starving(2 * STARVING_S), "it has not waited since"
+    assert not starvation.is_starved(STARVATION_S - 1), "not yet"
+    assert starvation.is_starved(STARVATION_S)
+    assert not starvation.is_starved(2 * STARVATION_S), "it has not waited since"
     counts.write_text(f"{1000 + 2 * 10**9} {1000 + 2 * 10**10} 9\n")
-    assert not hunger.is_starving(3 * STARVING_S), "a sixth is enough"
+    assert not starvation.is_starved(3 * STARVATION_S), "a sixth is enough"
 
 
-def test_a_host_that_does_not_count_makes_nobody_hungry(tmp_path: Path) -> None:
-    assert not Hunger(0.0, str(tmp_path / "none")).is_starving(STARVING_S)
+def test_no_process_is_starved_where_the_kernel_does_not_count(tmp_path: Path) -> None:
+    assert not CpuStarvation(0.0, str(tmp_path / "none")).is_starved(STARVATION_S)
 
 
-def answer_to(job: CleaningJob, *words: str) -> object:
+def message_for(job: CleaningJob, *words: str) -> object:
     """What a process says to one job; it ends with its input."""
     command = [
         sys.executable,
@@ -127,19 +132,19 @@ def answer_to(job: CleaningJob, *words: str) -> object:
         assert process.stdout is not None
         process.stdin.write(encode_job(job))
         process.stdin.flush()
-        said = decode_answer(process.stdout.readline())
+        message = decode_message(process.stdout.readline())
         process.stdin.close()
         assert process.wait(30) == 0
-    return said
+    return message
 
 
-def test_a_folder_that_is_gone_is_the_failure_of_a_job_not_of_the_worker(tmp_path: Path) -> None:
-    failure = answer_to(replace(JOB, directory=str(tmp_path / "gone")), "hurried")
+def test_missing_folder_fails_the_job_and_not_the_worker(tmp_path: Path) -> None:
+    failure = message_for(replace(JOB, directory=str(tmp_path / "missing")), "boosted")
     assert isinstance(failure, CleaningFailure)
     assert failure.error_number == errno.ENOENT
 
 
-def test_damage_is_told_without_a_number_and_nothing_is_left(tmp_path: Path) -> None:
+def test_damage_is_a_failure_without_error_number_and_leaves_no_files(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}.log").write_bytes(b"\0" * 100)
     job = replace(
         JOB,
@@ -149,7 +154,7 @@ def test_damage_is_told_without_a_number_and_nothing_is_left(tmp_path: Path) -> 
         later_aborts=(),
         active_producers=(),
     )
-    failure = answer_to(job)
+    failure = message_for(job)
     assert isinstance(failure, CleaningFailure)
     assert failure.error_number is None
     assert f"{0:020d}.log" in failure.reason
@@ -162,5 +167,5 @@ def test_a_worker_of_a_parent_that_has_ended_ends_at_once() -> None:
     assert (ended.returncode, ended.stdout) == (0, b"")
 
 
-def test_lines_are_json_for_whoever_has_to_look_at_them() -> None:
+def test_lines_are_json() -> None:
     assert json.loads(encode_job(JOB))["job"]["directory"] == "/data/orders-0"

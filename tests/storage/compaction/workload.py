@@ -1,7 +1,7 @@
 """Random histories of a compacted log, and what they should come to.
 
-A history is a list of values (`Append`, `Roll`), so that it can be told to several logs.  The model
-is as plain as can be: every record that was ever appended, in a list.
+A history is a list of values (`Append`, `Roll`), so that it can be applied to several logs.  The
+model is simple: every record that was ever appended, in a list.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Workload:
         """Let the model forget what a cleaning should drop.
 
         end_offset  of the cleaning
-        cleaned_to  exclusive end of the segments that were written anew
+        cleaned_to  exclusive end of the segments that were rewritten
         """
         last: dict[bytes, int] = {}
         for record in self.records:

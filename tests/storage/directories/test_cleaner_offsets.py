@@ -85,7 +85,7 @@ def test_a_deleted_log_leaves_no_line_for_the_next_of_its_name() -> None:
     assert ("orders", 0) not in broker.manager.directory_of(log).cleaner_offsets
 
 
-def test_lines_of_logs_that_are_not_there_go() -> None:
+def test_lines_of_unknown_logs_are_removed() -> None:
     files, broker = started()
     append(broker.create("orders", config=CONFIG), 10)
     broker.stop()
@@ -95,7 +95,7 @@ def test_lines_of_logs_that_are_not_there_go() -> None:
     assert on_disk(files) == {("orders", 0): 4}
 
 
-def test_a_truncation_takes_it_back_to_the_segment_in_use() -> None:
+def test_truncation_moves_the_cleaner_offset_back_to_the_active_segment() -> None:
     files, broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 20)
@@ -108,7 +108,7 @@ def test_a_truncation_takes_it_back_to_the_segment_in_use() -> None:
     assert on_disk(files) == {("orders", 0): log.active.base_offset}
 
 
-def test_a_truncation_behind_it_changes_nothing() -> None:
+def test_truncation_above_the_cleaner_offset_changes_nothing() -> None:
     files, broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 20)
@@ -117,7 +117,7 @@ def test_a_truncation_behind_it_changes_nothing() -> None:
     assert on_disk(files) == {("orders", 0): 4}
 
 
-def test_a_log_that_starts_anew_is_dirty_from_there() -> None:
+def test_log_is_dirty_from_where_a_full_truncation_starts_it() -> None:
     files, broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 20)

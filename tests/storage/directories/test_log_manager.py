@@ -161,7 +161,7 @@ def test_a_log_is_made_once_and_keeps_its_topic_id() -> None:
     assert raised.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_a_log_that_may_lie_in_an_offline_directory_is_not_made_anew() -> None:
+def test_log_that_may_be_in_an_offline_directory_is_not_created() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     broker.manager.take_offline(broker.manager.directories["/b"], OSError("gone"))
@@ -198,7 +198,7 @@ def test_a_directory_that_cannot_make_a_folder_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("n", range(2, 12))
-def test_a_log_half_made_leaves_no_folder_behind(n: int) -> None:
+def test_log_that_could_not_be_created_leaves_no_folder(n: int) -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     failing(files, n)
@@ -214,7 +214,7 @@ def test_a_log_half_made_leaves_no_folder_behind(n: int) -> None:
 # Deletion.
 
 
-def test_a_deleted_log_is_renamed_and_removed_when_its_time_has_come() -> None:
+def test_deleted_log_is_renamed_and_removed_after_the_delay() -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     append(broker.create("orders"))
@@ -256,7 +256,7 @@ def test_checkpoints_do_not_name_a_deleted_log() -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_log_made_anew_inherits_nothing_from_the_deleted_one(is_restarted: bool) -> None:
+def test_log_created_again_inherits_nothing_from_the_deleted_one(is_restarted: bool) -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     append(broker.create("orders"), 9)
@@ -291,7 +291,7 @@ def test_deleting_what_is_not_here_is_fine_unless_a_directory_is_offline() -> No
 # Directories that fail.
 
 
-def test_a_directory_that_fails_takes_its_logs_along_and_the_others_go_on() -> None:
+def test_failed_directory_takes_its_logs_offline_and_the_others_stay_online() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     lost, kept = broker.create("orders", 0), broker.create("orders", 1)

@@ -149,7 +149,7 @@ def test_a_power_cut_at_every_operation_of_a_second_start_loses_nothing() -> Non
             break
 
 
-def test_an_error_at_any_operation_leaves_the_other_directory_in_use() -> None:
+def test_error_at_any_operation_leaves_the_other_directory_online() -> None:
     count = operations_of(Day.live)
     for n in range(1, count + 1, 3):
         files = MemoryFileSystem(folders=("/a", "/b"))

@@ -43,7 +43,7 @@ def retain(broker: Broker) -> RetentionRound:
     return broker.upkeep.delete_old_segments(now_ms=5_000)
 
 
-def test_old_segments_are_set_aside_and_removed_later() -> None:
+def test_old_segments_are_renamed_and_removed_later() -> None:
     files, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20, now_ms=1_000)
@@ -67,7 +67,7 @@ def test_nothing_above_the_high_watermark_is_deleted() -> None:
     assert log.log_start_offset == 0
 
 
-def test_files_set_aside_in_a_folder_that_was_deleted_meanwhile_are_no_failure() -> None:
+def test_renamed_files_in_a_folder_that_was_deleted_are_no_failure() -> None:
     _, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20, now_ms=1_000)
@@ -128,7 +128,7 @@ def test_flushes_are_due_by_messages_by_time_and_by_a_closed_segment() -> None:
     assert broker.upkeep.flush(now_ms=101) == []
 
 
-def test_a_failed_sync_takes_the_directory_offline_and_is_not_tried_again() -> None:
+def test_failed_sync_takes_the_directory_offline_and_is_not_retried() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     lost, kept = broker.create("orders", 0), broker.create("orders", 1)
@@ -208,7 +208,9 @@ def test_a_checkpoint_asked_for_while_it_is_written_follows_at_once() -> None:
     assert files.read(RECOVERY_POINTS) == b"0\n1\norders 0 3\n"
 
 
-def test_only_logs_that_start_behind_their_first_segment_are_in_the_log_start_checkpoint() -> None:
+def test_only_logs_that_start_above_their_first_base_offset_are_in_the_log_start_checkpoint() -> (
+    None
+):
     files, broker = one_directory()
     for topic in ("orders", "payments"):
         append(broker.create(topic), 5)
@@ -233,7 +235,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> No
     assert [job.directory for job in broker.upkeep.checkpoint()] == []
 
 
-def test_when_the_last_directory_fails_whoever_reports_the_job_is_told() -> None:
+def test_failed_job_of_the_last_directory_raises_no_directory_left() -> None:
     files, broker = one_directory()
     (job, _) = broker.upkeep.checkpoint()
     assert isinstance(job, WriteCheckpoint)
@@ -262,7 +264,7 @@ def test_a_recovery_point_that_goes_back_is_on_disk_before_anything_is_appended(
     assert files.operations < operations + 12, "an unmoved recovery point is not written again"
 
 
-def test_segments_that_are_cut_off_are_removed_by_a_job() -> None:
+def test_truncated_segments_are_removed_by_a_job() -> None:
     files, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20)
@@ -275,7 +277,7 @@ def test_segments_that_are_cut_off_are_removed_by_a_job() -> None:
     log.check()
 
 
-def test_a_log_cut_to_nothing_starts_anew_after_a_crash() -> None:
+def test_log_truncated_to_nothing_is_empty_after_a_crash() -> None:
     files, broker = one_directory()
     log = broker.create("orders")
     append(log, 9)
@@ -309,7 +311,7 @@ def result_of(steps: Generator[None, None, list[DirectoryUsage]]) -> list[Direct
     return found[0]
 
 
-def test_usage_tells_sizes_lags_and_what_is_offline() -> None:
+def test_usage_has_sizes_lags_and_offline_directories() -> None:
     files = MemoryFileSystem(folders=("/a", "/b"), capacity_bytes=1_000_000)
     broker = Broker(files, ["/a", "/b"]).start()
     log = broker.create("orders")

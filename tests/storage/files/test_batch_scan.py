@@ -42,7 +42,7 @@ def test_headers_and_batches_are_found_whatever_the_size_of_the_chunks(
     assert [position for position, _ in whole] == [each.position for each in headers]
 
 
-def test_headers_of_a_cut_batch_are_refused_and_whole_batches_end_before_it() -> None:
+def test_headers_of_a_torn_batch_are_refused_and_whole_batches_end_before_it() -> None:
     parts = batches([10, 20])
     data = b"".join(parts)
     for cut in range(len(parts[0]) + 1, len(data)):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.files.descriptors import Descriptors, FileSlice, Handle
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, LogHouse, append, batch, read_all
+from tests.support.logs import NOW_MS, LogFolder, append, batch, read_all
 
 SIZE = batch(1).size
 
@@ -25,7 +25,7 @@ def test_no_more_files_are_open_than_allowed() -> None:
         assert shared.open_count <= 3
 
 
-def test_a_file_in_use_is_passed_over_once() -> None:
+def test_file_used_since_the_last_look_is_passed_over_once() -> None:
     _, (first, second, third, fourth) = handles(4, 3)
     for handle in (first, second, third):
         handle.use()
@@ -55,26 +55,28 @@ def test_files_of_slices_stay_open_until_the_last_slice_is_released() -> None:
 
 
 def test_five_hundred_segments_need_few_descriptors() -> None:
-    house = LogHouse(config=LogConfig(segment_bytes=3 * SIZE, index_interval_bytes=0), open_max=20)
-    log = house.open()
+    folder = LogFolder(
+        config=LogConfig(segment_bytes=3 * SIZE, index_interval_bytes=0), open_max=20
+    )
+    log = folder.open()
     for each in range(1_500):
         append(log, batch(NOW_MS + each))
     assert len(log.segments) == 500
     everything = read_all(log)
-    assert house.descriptors.open_count <= 20
+    assert folder.descriptors.open_count <= 20
     log.close(NOW_MS)
-    log = house.open(was_clean=True)
-    assert house.descriptors.open_count <= 2
+    log = folder.open(was_clean=True)
+    assert folder.descriptors.open_count <= 2
     assert read_all(log) == everything
     for offset in range(0, 1_500, 17):
         found = log.offset_for_timestamp(NOW_MS + offset, up_to_offset=1_500)
         assert found == (offset, NOW_MS + offset, 0)
-    assert house.descriptors.open_count <= 20
+    assert folder.descriptors.open_count <= 20
     held = [log.read(offset, 1, up_to_offset=1_500) for offset in range(0, 1_500, 30)]
-    assert house.descriptors.open_count <= 20 + len(held)
+    assert folder.descriptors.open_count <= 20 + len(held)
     for piece in held:
         assert piece is not None
         assert len(piece.read()) == SIZE
         piece.release()
     log.abandon()
-    assert house.descriptors.open_count == 0
+    assert folder.descriptors.open_count == 0

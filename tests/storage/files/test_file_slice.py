@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, LogHouse, append, batch
+from tests.support.logs import NOW_MS, LogFolder, append, batch
 
 SIZE = batch(1, value=b"0000").size
 CONFIG = LogConfig(segment_bytes=6 * SIZE, index_interval_bytes=SIZE, retention_ms=-1)
@@ -49,8 +49,8 @@ steps = st.lists(
 def test_what_a_slice_reads_is_what_it_was_given_or_less(
     plan: list[tuple[str, int, int]],
 ) -> None:
-    house = LogHouse(config=CONFIG, open_max=2)
-    log, reader = house.open(), Reader()
+    folder = LogFolder(config=CONFIG, open_max=2)
+    log, reader = folder.open(), Reader()
     written = 0
     for epoch, (step, number, count) in enumerate(plan):
         if step == "append":
@@ -71,17 +71,17 @@ def test_what_a_slice_reads_is_what_it_was_given_or_less(
             log.advance_high_watermark(log.end_offset)
             log.delete_old_segments(now_ms=NOW_MS)
         reader.check()
-        assert house.descriptors.open_count <= 2 + len(reader.held)
+        assert folder.descriptors.open_count <= 2 + len(reader.held)
     log.check()
     for piece, _ in reader.held:
         piece.release()
     log.abandon()
-    assert house.descriptors.open_count == 0
+    assert folder.descriptors.open_count == 0
 
 
-def test_a_second_lower_cut_counts_for_slices_from_before_the_first() -> None:
-    house = LogHouse()
-    log, reader = house.open(), Reader()
+def test_second_lower_truncation_applies_to_slices_made_before_the_first() -> None:
+    folder = LogFolder()
+    log, reader = folder.open(), Reader()
     append(log, *[batch(NOW_MS, value=b"%04d" % number) for number in range(10)])
     reader.take(log, 0, 10)
     log.truncate_to(8)
@@ -92,7 +92,7 @@ def test_a_second_lower_cut_counts_for_slices_from_before_the_first() -> None:
     reader.take(log, 0, 10)
     reader.check()
     assert [len(piece.read()) for piece, _ in reader.held] == [3 * SIZE, 3 * SIZE, 10 * SIZE]
-    assert house.descriptors.open_count == 3
+    assert folder.descriptors.open_count == 3
     for piece, _ in reader.held:
         piece.release()
-    assert house.descriptors.open_count == 1
+    assert folder.descriptors.open_count == 1

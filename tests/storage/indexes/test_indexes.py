@@ -93,7 +93,7 @@ def test_a_lookup_finds_the_last_entry_at_or_below_an_offset(
 
 
 @given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(0, 10_005))
-def test_a_cut_drops_the_entries_from_an_offset_on_also_in_the_file(
+def test_truncation_drops_the_entries_from_an_offset_on_also_in_the_file(
     offsets: list[int], written: int, end: int
 ) -> None:
     disk = Disk()
@@ -206,7 +206,7 @@ def test_a_time_lookup_finds_the_first_entry_that_is_no_older(
 
 
 @given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(0, 10_005))
-def test_a_time_index_is_cut_by_offset(timestamps: list[int], written: int, end: int) -> None:
+def test_time_index_is_truncated_by_offset(timestamps: list[int], written: int, end: int) -> None:
     disk, index = time_index(timestamps, written)
     index.truncate(disk.files, index.count_before(BASE + end))
     index.note_newest()

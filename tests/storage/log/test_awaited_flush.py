@@ -16,7 +16,7 @@ def test_nothing_waits_until_records_must_be_flushed() -> None:
     assert not awaited.holds(7)
 
 
-def test_a_flush_that_takes_in_everything_ends_the_waiting() -> None:
+def test_flush_up_to_the_end_commits_everything() -> None:
     awaited = AwaitedFlush()
     awaited.hold(5, 8)
     assert [awaited.holds(offset) for offset in (4, 5, 7, 9)] == [False, True, True, True]
@@ -34,7 +34,7 @@ def test_appends_during_a_flush_wait_for_the_next_one() -> None:
     assert awaited.held_from is None
 
 
-def test_what_is_cut_off_is_not_waited_for() -> None:
+def test_truncated_records_are_not_waited_for() -> None:
     awaited = AwaitedFlush()
     awaited.hold(5, 8)
     awaited.truncate_to(6)

@@ -13,22 +13,22 @@ from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.damage import overwrite
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, read_all
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100, retention_ms=-1)
 
 
-def filled(config: LogConfig = CONFIG) -> tuple[LogHouse, Log]:
+def filled(config: LogConfig = CONFIG) -> tuple[LogFolder, Log]:
     """Thirty records of 173 bytes, five a segment."""
-    house = LogHouse(config=config)
-    log = house.open()
+    folder = LogFolder(config=config)
+    log = folder.open()
     append(log, *[batch(NOW_MS + each, value=b"v" * 105) for each in range(30)])
-    house.events.clear()
-    return house, log
+    folder.events.clear()
+    return folder, log
 
 
-def overwrite_at(house: LogHouse, path: str, position: int, data: bytes) -> None:
-    file = house.files.open(path)
+def overwrite_at(folder: LogFolder, path: str, position: int, data: bytes) -> None:
+    file = folder.files.open(path)
     overwrite(file, position, data)
     file.close()
 
@@ -44,12 +44,12 @@ def overwrite_at(house: LogHouse, path: str, position: int, data: bytes) -> None
     ],
 )
 def test_retention_names_segments_and_reason(config: LogConfig, reason: str) -> None:
-    house, log = filled()
+    folder, log = filled()
     log.config = config
     count = len(log.segments)
     log.advance_high_watermark(30)
     log.delete_old_segments(now_ms=NOW_MS + 10_000)
-    (event,) = house.events
+    (event,) = folder.events
     assert event.place == FOLDER
     assert not event.is_warning
     gone = count - len([base for base in log.base_offsets if base < 30])
@@ -58,94 +58,94 @@ def test_retention_names_segments_and_reason(config: LogConfig, reason: str) -> 
 
 
 def test_retention_by_the_start_of_the_log_names_it() -> None:
-    house, log = filled()
+    folder, log = filled()
     log.advance_log_start(12)
     log.advance_high_watermark(30)
     log.delete_old_segments(now_ms=NOW_MS)
-    (event,) = house.events
+    (event,) = folder.events
     assert event.text.endswith("below offset 10 are deleted, the log's start is 12: 0, 5")
 
 
 def test_a_truncation_names_both_ends_and_the_bytes() -> None:
-    house, log = filled()
+    folder, log = filled()
     size = log.size_bytes()
     log.truncate_to(12)
-    assert [event.text for event in house.events] == [
+    assert [event.text for event in folder.events] == [
         f"truncated to offset 12: it ended at 30, {size - log.size_bytes()} bytes are removed"
     ]
-    house.events.clear()
+    folder.events.clear()
     assert not log.truncate_to(12)
-    assert house.events == []
+    assert folder.events == []
     log.truncate_fully_and_start_at(100)
-    (event,) = house.events
+    (event,) = folder.events
     assert event.text.startswith("truncated fully: it was 0 to 12, ")
     assert event.text.endswith("and goes on at offset 100")
 
 
-def test_a_damaged_batch_is_reported_by_whoever_meets_it() -> None:
-    house, log = filled()
+def test_damaged_batch_is_reported_by_each_read_and_append() -> None:
+    folder, log = filled()
     log.close(NOW_MS)
-    log = house.open(was_clean=True)
-    overwrite_at(house, f"{FOLDER}/{names.file_name(5, names.LOG)}", 8, b"\xff" * 4)
+    log = folder.open(was_clean=True)
+    overwrite_at(folder, f"{FOLDER}/{names.file_name(5, names.LOG)}", 8, b"\xff" * 4)
     with pytest.raises(BrokerError) as refusal:
         read_all(log, 6)
     assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert [event.text for event in house.events if "a read met damage: " in event.text]
-    assert {event.place.rpartition("/")[0] for event in house.events} <= {FOLDER, "/data"}
+    assert [event.text for event in folder.events if "a read met damage: " in event.text]
+    assert {event.place.rpartition("/")[0] for event in folder.events} <= {FOLDER, "/data"}
 
 
 @pytest.mark.parametrize("damage", [b"\xff" * 8, None])
 def test_a_rebuilt_index_is_reported_with_the_reason(damage: bytes | None) -> None:
     config = LogConfig(segment_bytes=30_000, index_interval_bytes=100, retention_ms=-1)
-    house = LogHouse(config=config)
-    log = house.open()
+    folder = LogFolder(config=config)
+    log = folder.open()
     append(log, *[batch(NOW_MS + each, value=b"v" * 400) for each in range(100)])
     log.close(NOW_MS)
     path = f"{FOLDER}/{names.file_name(0, names.OFFSET_INDEX)}"
     if damage is None:
-        house.files.remove(path)
+        folder.files.remove(path)
     else:
         # The entries around the one that is looked up.
-        overwrite_at(house, path, 8 * 40, damage * 20)
-    log = house.open(was_clean=True)
+        overwrite_at(folder, path, 8 * 40, damage * 20)
+    log = folder.open(was_clean=True)
     assert read_all(log, 50)
-    (event,) = house.events
+    (event,) = folder.events
     assert event.place == f"{FOLDER}/{names.file_name(0, names.LOG)}"
     assert event.text.startswith("its indexes are rebuilt: ")
 
 
 def test_a_snapshot_that_is_rejected_is_reported() -> None:
-    house, log = filled()
+    folder, log = filled()
     append(log, batch(producer_id=1, producer_epoch=0, base_sequence=0))
     log.close(NOW_MS)
     path = f"{FOLDER}/{names.file_name(31, names.SNAPSHOT)}"
-    overwrite_at(house, path, 3, b"\xff")
-    house.open(was_clean=True)
-    (event,) = house.events
+    overwrite_at(folder, path, 3, b"\xff")
+    folder.open(was_clean=True)
+    (event,) = folder.events
     assert event.place == path
     assert event.text.startswith("removed, the one before it is used: stored checksum")
 
 
 def test_leftovers_of_a_cleaning_are_reported() -> None:
-    house, log = filled()
+    folder, log = filled()
     log.close(NOW_MS)
     for suffix in (".log.cleaned", ".log.deleted"):
-        house.files.open(f"{FOLDER}/{names.file_name(0, suffix)}", create=True).close()
-    house.open(was_clean=True)
-    (event,) = house.events
+        folder.files.open(f"{FOLDER}/{names.file_name(0, suffix)}", create=True).close()
+    folder.open(was_clean=True)
+    (event,) = folder.events
     assert event.text.endswith(": 1 .cleaned, 1 .deleted")
 
 
 def test_a_log_as_it_was_left_reports_nothing() -> None:
-    house, log = filled()
+    folder, log = filled()
     log.close(NOW_MS)
-    house.open(was_clean=True).abandon()
-    assert house.events == []
-    house.open().abandon()
-    assert house.events == []
+    folder.open(was_clean=True).abandon()
+    assert folder.events == []
+    folder.open().abandon()
+    assert folder.events == []
 
 
-def test_long_lists_are_cut_short() -> None:
+def test_long_lists_of_offsets_are_shortened() -> None:
     assert summary([0, 5]) == "0, 5"
     assert summary(range(0, 500, 5)) == "0, 5, 10, 15, 20, 25, 30, 35, 40, 45, ... 495"
 

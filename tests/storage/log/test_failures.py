@@ -11,7 +11,7 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, LogHouse, append, batch, flush, marker, read_all
+from tests.support.logs import NOW_MS, LogFolder, append, batch, flush, marker, read_all
 
 CONFIG = LogConfig(segment_bytes=420, index_interval_bytes=100)
 
@@ -40,7 +40,7 @@ def attempt(log: Log, batches: list[RecordBatch], answered: list[bytes]) -> None
             assert result.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def run_script(house: LogHouse, log: Log, answered: list[bytes]) -> bool:
+def run_script(folder: LogFolder, log: Log, answered: list[bytes]) -> bool:
     """Append, roll, flush, close; returns whether the close was clean."""
     for number, batches in enumerate(producing()):
         results = log.append(batches, leader_epoch=3, now_ms=NOW_MS)
@@ -76,11 +76,11 @@ def run_script(house: LogHouse, log: Log, answered: list[bytes]) -> bool:
 
 
 def steps_of_the_script() -> int:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
-    before = house.files.operations
-    assert run_script(house, log, [])
-    return house.files.operations - before
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
+    before = folder.files.operations
+    assert run_script(folder, log, [])
+    return folder.files.operations - before
 
 
 STEPS = steps_of_the_script()
@@ -88,24 +88,24 @@ STEPS = steps_of_the_script()
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("with_power_cut", [False, True])
-def test_nothing_answered_is_lost_when_any_one_operation_fails(
+def test_no_acknowledged_batch_is_lost_when_any_one_operation_fails(
     code: int, with_power_cut: bool
 ) -> None:
     assert STEPS > 40
     for number in range(1, STEPS + 1):
-        house = LogHouse(config=CONFIG)
-        log = house.open()
-        house.files.fail_operation(number, OSError(code, "refused"))
+        folder = LogFolder(config=CONFIG)
+        log = folder.open()
+        folder.files.fail_operation(number, OSError(code, "refused"))
         answered: list[bytes] = []
         was_closed = False
         try:
-            was_closed = run_script(house, log, answered)
+            was_closed = run_script(folder, log, answered)
         finally:
-            house.files._failures.clear()
+            folder.files._failures.clear()
         recovery_point = log.recovery_point
         if with_power_cut:
-            house.files.crash(SeededRandomness(number))
-        again = house.open(was_clean=was_closed, recovery_point=recovery_point)
+            folder.files.crash(SeededRandomness(number))
+        again = folder.open(was_clean=was_closed, recovery_point=recovery_point)
         again.check()
         data = read_all(again)
         whole = b"".join(answered)
@@ -118,12 +118,12 @@ def test_nothing_answered_is_lost_when_any_one_operation_fails(
 
 
 def test_a_log_whose_failed_write_cannot_be_undone_goes_offline() -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     append(log, batch(1), batch(2))
     expected = read_all(log)
-    house.files.fail_operation(1, OSError(errno.EIO, "refused"))
-    house.files.fail_operation(2, OSError(errno.EIO, "refused"))
+    folder.files.fail_operation(1, OSError(errno.EIO, "refused"))
+    folder.files.fail_operation(2, OSError(errno.EIO, "refused"))
     for _ in range(2):
         (result,) = log.append([batch(3)], leader_epoch=0, now_ms=NOW_MS)
         assert isinstance(result, BrokerError)
@@ -133,15 +133,15 @@ def test_a_log_whose_failed_write_cannot_be_undone_goes_offline() -> None:
         log.append_as_follower(batch(3, base_offset=2).view, now_ms=NOW_MS)
     assert read_all(log) == expected, "what was there can still be read"
     log.abandon()
-    again = house.open()
+    again = folder.open()
     assert read_all(again) == expected
 
 
-def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_space_again() -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+def test_append_on_a_full_disk_is_refused_and_succeeds_when_there_is_space_again() -> None:
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     answered = [append(log, batch(1))[0].base_offset]
-    house.files.capacity_bytes = house.files.used_bytes() + 3 * batch(1).size + 20
+    folder.files.capacity_bytes = folder.files.used_bytes() + 3 * batch(1).size + 20
     refused = 0
     for each in range(2, 12):
         results = log.append([batch(each), batch(each)], leader_epoch=0, now_ms=NOW_MS)
@@ -155,24 +155,24 @@ def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_space_again() -> 
     assert refused > 10
     assert answered == list(range(len(answered)))
     assert not log.is_offline
-    house.files.capacity_bytes = 1 << 40
+    folder.files.capacity_bytes = 1 << 40
     answered += [append(log, batch(each))[0].base_offset for each in range(20)]
     assert answered == list(range(len(answered)))
     log.check()
     log.close(NOW_MS)
-    assert house.open(was_clean=True).end_offset == len(answered)
+    assert folder.open(was_clean=True).end_offset == len(answered)
 
 
 def test_the_state_of_a_producer_is_as_before_a_failed_write() -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     append(log, batch(1))
 
     def sequenced(sequence: int) -> RecordBatch:
         return batch(1, producer_id=5, producer_epoch=0, base_sequence=sequence)
 
     for group in ([0], [1, 2], [3, 4, 5]):
-        house.files.fail_operation(1, OSError(errno.EIO, "refused"))
+        folder.files.fail_operation(1, OSError(errno.EIO, "refused"))
         before = dict(log.producer_states.entries)
         results = log.append([sequenced(each) for each in group], leader_epoch=0, now_ms=NOW_MS)
         assert all(isinstance(result, BrokerError) for result in results)
@@ -184,56 +184,56 @@ def test_the_state_of_a_producer_is_as_before_a_failed_write() -> None:
 
 
 def test_a_duplicate_of_a_batch_whose_write_failed_is_refused_with_it() -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     append(log, batch(1))
     again = [batch(1, producer_id=5, producer_epoch=0, base_sequence=0) for _ in range(2)]
-    house.files.fail_operation(1, OSError(errno.EIO, "refused"))
+    folder.files.fail_operation(1, OSError(errno.EIO, "refused"))
     results = log.append(again, leader_epoch=0, now_ms=NOW_MS)
     assert [isinstance(result, BrokerError) for result in results] == [True, True]
     assert log.end_offset == 1
 
 
 def test_a_failed_epoch_file_is_written_by_the_next_flush() -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     append(log, batch(1), leader_epoch=1)
     flush(log)
-    house.files.fail_operation(2, OSError(errno.ENOSPC, "refused"))
+    folder.files.fail_operation(2, OSError(errno.ENOSPC, "refused"))
     append(log, batch(2), leader_epoch=2)
     assert log.head.epochs.is_unwritten
-    house.files.fail_operation(1, OSError(errno.ENOSPC, "refused"))
+    folder.files.fail_operation(1, OSError(errno.ENOSPC, "refused"))
     before = log.recovery_point
     flush(log)
     assert log.recovery_point == before, "nothing is promised while the epochs are not written"
     flush(log)
-    house.files.crash(SeededRandomness(1))
-    again = house.open(recovery_point=log.recovery_point)
+    folder.files.crash(SeededRandomness(1))
+    again = folder.open(recovery_point=log.recovery_point)
     assert again.leader_epochs.entries == ((1, 0), (2, 1))
 
 
-def test_a_failed_truncation_takes_the_log_offline_and_a_start_mends_it() -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+def test_failed_truncation_takes_the_log_offline_and_a_start_repairs_it() -> None:
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     append(log, *[batch(each) for each in range(12)])
-    before = house.files.operations
+    before = folder.files.operations
     log.truncate_to(2)
-    steps = house.files.operations - before
+    steps = folder.files.operations - before
     for number in range(1, steps + 1):
-        house = LogHouse(config=CONFIG)
-        log = house.open()
+        folder = LogFolder(config=CONFIG)
+        log = folder.open()
         append(log, *[batch(each) for each in range(12)])
         whole = read_all(log)
-        house.files.fail_operation(number, OSError(5, "refused"))
+        folder.files.fail_operation(number, OSError(5, "refused"))
         with_failure = False
         try:
             log.truncate_to(2)
         except OSError:
             with_failure = True
             assert log.is_offline
-        house.files._failures.clear()
+        folder.files._failures.clear()
         log.abandon()
-        again = house.open()
+        again = folder.open()
         again.check()
         assert whole.startswith(read_all(again))
         assert again.end_offset >= 2

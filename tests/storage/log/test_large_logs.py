@@ -147,7 +147,7 @@ def test_retention_looks_at_what_it_deletes_and_no_further(made: LargeLog) -> No
     assert log.log_start_offset == made.end_offset
 
 
-def test_a_log_is_cut_at_its_start_in_its_middle_and_wholly(made: LargeLog) -> None:
+def test_log_is_truncated_at_its_start_in_its_middle_and_fully(made: LargeLog) -> None:
     log = opened(made)
     measured(lambda: log.advance_log_start(made.batches + 1))
     middle = made.end_offset // 2 + 777
@@ -159,7 +159,7 @@ def test_a_log_is_cut_at_its_start_in_its_middle_and_wholly(made: LargeLog) -> N
     assert (log.log_start_offset, log.end_offset, len(log.segments)) == (5, 5, 1)
 
 
-def test_a_log_is_let_go(made: LargeLog) -> None:
+def test_log_is_abandoned(made: LargeLog) -> None:
     log = opened(made)
     log.bytes_between(0, log.end_offset, 1 << 62)
     measured(lambda: log.abandon())

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, LogHouse, append, batch, flush, marker, read_all
+from tests.support.logs import NOW_MS, LogFolder, append, batch, flush, marker, read_all
 
 CONFIG = LogConfig(
     segment_bytes=900,
@@ -49,7 +49,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.house = LogHouse(config=CONFIG, open_max=3)
+        self.folder = LogFolder(config=CONFIG, open_max=3)
         self.stored: list[Stored] = []
         self.ever: dict[int, set[bytes]] = {}
         self.epoch = 0
@@ -61,7 +61,7 @@ class LogMachine(RuleBasedStateMachine):
         self.open_transactions: dict[int, int] = {}
         self.aborted: list[tuple[int, int, int]] = []
         self.time_ms = NOW_MS
-        self.log = self.house.open()
+        self.log = self.folder.open()
         flush(self.log)
 
     @property
@@ -151,9 +151,9 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(0, self.end))
         self.cut_model(offset)
-        begins_anew = offset < self.log.first_base_offset
+        is_full = offset < self.log.first_base_offset
         self.log.truncate_to(offset, now_ms=self.now())
-        if begins_anew or self.log.end_offset != self.end:
+        if is_full or self.log.end_offset != self.end:
             assert self.log.end_offset in (offset, self.log.first_base_offset)
             self.forget_everything_before(self.log.end_offset)
         self.believe_the_producers()
@@ -163,7 +163,7 @@ class LogMachine(RuleBasedStateMachine):
         self.checkpoint()
 
     def forget_everything_before(self, offset: int) -> None:
-        """The log began anew at `offset`: the model does the same, with a filler."""
+        """The log was truncated fully to `offset`: so is the model, with a filler."""
         self.stored = [Stored(0, offset - 1, b"")] if offset else []
         self.durable_end = 0
         self.aborted = []
@@ -204,8 +204,8 @@ class LogMachine(RuleBasedStateMachine):
         removed = self.log.delete_old_segments(now_ms=self.now())
         for files in removed:
             for path in files.paths:
-                assert self.house.files.exists(path)
-                self.house.files.remove(path)
+                assert self.folder.files.exists(path)
+                self.folder.files.remove(path)
 
     # What happens to a broker.
 
@@ -213,12 +213,12 @@ class LogMachine(RuleBasedStateMachine):
     def stop_and_start(self) -> None:
         log_start_offset = self.log.log_start_offset
         self.log.close(self.now())
-        assert self.house.descriptors.open_count == 0
+        assert self.folder.descriptors.open_count == 0
         self.saved_recovery_point = self.log.recovery_point
         self.saved_log_start = log_start_offset
         self.durable_end = self.end
         self.was_cut_since_flush = False
-        self.log = self.house.open(
+        self.log = self.folder.open(
             was_clean=True,
             recovery_point=self.saved_recovery_point,
             log_start_offset=log_start_offset,
@@ -237,7 +237,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32))
     def power_cut(self, seed: int) -> None:
-        self.house.files.crash(SeededRandomness(seed))
+        self.folder.files.crash(SeededRandomness(seed))
         self.restart()
         self.check_survivors(self.batches_on_disk())
 
@@ -249,7 +249,7 @@ class LogMachine(RuleBasedStateMachine):
         return found
 
     def restart(self) -> None:
-        self.log = self.house.open(
+        self.log = self.folder.open(
             recovery_point=self.saved_recovery_point,
             log_start_offset=self.saved_log_start,
             now_ms=self.now(),
@@ -260,7 +260,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.end_offset >= self.durable_end, "something durable is gone"
         survivors = [RecordBatch(memoryview(data)) for data in found]
         for data, parsed in zip(found, survivors, strict=True):
-            assert data in self.ever[parsed.base_offset], "a batch that nobody appended"
+            assert data in self.ever[parsed.base_offset], "a batch that was never appended"
         by_offset = {stored.base_offset: stored for stored in self.stored}
         first = self.log.first_base_offset
         kept = [stored for stored in self.stored if stored.last_offset < first]
@@ -281,8 +281,8 @@ class LogMachine(RuleBasedStateMachine):
                     producer if has_sequence else None,
                 )
             )
-        is_anew = not found and self.log.size_bytes() == 0
-        if is_anew and self.log.end_offset:
+        is_empty = not found and self.log.size_bytes() == 0
+        if is_empty and self.log.end_offset:
             kept = [Stored(0, self.log.end_offset - 1, b"")]
         end_offset = kept[-1].last_offset + 1 if kept else 0
         if end_offset < self.log.end_offset:
@@ -329,7 +329,7 @@ class LogMachine(RuleBasedStateMachine):
     def the_log_is_sound(self) -> None:
         self.log.check()
         assert self.log.end_offset == self.end
-        assert self.house.descriptors.open_count <= 3
+        assert self.folder.descriptors.open_count <= 3
 
     @invariant()
     def reads_equal_the_model(self) -> None:

@@ -11,7 +11,7 @@ from odradek.storage.files import names
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, marker, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, marker, read_all
 
 SIZE = batch(1).size
 
@@ -26,7 +26,7 @@ def taken(piece: FileSlice | None) -> bytes:
 
 
 def filled(count: int = 200, segment_bytes: int = 20 * SIZE, **settings: int) -> Log:
-    log = LogHouse(
+    log = LogFolder(
         config=LogConfig(segment_bytes=segment_bytes, **settings)  # type: ignore[arg-type]
     ).open()
     for each in range(count):
@@ -51,7 +51,7 @@ def test_large_segments_are_read_through_their_index() -> None:
         assert taken(piece) == everything[offset * SIZE : (offset + 5) * SIZE]
 
 
-def test_a_batch_is_cut_at_the_limit_but_the_first_is_given_whole() -> None:
+def test_read_ends_at_max_bytes_but_returns_the_first_batch_whole() -> None:
     log = filled(10, segment_bytes=1 << 20)
     everything = read_all(log)
     assert (
@@ -64,7 +64,7 @@ def test_a_batch_is_cut_at_the_limit_but_the_first_is_given_whole() -> None:
 
 
 @pytest.mark.parametrize("count", [10, 300])
-def test_nothing_is_given_at_or_behind_the_limiting_offset(count: int) -> None:
+def test_read_returns_no_batch_at_or_after_up_to_offset(count: int) -> None:
     log = filled(count, segment_bytes=40 * SIZE)
     everything = read_all(log)
     for up_to in (1, count // 2, count - 1):
@@ -74,8 +74,8 @@ def test_nothing_is_given_at_or_behind_the_limiting_offset(count: int) -> None:
     assert log.read(count - 1, 1_000, up_to_offset=0) is None
 
 
-def test_an_offset_inside_a_batch_gives_the_batch() -> None:
-    log = LogHouse().open()
+def test_read_of_an_offset_inside_a_batch_returns_the_batch() -> None:
+    log = LogFolder().open()
     append(log, batch(1, 2, 3), batch(4, 5))
     piece = log.read(1, 1, up_to_offset=5)
     data = taken(piece)
@@ -84,7 +84,7 @@ def test_an_offset_inside_a_batch_gives_the_batch() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 11, 10**15])
-def test_offsets_outside_of_the_log_are_refused(offset: int) -> None:
+def test_read_outside_of_the_log_raises_offset_out_of_range(offset: int) -> None:
     log = filled(10)
     log.advance_log_start(5)
     with pytest.raises(BrokerError) as refusal:
@@ -103,8 +103,8 @@ def test_bytes_between_counts_over_segments_and_up_to_its_limit() -> None:
 
 
 def test_a_slice_outlives_the_deletion_and_the_closing_of_its_segment() -> None:
-    house = LogHouse(config=LogConfig(segment_bytes=2 * SIZE, retention_bytes=0))
-    log = house.open()
+    folder = LogFolder(config=LogConfig(segment_bytes=2 * SIZE, retention_bytes=0))
+    log = folder.open()
     for each in range(5):
         append(log, batch(each))
     expected = read_all(log)[: 2 * SIZE]
@@ -113,13 +113,13 @@ def test_a_slice_outlives_the_deletion_and_the_closing_of_its_segment() -> None:
     log.advance_high_watermark(5)
     for removed in log.delete_old_segments(now_ms=NOW_MS):
         for path in removed.paths:
-            house.files.remove(path)
+            folder.files.remove(path)
     log.close(NOW_MS)
     assert piece.read() == expected
-    assert house.descriptors.open_count == 1
+    assert folder.descriptors.open_count == 1
     piece.release()
     piece.release()
-    assert house.descriptors.open_count == 0
+    assert folder.descriptors.open_count == 0
 
 
 def brute_force(
@@ -139,7 +139,7 @@ def shuffled_log(count: int, per_batch: int, codec: int, seed: int) -> tuple[Log
         block = timestamps[start : start + 5_000]
         chance.shuffle(block)
         timestamps[start : start + 5_000] = block
-    log = LogHouse(config=LogConfig(segment_bytes=200_000, segment_ms=10**12)).open()
+    log = LogFolder(config=LogConfig(segment_bytes=200_000, segment_ms=10**12)).open()
     for start in range(0, count, per_batch):
         append(log, batch(*timestamps[start : start + per_batch], value=b"v", codec=codec))
     return log, timestamps
@@ -164,7 +164,7 @@ def test_a_time_search_equals_brute_force_on_100_000_shuffled_records() -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_a_time_search_obeys_start_end_and_truncation_in_every_codec(codec: int) -> None:
+def test_time_search_respects_start_end_and_truncation_in_every_codec(codec: int) -> None:
     log, timestamps = shuffled_log(2_000, 25, codec, codec)
     records = list(enumerate(timestamps))
     chance = random.Random(9)
@@ -184,7 +184,7 @@ def test_a_time_search_obeys_start_end_and_truncation_in_every_codec(codec: int)
 
 
 def test_records_without_time_are_never_found_by_time() -> None:
-    log = LogHouse().open()
+    log = LogFolder().open()
     append(log, batch(-1), batch(-1))
     assert log.offset_for_timestamp(0, up_to_offset=2) is None
     assert log.max_timestamp() is None
@@ -193,7 +193,7 @@ def test_records_without_time_are_never_found_by_time() -> None:
 
 
 def test_the_append_time_counts_for_every_record_of_a_batch() -> None:
-    log = LogHouse().open()
+    log = LogFolder().open()
     data = build_batch(
         [Record(None, b"v", timestamp_ms=each) for each in (1, 2, 3)], log_append_time_ms=500
     )
@@ -203,7 +203,7 @@ def test_the_append_time_counts_for_every_record_of_a_batch() -> None:
 
 
 def test_aborted_transactions_are_found_over_segments() -> None:
-    log = LogHouse(config=LogConfig(segment_bytes=400)).open()
+    log = LogFolder(config=LogConfig(segment_bytes=400)).open()
     expected = []
     for producer_id in range(1, 9):
         (data,) = append(
@@ -222,15 +222,37 @@ def test_aborted_transactions_are_found_over_segments() -> None:
     log.close(NOW_MS)
 
 
-def test_a_lying_index_of_a_closed_segment_is_made_anew() -> None:
-    house = LogHouse(config=LogConfig(segment_bytes=200 * SIZE, index_interval_bytes=3 * SIZE))
-    log = house.open()
+def test_rebuild_that_meets_damage_keeps_the_entries_after_it() -> None:
+    folder = LogFolder(config=LogConfig(segment_bytes=200 * SIZE, index_interval_bytes=3 * SIZE))
+    log = folder.open()
     for each in range(250):
         append(log, batch(NOW_MS + each))
     everything = read_all(log)
     log.close(NOW_MS)
     path = f"{FOLDER}/{names.file_name(0, names.OFFSET_INDEX)}"
-    good = house.files.read(path)
+    good = folder.files.read(path)
+    misleading = (int.from_bytes(good[12:16], "big") + 5).to_bytes(4, "big")
+    folder.files.replace(path, good[:12] + misleading + good[16:])
+    with_damage = bytearray(folder.files.read(log.segments[0].handle.path))
+    with_damage[100 * SIZE + 16] = 9
+    folder.files.replace(log.segments[0].handle.path, bytes(with_damage))
+    log = folder.open(was_clean=True)
+    with pytest.raises(BrokerError) as damaged:
+        log.read(9, 1, up_to_offset=250)
+    assert damaged.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert taken(log.read(190, 1, up_to_offset=250)) == everything[190 * SIZE : 191 * SIZE]
+    log.abandon()
+
+
+def test_misleading_index_of_a_closed_segment_is_rebuilt() -> None:
+    folder = LogFolder(config=LogConfig(segment_bytes=200 * SIZE, index_interval_bytes=3 * SIZE))
+    log = folder.open()
+    for each in range(250):
+        append(log, batch(NOW_MS + each))
+    everything = read_all(log)
+    log.close(NOW_MS)
+    path = f"{FOLDER}/{names.file_name(0, names.OFFSET_INDEX)}"
+    good = folder.files.read(path)
     shifted = b"".join(
         good[at : at + 4] + (int.from_bytes(good[at + 4 : at + 8], "big") + 5).to_bytes(4, "big")
         for at in range(0, len(good), 8)
@@ -238,14 +260,14 @@ def test_a_lying_index_of_a_closed_segment_is_made_anew() -> None:
     later = good[:-8] + good[-8:-4] + (199 * SIZE).to_bytes(4, "big")
     for content in (shifted, later, b"", good[:9], b"\xff" * 800, None):
         if content is None:
-            house.files.remove(path)
+            folder.files.remove(path)
         else:
-            house.files.replace(path, content)
-        log = house.open(was_clean=True)
+            folder.files.replace(path, content)
+        log = folder.open(was_clean=True)
         for offset in range(190, 199):
             data = taken(log.read(offset, 1, up_to_offset=250))
             assert data == everything[offset * SIZE : (offset + 1) * SIZE]
         assert log.offset_for_timestamp(NOW_MS + 195, up_to_offset=250) is not None
         log.abandon()
-    house.open(was_clean=True).check()
-    assert house.files.read(path), "it was rebuilt and kept"
+    folder.open(was_clean=True).check()
+    assert folder.files.read(path), "it was rebuilt and kept"

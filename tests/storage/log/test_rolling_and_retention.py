@@ -69,7 +69,7 @@ def coming(
         (stats(0), coming(last_offset=51 + RELATIVE_OFFSET_MAX), 0, RollReason.OFFSET_RANGE),
     ],
 )
-def test_a_segment_is_closed_for_each_reason_at_its_very_limit(
+def test_segment_is_rolled_for_each_reason_exactly_beyond_its_limit(
     segment: SegmentStats, batch: NextBatch, now_ms: int, expected: RollReason | None
 ) -> None:
     assert roll_reason(segment, CONFIG, batch, now_ms) == expected
@@ -92,14 +92,14 @@ def old(*segments: tuple[int, int, int]) -> list[OldSegment]:
     ]
 
 
-def test_segments_before_the_log_start_go_but_never_the_one_in_use() -> None:
+def test_segments_below_the_log_start_are_deleted_but_never_the_active_one() -> None:
     segments = old((10, 5, 0), (10, 9, 0), (0, 9, 0))
     assert plan_log_start_deletion(segments, 4) == 0
     assert plan_log_start_deletion(segments, 5) == 1
     assert plan_log_start_deletion(segments, 9) == 2
 
 
-def test_a_segment_goes_one_millisecond_after_its_retention() -> None:
+def test_segment_is_deleted_one_millisecond_after_retention_ms() -> None:
     config = LogConfig(retention_ms=1_000)
     segments = old((10, 5, 5_000), (10, 9, 5_001), (10, 12, 9_000))
     assert plan_age_deletion(segments, config, 12, 6_000) == 0
@@ -110,12 +110,12 @@ def test_a_segment_goes_one_millisecond_after_its_retention() -> None:
     assert plan_age_deletion(segments, LogConfig(retention_ms=0), 12, 9_001) == 3
 
 
-def test_a_young_segment_protects_the_older_looking_ones_behind_it() -> None:
+def test_young_segment_protects_later_segments_with_older_timestamps() -> None:
     segments = old((10, 5, 9_000), (10, 9, 0), (10, 12, 0))
     assert plan_age_deletion(segments, LogConfig(retention_ms=1_000), 12, 9_500) == 0
 
 
-def test_nothing_behind_the_high_watermark_goes() -> None:
+def test_segment_that_ends_above_the_high_watermark_is_not_deleted() -> None:
     segments = old((10, 5, 0), (10, 9, 0), (10, 12, 0))
     config = LogConfig(retention_ms=0, retention_bytes=0)
     assert plan_age_deletion(segments, config, 8, 10) == 1
@@ -130,7 +130,7 @@ def test_size_retention_keeps_at_least_what_it_says() -> None:
         assert plan_size_deletion(segments, config, 12, 30) == expected, retention_bytes
 
 
-def test_an_empty_segment_in_use_is_never_deleted() -> None:
+def test_empty_active_segment_is_never_deleted() -> None:
     segments = old((10, 5, 0), (0, 5, 0))
     config = LogConfig(retention_ms=0, retention_bytes=0)
     assert plan_age_deletion(segments, config, 5, 10) == 1

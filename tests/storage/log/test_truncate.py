@@ -8,16 +8,16 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, flush, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, flush, read_all
 
 SIZE = batch(1).size
 
 
-def filled(house: LogHouse, count: int, per_segment: int = 4) -> Log:
-    house.config = LogConfig(
+def filled(folder: LogFolder, count: int, per_segment: int = 4) -> Log:
+    folder.config = LogConfig(
         segment_bytes=per_segment * SIZE, index_interval_bytes=SIZE, retention_ms=-1
     )
-    log = house.open()
+    log = folder.open()
     for each in range(count):
         append(log, batch(1_000 + each), leader_epoch=each // 5)
     return log
@@ -32,11 +32,11 @@ def deleted(log: Log, *, now_ms: int = NOW_MS, high_watermark: int | None = None
 
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_truncation_to_any_offset_leaves_a_prefix_also_after_a_start(was_clean: bool) -> None:
-    whole = filled(LogHouse(), 21)
+    whole = filled(LogFolder(), 21)
     everything = read_all(whole)
     for offset in range(21):
-        house = LogHouse()
-        log = filled(house, 21)
+        folder = LogFolder()
+        log = filled(folder, 21)
         assert log.truncate_to(offset)
         log.check()
         assert log.end_offset == offset
@@ -51,7 +51,7 @@ def test_truncation_to_any_offset_leaves_a_prefix_also_after_a_start(was_clean: 
             log.close(NOW_MS)
         else:
             log.abandon()
-        again = house.open(was_clean=was_clean)
+        again = folder.open(was_clean=was_clean)
         again.check()
         assert again.end_offset == offset + 1
         assert read_all(again)[: offset * SIZE] == everything[: offset * SIZE]
@@ -59,15 +59,15 @@ def test_truncation_to_any_offset_leaves_a_prefix_also_after_a_start(was_clean: 
 
 
 def test_truncation_into_a_batch_drops_the_batch() -> None:
-    log = LogHouse().open()
+    log = LogFolder().open()
     append(log, batch(1, 2, 3), batch(4, 5, 6))
     assert log.truncate_to(4)
     assert log.end_offset == 3
     log.check()
 
 
-def test_truncation_at_or_behind_the_end_only_drops_epochs_without_batches() -> None:
-    log = LogHouse().open()
+def test_truncation_at_or_above_the_end_drops_only_epochs_without_batches() -> None:
+    log = LogFolder().open()
     append(log, batch(1))
     log.assign_epoch(4, 1)
     assert not log.truncate_to(1)
@@ -75,8 +75,8 @@ def test_truncation_at_or_behind_the_end_only_drops_epochs_without_batches() -> 
     assert not log.truncate_to(5)
 
 
-def test_truncation_below_the_first_segment_begins_anew_there() -> None:
-    log = filled(LogHouse(), 21)
+def test_truncation_below_the_first_segment_removes_all_and_starts_there() -> None:
+    log = filled(LogFolder(), 21)
     log.advance_log_start(13)
     deleted(log)
     assert log.first_base_offset == 12
@@ -88,7 +88,7 @@ def test_truncation_below_the_first_segment_begins_anew_there() -> None:
 
 
 def test_the_recovery_point_goes_back_with_a_truncation() -> None:
-    log = filled(LogHouse(), 21)
+    log = filled(LogFolder(), 21)
     flush(log)
     log.truncate_to(10)
     assert log.recovery_point < 10
@@ -101,9 +101,9 @@ def test_the_recovery_point_goes_back_with_a_truncation() -> None:
     assert log.recovery_point <= 6, "what was appended after the truncation is not on disk"
 
 
-def test_starting_fully_anew_forgets_all_and_may_begin_before_the_readable_part() -> None:
-    house = LogHouse()
-    log = filled(house, 21)
+def test_full_truncation_may_start_below_the_log_start_offset() -> None:
+    folder = LogFolder()
+    log = filled(folder, 21)
     log.truncate_fully_and_start_at(95, log_start_offset=100)
     assert (log.log_start_offset, log.end_offset) == (100, 95)
     data = batch(*range(10), base_offset=95, leader_epoch=7).view
@@ -113,12 +113,12 @@ def test_starting_fully_anew_forgets_all_and_may_begin_before_the_readable_part(
     with pytest.raises(BrokerError):
         log.read(99, 10, up_to_offset=105)
     log.abandon()
-    again = house.open(log_start_offset=100)
+    again = folder.open(log_start_offset=100)
     assert (again.log_start_offset, again.end_offset) == (100, 105)
 
 
 def test_a_follower_that_diverged_gets_the_leaders_producer_state_back() -> None:
-    log = LogHouse(config=LogConfig(segment_bytes=3 * SIZE)).open()
+    log = LogFolder(config=LogConfig(segment_bytes=3 * SIZE)).open()
     for sequence in range(10):
         append(log, batch(1, producer_id=5, producer_epoch=0, base_sequence=sequence))
     log.truncate_to(7)
@@ -127,8 +127,8 @@ def test_a_follower_that_diverged_gets_the_leaders_producer_state_back() -> None
     assert log.producer_states.entries == {}
 
 
-def test_deleting_records_moves_the_start_and_then_whole_segments_go() -> None:
-    log = filled(LogHouse(), 21)
+def test_delete_records_moves_the_start_and_then_whole_segments_are_deleted() -> None:
+    log = filled(LogFolder(), 21)
     log.config = LogConfig(cleanup_delete=False, cleanup_compact=True)
     log.advance_log_start(7)
     log.advance_log_start(5)
@@ -145,7 +145,7 @@ def test_deleting_records_moves_the_start_and_then_whole_segments_go() -> None:
 
 
 def test_age_deletes_at_the_right_millisecond() -> None:
-    log = filled(LogHouse(), 10)
+    log = filled(LogFolder(), 10)
     log.config = LogConfig(retention_ms=500)
     # Segments hold 1000..1003, 1004..1007 and 1008..1009.
     assert deleted(log, now_ms=1_503) == []
@@ -163,18 +163,18 @@ def test_age_deletes_at_the_right_millisecond() -> None:
 
 
 def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
-    house = LogHouse()
-    house.config = LogConfig(segment_bytes=SIZE, retention_ms=500)
-    log = house.open()
+    folder = LogFolder()
+    folder.config = LogConfig(segment_bytes=SIZE, retention_ms=500)
+    log = folder.open()
     append(log, batch(-1), batch(-1))
-    house.files.set_modified_ms(f"{FOLDER}/{names.file_name(0, names.LOG)}", 7_000)
-    house.files.set_modified_ms(f"{FOLDER}/{names.file_name(1, names.LOG)}", 8_000)
+    folder.files.set_modified_ms(f"{FOLDER}/{names.file_name(0, names.LOG)}", 7_000)
+    folder.files.set_modified_ms(f"{FOLDER}/{names.file_name(1, names.LOG)}", 8_000)
     assert deleted(log, now_ms=7_500) == []
     assert len(deleted(log, now_ms=7_501)) == 3
 
 
 def test_size_deletes_the_oldest_as_long_as_enough_is_left() -> None:
-    log = filled(LogHouse(), 10)
+    log = filled(LogFolder(), 10)
     log.config = LogConfig(retention_bytes=6 * SIZE + 1)
     assert deleted(log, now_ms=0, high_watermark=9) == []
     log.config = LogConfig(retention_bytes=6 * SIZE)
@@ -186,8 +186,8 @@ def test_size_deletes_the_oldest_as_long_as_enough_is_left() -> None:
     assert log.base_offsets == [10]
 
 
-def test_files_set_aside_are_due_after_their_delay() -> None:
-    log = filled(LogHouse(), 10)
+def test_files_of_deleted_segments_are_due_after_their_delay() -> None:
+    log = filled(LogFolder(), 10)
     log.config = LogConfig(retention_ms=0, file_delete_delay_ms=60_000)
     log.advance_high_watermark(4)
     (files,) = log.delete_old_segments(now_ms=2_000)
@@ -195,33 +195,33 @@ def test_files_set_aside_are_due_after_their_delay() -> None:
     assert len(files.paths) == 3
 
 
-def test_the_start_removes_what_was_set_aside_and_not_yet_removed() -> None:
-    house = LogHouse()
-    log = filled(house, 10)
+def test_start_removes_files_of_deleted_segments() -> None:
+    folder = LogFolder()
+    log = filled(folder, 10)
     log.config = LogConfig(retention_ms=0)
     deleted(log, high_watermark=8)
-    assert any(name.endswith(".deleted") for name in house.files.list(FOLDER))
+    assert any(name.endswith(".deleted") for name in folder.files.list(FOLDER))
     log.abandon()
-    log = house.open()
-    assert not any(name.endswith(".deleted") for name in house.files.list(FOLDER))
+    log = folder.open()
+    assert not any(name.endswith(".deleted") for name in folder.files.list(FOLDER))
     assert log.log_start_offset == 8
     log.check()
 
 
 def test_a_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
-    house = LogHouse()
-    log = filled(house, 10)
+    folder = LogFolder()
+    log = filled(folder, 10)
     log.config = LogConfig(retention_ms=0)
-    before = house.files.operations
+    before = folder.files.operations
     deleted(log, high_watermark=8)
-    steps = house.files.operations - before
+    steps = folder.files.operations - before
     assert steps >= 7
     for number in range(1, steps + 1):
-        house = LogHouse()
-        log = filled(house, 10)
+        folder = LogFolder()
+        log = filled(folder, 10)
         log.config = LogConfig(retention_ms=0)
         log.advance_high_watermark(8)
-        house.files.fail_operation(number, OSError(errno.EIO, "failure"))
+        folder.files.fail_operation(number, OSError(errno.EIO, "failure"))
         try:
             log.delete_old_segments(now_ms=NOW_MS)
         except OSError:
@@ -230,13 +230,13 @@ def test_a_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
         log.check()
         assert len(read_all(log)) == 2 * SIZE
         log.abandon()
-        again = house.open(log_start_offset=8)
+        again = folder.open(log_start_offset=8)
         again.check()
         assert again.end_offset == 10
 
 
-def test_snapshots_go_with_their_segments() -> None:
-    log = filled(LogHouse(), 21)
+def test_snapshots_are_deleted_with_their_segments() -> None:
+    log = filled(LogFolder(), 21)
     assert log.head.snapshots.offsets == [4, 8, 12, 16, 20]
     log.truncate_to(13)
     assert log.head.snapshots.offsets == [4, 8, 12]

@@ -1,8 +1,8 @@
 """Producers that resend after any mix of appends, rolls, deletions, truncations and restarts.
 
 The model is the full list of batches that the log ever kept, also those that retention deleted
-since.  From it follows what a producer must be told: never is a batch taken in twice while its
-producer is known, and never is the right next batch refused.
+since.  From it follows the result that a producer must get: no batch is appended twice
+while its producer is known, and the next batch in sequence is never refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ProducersResend(RuleBasedStateMachine):
     def _only_markers_are_left(self, producer_id: int) -> bool:
         """Retention took the data, a restart the rest of the state, as it may in Kafka.
 
-        The producer is told OUT_OF_ORDER_SEQUENCE_NUMBER then and goes on with a new epoch.
+        The producer gets OUT_OF_ORDER_SEQUENCE_NUMBER then and continues with a new epoch.
         """
         entry = self.states.entries.get(producer_id)
         if entry is None or entry.batches:

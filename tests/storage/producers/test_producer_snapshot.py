@@ -77,7 +77,7 @@ def test_an_empty_state_is_ten_bytes() -> None:
 
 
 @pytest.mark.parametrize("size", range(len(SNAPSHOT)))
-def test_a_snapshot_cut_anywhere_is_refused(size: int) -> None:
+def test_snapshot_truncated_anywhere_is_refused(size: int) -> None:
     with pytest.raises(CorruptSnapshot):
         decode_snapshot(SNAPSHOT[:size])
 
@@ -91,7 +91,7 @@ def test_any_flipped_bit_is_noticed(bit: int) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"\0" * 46, b"\0" * 4096])
-def test_bytes_behind_the_end_are_refused(tail: bytes) -> None:
+def test_bytes_after_the_end_are_refused(tail: bytes) -> None:
     with pytest.raises(CorruptSnapshot):
         decode_snapshot(SNAPSHOT + tail)
 

@@ -107,7 +107,7 @@ def test_sequences_wrap_after_two_to_the_31() -> None:
     assert check_append(entry, first, from_client=True) == Duplicate(10, 12, 1_010)
 
 
-def test_a_batch_may_lie_across_the_wrap() -> None:
+def test_sequences_of_one_batch_may_wrap() -> None:
     across = data(MAX - 1, 4, offset=10)
     entry = entry_of(across)
     assert entry.last_sequence == 1
@@ -288,7 +288,7 @@ def test_deleting_the_head_keeps_the_producers() -> None:
     assert states.last_map_offset == 50
 
 
-def test_cutting_the_tail_asks_for_a_reload_only_when_batches_are_gone() -> None:
+def test_truncating_the_tail_requires_a_reload_only_when_batches_are_dropped() -> None:
     states = ProducerStates()
     states.apply(data(0, 5))
     assert states.truncate_tail(5) is False

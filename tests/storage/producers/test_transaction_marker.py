@@ -76,14 +76,14 @@ def test_other_control_records_are_no_markers() -> None:
 
 
 @pytest.mark.parametrize("size", range(16))
-def test_a_marker_cut_anywhere_is_refused(size: int) -> None:
+def test_marker_truncated_anywhere_is_refused(size: int) -> None:
     record = MARKER[61:]
     with pytest.raises(BrokerError):
         decode_marker(_control(record[:size]))
 
 
 @given(st.binary(max_size=24))
-def test_garbage_gives_the_one_error_or_an_answer(garbage: bytes) -> None:
+def test_garbage_raises_corrupt_message_or_is_decoded(garbage: bytes) -> None:
     try:
         decode_marker(_control(garbage))
     except BrokerError:

@@ -15,7 +15,7 @@ from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.recovery.torn_segments import UnsupportedFormat
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, flush, marker, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, flush, marker, read_all
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=120)
 
@@ -28,14 +28,14 @@ def snapshot_of(files: MemoryFileSystem) -> dict[str, bytes]:
     return {name: files.read(f"{FOLDER}/{name}") for name in files.list(FOLDER)}
 
 
-def restored(content: dict[str, bytes], config: LogConfig = CONFIG) -> LogHouse:
+def restored(content: dict[str, bytes], config: LogConfig = CONFIG) -> LogFolder:
     # The batches are from the year 1970 and their producers must not be forgotten.
-    house = LogHouse(config=replace(config, producer_id_expiration_ms=2 * NOW_MS))
+    folder = LogFolder(config=replace(config, producer_id_expiration_ms=2 * NOW_MS))
     for name, data in content.items():
-        file = house.files.open(f"{FOLDER}/{name}", create=True)
+        file = folder.files.open(f"{FOLDER}/{name}", create=True)
         file.append((data,))
         file.close()
-    return house
+    return folder
 
 
 def producer_facts(log: Log) -> dict[int, tuple[int, int, int]]:
@@ -74,8 +74,8 @@ def written() -> tuple[dict[str, bytes], list[tuple[int, tuple[object, ...]]]]:
 
     The list holds (bytes of the last segment, facts).
     """
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     known = []
     batches = [
         batch(1_000 + each, 1_000 - each, producer_id=3, producer_epoch=0, base_sequence=2 * each)
@@ -97,7 +97,7 @@ def written() -> tuple[dict[str, bytes], list[tuple[int, tuple[object, ...]]]]:
     last = len(log.segments)
     ends = [(size, fact) for count, size, fact in known if count == last]
     before = [fact for count, _, fact in known if count < last][-1]
-    return snapshot_of(house.files), [(0, before), *ends]
+    return snapshot_of(folder.files), [(0, before), *ends]
 
 
 CONTENT, ENDS = written()
@@ -133,18 +133,18 @@ def damaged(content: dict[str, bytes], suffixes: tuple[str, ...], damage: str) -
 
 def check_cut(content: dict[str, bytes], cut: int, recovery_point: int) -> None:
     expected = [fact for size, fact in ENDS if size <= cut][-1]
-    house = restored(content)
-    log = house.open(recovery_point=recovery_point)
+    folder = restored(content)
+    log = folder.open(recovery_point=recovery_point)
     log.check()
     assert facts(log) == expected
     append(log, batch(9_000), leader_epoch=50)
     log.close(NOW_MS)
-    again = house.open(was_clean=True)
+    again = folder.open(was_clean=True)
     again.check()
     assert again.end_offset == expected[0] + 1  # type: ignore[operator]
 
 
-def test_the_log_used_here_has_what_may_go_wrong() -> None:
+def test_log_of_these_tests_has_all_kinds_of_batches() -> None:
     assert len(CONTENT[LAST_LOG]) > 250
     assert len(ENDS) > 3
     assert LAST_BASE > 10
@@ -164,7 +164,9 @@ def test_the_log_used_here_has_what_may_go_wrong() -> None:
     ],
     ids=["index", "timeindex", "txnindex", "snapshot", "epochs", "all"],
 )
-def test_a_cut_at_every_byte_leaves_what_was_whole(suffixes: tuple[str, ...], damage: str) -> None:
+def test_tear_at_every_byte_leaves_the_whole_batches(
+    suffixes: tuple[str, ...], damage: str
+) -> None:
     content = damaged(CONTENT, suffixes, damage)
     whole = CONTENT[LAST_LOG]
     step = 1 if damage == "good" else 7
@@ -174,7 +176,7 @@ def test_a_cut_at_every_byte_leaves_what_was_whole(suffixes: tuple[str, ...], da
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_cut_at_every_byte_of_the_last_batch_with_all_else_damaged(damage: str) -> None:
+def test_tear_at_every_byte_of_the_last_batch_with_all_other_files_damaged(damage: str) -> None:
     content = damaged(
         CONTENT, (".index", ".timeindex", ".txnindex", ".snapshot", LEADER_EPOCH_FILE), damage
     )
@@ -184,7 +186,7 @@ def test_a_cut_at_every_byte_of_the_last_batch_with_all_else_damaged(damage: str
         check_cut(content, cut, recovery_point=0)
 
 
-def test_only_what_lies_behind_the_recovery_point_is_read() -> None:
+def test_only_segments_after_the_recovery_point_are_read() -> None:
     content = dict(CONTENT)
     first = names.file_name(0, names.LOG)
     content[first] = content[first][:80] + b"#" + content[first][81:]
@@ -212,13 +214,13 @@ def test_only_what_lies_behind_the_recovery_point_is_read() -> None:
     ],
     ids=["zero", "17 zeros", "60 zeros", "page of zeros", "ones", "huge", "old magic", "older"],
 )
-def test_a_tail_of_rubbish_is_cut_off(tail: bytes) -> None:
+def test_rubbish_at_the_end_is_truncated(tail: bytes) -> None:
     content = dict(CONTENT)
     content[LAST_LOG] += tail
     check_cut(content, len(CONTENT[LAST_LOG]), recovery_point=0)
 
 
-def test_any_flipped_bit_in_a_header_cuts_the_log_there_unless_no_checksum_covers_it() -> None:
+def test_flipped_bit_in_a_header_truncates_the_log_there_unless_no_checksum_covers_it() -> None:
     whole = CONTENT[LAST_LOG]
     start = ENDS[-2][0]
     without = ENDS[-2][1]
@@ -227,16 +229,16 @@ def test_any_flipped_bit_in_a_header_cuts_the_log_there_unless_no_checksum_cover
         torn[start + bit // 8] ^= 0x80 >> bit % 8
         content = dict(CONTENT)
         content[LAST_LOG] = bytes(torn)
-        house = restored(content)
-        log = house.open()
+        folder = restored(content)
+        log = folder.open()
         if log.size_bytes() == sum(map(len, log_files(CONTENT))):
             # Base offset and leader epoch may be anything; a base that cannot be is no batch.
             assert bit < 8 * 8 or 12 * 8 <= bit < 16 * 8, bit
             continue
         log.check()
         assert facts(log) == without, bit
-        assert len(house.warnings()) == 1
-        assert f"torn at byte {start}" in house.warnings()[0]
+        assert len(folder.warnings()) == 1
+        assert f"torn at byte {start}" in folder.warnings()[0]
 
 
 def log_files(content: dict[str, bytes]) -> list[bytes]:
@@ -247,24 +249,24 @@ def test_compaction_may_leave_holes_between_segments_and_batches() -> None:
     config = LogConfig(
         segment_bytes=300, index_interval_bytes=120, cleanup_delete=False, cleanup_compact=True
     )
-    house = LogHouse(config=config)
-    log = house.open()
+    folder = LogFolder(config=config)
+    log = folder.open()
     for offset in (0, 5, 9, 30, 31, 77):
         data = batch(NOW_MS, base_offset=offset, leader_epoch=1).view
         log.append_as_follower(data, now_ms=NOW_MS)
     expected = facts(log)
     log.abandon()
-    log = house.open()
+    log = folder.open()
     log.check()
     assert facts(log) == expected
 
 
 def test_a_new_folder_becomes_an_empty_log_at_its_start_offset() -> None:
     for was_clean in (True, False):
-        house = LogHouse()
-        log = house.open(was_clean=was_clean, log_start_offset=7)
+        folder = LogFolder()
+        log = folder.open(was_clean=was_clean, log_start_offset=7)
         assert (log.log_start_offset, log.end_offset, log.recovery_point) == (7, 7, 7)
-        assert house.files.list(FOLDER) == [
+        assert folder.files.list(FOLDER) == [
             names.file_name(7, suffix) for suffix in (".index", ".log", ".timeindex")
         ]
         log.check()
@@ -276,38 +278,38 @@ def test_the_start_of_the_log_is_kept_inside_its_first_segment() -> None:
     assert log.leader_epochs.entries[0].start_offset == 3
 
 
-def test_a_clean_stop_is_believed_and_costs_few_operations() -> None:
-    house = restored(dict(CONTENT))
-    log = house.open()
+def test_clean_stop_is_trusted_and_costs_few_operations() -> None:
+    folder = restored(dict(CONTENT))
+    log = folder.open()
     expected = facts(log)
     log.close(NOW_MS)
-    before = house.files.operations
-    log = house.open(was_clean=True)
+    before = folder.files.operations
+    log = folder.open(was_clean=True)
     # List, open and read .log, epochs, snapshot.
-    assert house.files.operations - before <= 6
+    assert folder.files.operations - before <= 6
     assert facts(log) == expected
     assert log.recovery_point == log.end_offset
-    before = house.files.operations
+    before = folder.files.operations
     log.close(NOW_MS)
-    assert house.files.operations == before, "an idle log is closed without touching the disk"
+    assert folder.files.operations == before, "an idle log is closed without touching the disk"
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "garbage", "empty"])
 @pytest.mark.parametrize("suffix", [".index", ".snapshot", LEADER_EPOCH_FILE])
-def test_after_a_clean_stop_what_is_missing_is_made_anew(suffix: str, damage: str) -> None:
-    house = restored(dict(CONTENT))
-    log = house.open()
+def test_missing_files_are_rebuilt_after_a_clean_stop(suffix: str, damage: str) -> None:
+    folder = restored(dict(CONTENT))
+    log = folder.open()
     expected = facts(log)
     log.close(NOW_MS)
-    log = restored(damaged(snapshot_of(house.files), (suffix,), damage)).open(was_clean=True)
+    log = restored(damaged(snapshot_of(folder.files), (suffix,), damage)).open(was_clean=True)
     log.check()
     assert facts(log) == expected
 
 
-def test_after_a_clean_stop_a_torn_end_is_noticed_all_the_same() -> None:
-    house = restored(dict(CONTENT))
-    house.open().close(NOW_MS)
-    content = snapshot_of(house.files)
+def test_torn_end_is_noticed_after_a_clean_stop() -> None:
+    folder = restored(dict(CONTENT))
+    folder.open().close(NOW_MS)
+    content = snapshot_of(folder.files)
     content[LAST_LOG] = content[LAST_LOG][:-3]
     log = restored(content).open(was_clean=True)
     assert facts(log) == ENDS[-2][1]
@@ -371,34 +373,34 @@ def test_index_files_without_a_segment_are_removed() -> None:
     content = dict(CONTENT)
     content[names.file_name(99, ".index")] = b"\0" * 8
     content[names.file_name(99, ".txnindex")] = b""
-    house = restored(content)
-    house.open()
-    assert not [name for name in house.files.list(FOLDER) if "099" in name]
+    folder = restored(content)
+    folder.open()
+    assert not [name for name in folder.files.list(FOLDER) if "099" in name]
 
 
 def test_a_crash_at_any_step_of_the_recovery_is_recovered() -> None:
     content = damaged(CONTENT, (".index", ".snapshot", LEADER_EPOCH_FILE), "short")
     content[LAST_LOG] = content[LAST_LOG][:-1]
-    house = restored(content)
-    house.open()
-    steps = house.files.operations
+    folder = restored(content)
+    folder.open()
+    steps = folder.files.operations
     for number in range(1, steps + 1, 3):
-        house = restored(content)
-        before = house.files.operations
-        house.files.fail_operation(number, OSError(5, "failure"))
+        folder = restored(content)
+        before = folder.files.operations
+        folder.files.fail_operation(number, OSError(5, "failure"))
         try:
-            house.open()
+            folder.open()
         except OSError:
-            assert house.files.operations > before
-        house.files._failures.clear()
-        log = house.open()
+            assert folder.files.operations > before
+        folder.files._failures.clear()
+        log = folder.open()
         log.check()
         assert facts(log) == ENDS[-2][1], number
 
 
-def test_a_flush_moves_the_recovery_point_to_just_inside_the_segment_in_use() -> None:
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+def test_flush_moves_the_recovery_point_just_inside_the_active_segment() -> None:
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     append(log, *[batch(each) for each in range(5)])
     assert log.unflushed_messages() == 5
     flush(log)

@@ -20,7 +20,7 @@ from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.damage import overwrite
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, batch, flush, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, batch, flush, read_all
 
 POLICIES = [(True, False), (False, True), (True, True)]
 
@@ -75,7 +75,7 @@ steps = st.lists(
 class Written:
     """A log as it was before the crash."""
 
-    house: LogHouse
+    folder: LogFolder
     recovery_point: int = 0
     durable: dict[str, int] = field(default_factory=dict)
     """Bytes of each .log file that a flush has seen."""
@@ -83,9 +83,9 @@ class Written:
 
 def write(config: LogConfig, wanted: list[Step], *, rising: bool) -> Written:
     """Append as a follower does: offsets and epochs are the leader's, gaps included."""
-    house = LogHouse(config=config)
-    log = house.open()
-    written = Written(house)
+    folder = LogFolder(config=config)
+    log = folder.open()
+    written = Written(folder)
     flush(log)
     epoch = sequence = 0
     for number, step in enumerate(wanted):
@@ -146,12 +146,12 @@ def survivors(on_disk: dict[str, bytes], recovery_point: int) -> dict[str, bytes
 
 def check_all(written: Written, config: LogConfig, *, rising: bool) -> Log:
     """Open after the crash, twice: first what a kill has left, then what the first start left."""
-    house = written.house
-    expected = survivors(log_files(house.files), written.recovery_point)
-    house.config = config
+    folder = written.folder
+    expected = survivors(log_files(folder.files), written.recovery_point)
+    folder.config = config
     for was_clean in (False, False, True):
-        log = house.open(recovery_point=written.recovery_point, was_clean=was_clean)
-        found = log_files(house.files)
+        log = folder.open(recovery_point=written.recovery_point, was_clean=was_clean)
+        found = log_files(folder.files)
         assert {path: data for path, data in found.items() if data} == {
             path: data for path, data in expected.items() if data
         }
@@ -169,7 +169,7 @@ def check_all(written: Written, config: LogConfig, *, rising: bool) -> Log:
             log.check()
         log.close(NOW_MS)
         written.recovery_point = log.recovery_point
-    return house.open(was_clean=True)
+    return folder.open(was_clean=True)
 
 
 COMMON = settings(
@@ -183,7 +183,7 @@ def test_a_killed_process_loses_no_batch(
     before: LogConfig, after: LogConfig, wanted: list[Step], rising: bool
 ) -> None:
     written = write(before, wanted, rising=rising)
-    total = sum(map(len, log_files(written.house.files).values()))
+    total = sum(map(len, log_files(written.folder.files).values()))
     log = check_all(written, after, rising=rising)
     assert log.size_bytes() == total, "every batch was in the kernel"
     again = batch(base_offset=log.end_offset, leader_epoch=9)
@@ -203,7 +203,7 @@ def test_a_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
     before: LogConfig, after: LogConfig, wanted: list[Step], rising: bool, seed: int
 ) -> None:
     written = write(before, wanted, rising=rising)
-    written.house.files.crash(SeededRandomness(seed))
+    written.folder.files.crash(SeededRandomness(seed))
     log = check_all(written, after, rising=rising)
     sizes = {segment.handle.path: segment.size for segment in log.segments}
     for path, size in written.durable.items():
@@ -217,7 +217,7 @@ def test_a_flipped_bit_takes_what_follows_it_and_nothing_before(
 ) -> None:
     written = write(before, wanted, rising=True)
     written.recovery_point = 0
-    files = written.house.files
+    files = written.folder.files
     path = torn.draw(st.sampled_from([p for p, data in log_files(files).items() if data]))
     data = bytearray(files.read(path))
     data[torn.draw(st.integers(0, len(data) - 1))] ^= 1 << torn.draw(st.integers(0, 7))
@@ -225,44 +225,44 @@ def test_a_flipped_bit_takes_what_follows_it_and_nothing_before(
     file = files.open(path)
     overwrite(file, 0, data)
     file.close()
-    written.house.config = replace(after)
-    log = written.house.open()
+    written.folder.config = replace(after)
+    log = written.folder.open()
     left = log_files(files)
     for one, content in expected.items():
         # A base offset that cannot be is a flaw as well; no checksum covers it.
         assert content.startswith(left[one])
         assert left[one] == content or len(left) == sorted(expected).index(one) + 1
     if expected != log_files(files) or len(expected) < len(log.segments):
-        assert written.house.warnings()
+        assert written.folder.warnings()
 
 
 def test_epochs_of_batches_that_compaction_removed_stay_with_their_first_offsets() -> None:
     """The checkpoint knows where epoch 5 began, its first batches are gone; for any policy."""
     for policy in POLICIES:
         config = LogConfig(cleanup_delete=policy[0], cleanup_compact=policy[1])
-        house = LogHouse(config=config)
-        log = house.open()
+        folder = LogFolder(config=config)
+        log = folder.open()
         for offset, epoch in ((0, 1), (130, 5), (131, 5)):
             one = batch(base_offset=offset, leader_epoch=epoch)
             log.append_as_follower(one.view, now_ms=NOW_MS)
         log.assign_epoch(5, 100)
         log.abandon()
-        log = house.open()
+        log = folder.open()
         assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 0), (5, 100)]
 
 
-def test_an_epoch_of_the_checkpoint_that_a_batch_contradicts_goes() -> None:
+def test_epoch_of_the_checkpoint_that_a_batch_contradicts_is_removed() -> None:
     """A truncation took epoch 4 away; the file that says so was not on disk yet."""
-    house = LogHouse()
-    log = house.open()
+    folder = LogFolder()
+    log = folder.open()
     for offset, epoch in ((0, 2), (70, 3), (80, 3), (85, 5)):
         one = batch(base_offset=offset, leader_epoch=epoch)
         log.append_as_follower(one.view, now_ms=NOW_MS)
-    stale = house.files.open(f"{FOLDER}/leader-epoch-checkpoint")
+    stale = folder.files.open(f"{FOLDER}/leader-epoch-checkpoint")
     stale.truncate(0)
     stale.append((b"0\n2\n2 0\n4 80\n",))
     stale.close()
     log.abandon()
-    log = house.open()
+    log = folder.open()
     entries = [tuple(entry) for entry in log.leader_epochs.entries]
     assert entries == [(2, 0), (3, 70), (5, 85)]

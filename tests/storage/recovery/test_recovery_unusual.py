@@ -8,7 +8,7 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.storage.files import names
 from odradek.storage.log_config import LogConfig
 from tests.storage.recovery.test_log_loader import CONTENT, ENDS, path, restored
-from tests.support.logs import NOW_MS, LogHouse, append, batch, read_all
+from tests.support.logs import NOW_MS, LogFolder, append, batch, read_all
 
 
 def test_a_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> None:
@@ -19,13 +19,13 @@ def test_a_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> N
     )
     content = dict(CONTENT)
     content[names.file_name(bases[1], names.LOG)] = b""
-    house = restored(content)
-    log = house.open()
+    folder = restored(content)
+    log = folder.open()
     log.check()
     assert log.end_offset == ENDS[-1][1][0]
     assert log.base_offsets == bases
     gap = bases[2] - bases[1]
-    assert [text for text in house.warnings() if f"{gap} offsets are missing in 1 gaps" in text]
+    assert [text for text in folder.warnings() if f"{gap} offsets are missing in 1 gaps" in text]
 
 
 def test_a_missing_segment_in_the_middle_is_reported() -> None:
@@ -37,41 +37,41 @@ def test_a_missing_segment_in_the_middle_is_reported() -> None:
     content = dict(CONTENT)
     del content[names.file_name(bases[1], names.LOG)]
     for was_clean in (True, False):
-        house = restored(content)
-        log = house.open(was_clean=was_clean)
+        folder = restored(content)
+        log = folder.open(was_clean=was_clean)
         assert log.end_offset == ENDS[-1][1][0]
         assert log.base_offsets == [base for base in bases if base != bases[1]]
-        assert [text for text in house.warnings() if "its segment has no .log file" in text]
+        assert [text for text in folder.warnings() if "its segment has no .log file" in text]
 
 
 def test_a_lower_leader_epoch_after_a_higher_one_is_kept_and_reported() -> None:
-    house = LogHouse()
-    log = house.open()
+    folder = LogFolder()
+    log = folder.open()
     append(log, batch(1), leader_epoch=4)
-    file = house.files.open(path(0, names.LOG))
+    file = folder.files.open(path(0, names.LOG))
     file.append((batch(2, base_offset=1, leader_epoch=3).view,))
     file.append((batch(3, base_offset=2, leader_epoch=3).view,))
     file.close()
     log.abandon()
-    log = house.open()
+    log = folder.open()
     assert log.end_offset == 3
     assert [tuple(entry) for entry in log.leader_epochs.entries] == [(4, 0)]
-    assert [text for text in house.warnings() if "the first at offset 1: 3 after 4" in text]
+    assert [text for text in folder.warnings() if "the first at offset 1: 3 after 4" in text]
 
 
-def test_offsets_that_repeat_earlier_ones_are_kept_and_never_given_again() -> None:
+def test_offsets_that_repeat_earlier_ones_are_kept_and_never_assigned_again() -> None:
     config = LogConfig(index_interval_bytes=1, segment_bytes=600)
-    house = LogHouse(config=config)
-    log = house.open()
+    folder = LogFolder(config=config)
+    log = folder.open()
     append(log, *[batch(1_000 + each) for each in range(4)])
     log.abandon()
-    file = house.files.open(path(0, names.LOG))
+    file = folder.files.open(path(0, names.LOG))
     for offset in (2, 3, 4, 2):
         file.append((batch(2_000 + offset, base_offset=offset, leader_epoch=0).view,))
     size = file.size()
     file.close()
     for start in ("killed", "stopped", "killed"):
-        log = house.open(was_clean=start == "stopped")
+        log = folder.open(was_clean=start == "stopped")
         assert (log.size_bytes(), log.end_offset) == (size, 5)
         for offset in range(5):
             piece = log.read(offset, 1, up_to_offset=5)
@@ -79,23 +79,23 @@ def test_offsets_that_repeat_earlier_ones_are_kept_and_never_given_again() -> No
             assert RecordBatch(memoryview(piece.read())).base_offset == offset
             piece.release()
         if start == "killed":
-            assert [text for text in house.warnings() if "3 batches repeat offsets" in text]
+            assert [text for text in folder.warnings() if "3 batches repeat offsets" in text]
         log.close(NOW_MS)
-    log = house.open(was_clean=True)
+    log = folder.open(was_clean=True)
     assert append(log, batch(1))[0].base_offset == 5
 
 
 def test_offsets_far_above_the_base_of_their_segment_are_kept() -> None:
-    house = LogHouse(config=LogConfig(index_interval_bytes=1))
-    house.open().abandon()
+    folder = LogFolder(config=LogConfig(index_interval_bytes=1))
+    folder.open().abandon()
     far = 3 << 31
-    file = house.files.open(path(0, names.LOG))
+    file = folder.files.open(path(0, names.LOG))
     for offset in (0, 1, far, far + 1):
         file.append((batch(1_000 + offset % 7, base_offset=offset, leader_epoch=0).view,))
     size = file.size()
     file.close()
     for was_clean in (False, True):
-        log = house.open(was_clean=was_clean)
+        log = folder.open(was_clean=was_clean)
         assert (log.size_bytes(), log.end_offset) == (size, far + 2)
         for wanted, found in ((0, 0), (1, 1), (2, far), (far, far), (far + 1, far + 1)):
             piece = log.read(wanted, 1, up_to_offset=far + 2)
@@ -109,18 +109,18 @@ def test_offsets_far_above_the_base_of_their_segment_are_kept() -> None:
 
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("start_offset", [30, 5_000, 1 << 62])
-def test_a_start_above_the_end_keeps_the_records_and_gives_no_offset_twice(
+def test_log_start_above_the_end_keeps_the_records_and_assigns_no_offset_twice(
     start_offset: int, was_clean: bool
 ) -> None:
-    house = restored(dict(CONTENT))
-    log = house.open(log_start_offset=start_offset, was_clean=was_clean)
+    folder = restored(dict(CONTENT))
+    log = folder.open(log_start_offset=start_offset, was_clean=was_clean)
     assert (log.log_start_offset, log.end_offset) == (0, start_offset)
     assert read_all(log) == ENDS[-1][1][-1]
-    assert [text for text in house.warnings() if f"offset {start_offset}, is above" in text]
+    assert [text for text in folder.warnings() if f"offset {start_offset}, is above" in text]
     assert append(log, batch(1), leader_epoch=9)[0].base_offset == start_offset
     log.check()
     log.close(NOW_MS)
-    again = house.open(was_clean=True)
+    again = folder.open(was_clean=True)
     assert read_all(again)[: len(ENDS[-1][1][-1])] == ENDS[-1][1][-1]  # type: ignore[arg-type]
     assert again.end_offset == start_offset + 1
 

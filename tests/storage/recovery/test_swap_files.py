@@ -6,7 +6,7 @@ import pytest
 
 from odradek.storage.files import names
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, read_all
 
 SIZE = batch(1).size
 CONFIG = LogConfig(
@@ -14,18 +14,18 @@ CONFIG = LogConfig(
 )
 
 
-def house_with_segments() -> LogHouse:
+def folder_with_segments() -> LogFolder:
     """Segments 0, 4, 8 and, in use, 12."""
-    house = LogHouse(config=CONFIG)
-    log = house.open()
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
     for each in range(14):
         append(log, batch(each))
     log.close(NOW_MS)
-    return house
+    return folder
 
 
-def put(house: LogHouse, name: str, data: bytes) -> None:
-    file = house.files.open(f"{FOLDER}/{name}", create=True)
+def put(folder: LogFolder, name: str, data: bytes) -> None:
+    file = folder.files.open(f"{FOLDER}/{name}", create=True)
     file.append((data,))
     file.close()
 
@@ -40,14 +40,14 @@ def log_name(base_offset: int, ending: str = "") -> str:
     return names.file_name(base_offset, names.LOG) + ending
 
 
-def test_unfinished_cleanings_and_deletions_are_cleared_away() -> None:
-    house = house_with_segments()
-    put(house, log_name(0, names.CLEANED), cleaned(1, 5))
-    put(house, names.file_name(0, names.OFFSET_INDEX) + names.CLEANED, b"")
-    put(house, log_name(99, names.DELETED), b"rubbish")
-    log = house.open(was_clean=True)
+def test_files_of_unfinished_cleanings_and_deletions_are_removed() -> None:
+    folder = folder_with_segments()
+    put(folder, log_name(0, names.CLEANED), cleaned(1, 5))
+    put(folder, names.file_name(0, names.OFFSET_INDEX) + names.CLEANED, b"")
+    put(folder, log_name(99, names.DELETED), b"rubbish")
+    log = folder.open(was_clean=True)
     assert log.base_offsets == [0, 4, 8, 12]
-    assert not [name for name in house.files.list(FOLDER) if name.count(".") > 1]
+    assert not [name for name in folder.files.list(FOLDER) if name.count(".") > 1]
 
 
 @pytest.mark.parametrize("gone", [(), (0,), (0, 4)])
@@ -55,13 +55,13 @@ def test_unfinished_cleanings_and_deletions_are_cleared_away() -> None:
 def test_a_finished_cleaning_replaces_what_it_was_made_of(
     gone: tuple[int, ...], was_clean: bool
 ) -> None:
-    house = house_with_segments()
-    put(house, log_name(0, names.SWAP), cleaned(1, 5, 7))
-    put(house, names.file_name(0, names.TIME_INDEX) + names.SWAP, b"")
+    folder = folder_with_segments()
+    put(folder, log_name(0, names.SWAP), cleaned(1, 5, 7))
+    put(folder, names.file_name(0, names.TIME_INDEX) + names.SWAP, b"")
     for base_offset in gone:
         path = f"{FOLDER}/{log_name(base_offset)}"
-        house.files.rename(path, path + names.DELETED)
-    log = house.open(was_clean=was_clean)
+        folder.files.rename(path, path + names.DELETED)
+    log = folder.open(was_clean=was_clean)
     assert log.base_offsets == [0, 8, 12]
     assert log.segments[0].size == 3 * SIZE
     assert read_all(log)[: 3 * SIZE] == cleaned(1, 5, 7)
@@ -70,20 +70,20 @@ def test_a_finished_cleaning_replaces_what_it_was_made_of(
 
 
 def test_a_swap_that_was_renamed_but_for_an_index_is_finished() -> None:
-    house = house_with_segments()
-    put(house, names.file_name(4, names.TIME_INDEX) + names.SWAP, b"\0" * 7 + b"\5" + b"\0\0\0\1")
-    put(house, names.file_name(77, names.OFFSET_INDEX) + names.SWAP, b"")
-    log = house.open(was_clean=True)
+    folder = folder_with_segments()
+    put(folder, names.file_name(4, names.TIME_INDEX) + names.SWAP, b"\0" * 7 + b"\5" + b"\0\0\0\1")
+    put(folder, names.file_name(77, names.OFFSET_INDEX) + names.SWAP, b"")
+    log = folder.open(was_clean=True)
     log.segments[1].load_indexes()
     assert log.segments[1].indexes.times.newest == (5, 5)
-    assert not [name for name in house.files.list(FOLDER) if name.endswith(names.SWAP)]
+    assert not [name for name in folder.files.list(FOLDER) if name.endswith(names.SWAP)]
 
 
 def test_a_swap_of_an_unfinished_split_is_dropped() -> None:
-    house = house_with_segments()
-    put(house, log_name(4, names.CLEANED), cleaned(4))
-    put(house, log_name(8, names.SWAP), cleaned(8))
-    log = house.open(was_clean=True)
+    folder = folder_with_segments()
+    put(folder, log_name(4, names.CLEANED), cleaned(4))
+    put(folder, log_name(8, names.SWAP), cleaned(8))
+    log = folder.open(was_clean=True)
     assert log.base_offsets == [0, 4, 8, 12]
     assert log.segments[2].size == 4 * SIZE
 
@@ -92,18 +92,18 @@ def test_a_crash_at_any_step_is_finished_by_the_next_start() -> None:
     number = 0
     while True:
         number += 1
-        house = house_with_segments()
-        put(house, log_name(0, names.SWAP), cleaned(1, 5, 7))
-        put(house, names.file_name(0, names.OFFSET_INDEX) + names.SWAP, b"")
-        put(house, log_name(50, names.CLEANED), b"half")
-        house.files.fail_operation(number, OSError(5, "refused"))
+        folder = folder_with_segments()
+        put(folder, log_name(0, names.SWAP), cleaned(1, 5, 7))
+        put(folder, names.file_name(0, names.OFFSET_INDEX) + names.SWAP, b"")
+        put(folder, log_name(50, names.CLEANED), b"half")
+        folder.files.fail_operation(number, OSError(5, "refused"))
         try:
-            house.open()
+            folder.open()
             was_refused = False
         except OSError:
             was_refused = True
-        house.files._failures.clear()
-        log = house.open()
+        folder.files._failures.clear()
+        log = folder.open()
         log.check()
         assert log.base_offsets == [0, 8, 12], number
         assert read_all(log)[: 3 * SIZE] == cleaned(1, 5, 7)

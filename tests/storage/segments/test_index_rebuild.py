@@ -23,7 +23,7 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.segments import segment
 from odradek.storage.segments.index_rebuild import IndexRebuild
 from odradek.storage.segments.segment import Segment
-from tests.support.logs import FOLDER, NOW_MS, LogHouse, append, batch, read_all
+from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, read_all
 
 SIZE = batch(1).size
 COUNT = 300
@@ -35,23 +35,23 @@ INDEX = f"{FOLDER}/{names.file_name(0, names.OFFSET_INDEX)}"
 TIME_INDEX = f"{FOLDER}/{names.file_name(0, names.TIME_INDEX)}"
 
 
-def filled(config: LogConfig = CONFIG, count: int = COUNT) -> tuple[LogHouse, Log]:
-    house = LogHouse(config=config)
-    log = house.open()
+def filled(config: LogConfig = CONFIG, count: int = COUNT) -> tuple[LogFolder, Log]:
+    folder = LogFolder(config=config)
+    log = folder.open()
     for each in range(count):
         append(log, batch(NOW_MS + each))
-    return house, log
+    return folder, log
 
 
 @dataclass
 class Rebuilds:
     """Has indexes rebuilt when a test says so, as a broker does it in a thread."""
 
-    house: LogHouse
+    folder: LogFolder
     wanted: list[IndexRebuild] = field(default_factory=list)
 
     def watch(self) -> Rebuilds:
-        self.house.descriptors.rebuild_later = self._note
+        self.folder.descriptors.rebuild_later = self._note
         return self
 
     def _note(self, segment: Segment, reason: str) -> None:
@@ -60,15 +60,15 @@ class Rebuilds:
     def run(self) -> None:
         (job,) = self.wanted
         self.wanted.clear()
-        job.run(self.house.files)
-        while not job.finish(self.house.files):
-            job.run(self.house.files)
+        job.run(self.folder.files)
+        while not job.finish(self.folder.files):
+            job.run(self.folder.files)
 
 
-def reopened(house: LogHouse, log: Log, damage: Callable[[LogHouse], None]) -> Log:
+def reopened(folder: LogFolder, log: Log, damage: Callable[[LogFolder], None]) -> Log:
     log.close(NOW_MS)
-    damage(house)
-    return house.open(was_clean=True)
+    damage(folder)
+    return folder.open(was_clean=True)
 
 
 def read_one(log: Log, offset: int) -> bytes:
@@ -81,10 +81,10 @@ def read_one(log: Log, offset: int) -> bytes:
 
 @given(st.randoms(use_true_random=False))
 def test_whatever_is_in_an_offset_index_every_batch_is_found(chance: random.Random) -> None:
-    house, log = filled()
+    folder, log = filled()
     everything = read_all(log)
     log.close(NOW_MS)
-    data = bytearray(house.files.read(INDEX))
+    data = bytearray(folder.files.read(INDEX))
     for _ in range(chance.randint(1, 6)):
         kind = chance.choice(["flip", "cut", "repeat", "zeros", "shift"])
         at = chance.randrange(max(1, len(data)))
@@ -98,40 +98,40 @@ def test_whatever_is_in_an_offset_index_every_batch_is_found(chance: random.Rand
             data[at : at + 16] = bytes(len(data[at : at + 16]))
         else:
             data[at:at] = data[:8]
-    house.files.replace(INDEX, bytes(data))
-    log = house.open(was_clean=True)
+    folder.files.replace(INDEX, bytes(data))
+    log = folder.open(was_clean=True)
     for offset in chance.sample(range(COUNT), 40):
         assert read_one(log, offset) == everything[offset * SIZE : (offset + 1) * SIZE]
 
 
-def remove_both(house: LogHouse) -> None:
-    house.files.remove(INDEX)
-    house.files.remove(TIME_INDEX)
+def remove_both(folder: LogFolder) -> None:
+    folder.files.remove(INDEX)
+    folder.files.remove(TIME_INDEX)
 
 
-def shift_all(house: LogHouse) -> None:
-    data = house.files.read(INDEX)
+def shift_all(folder: LogFolder) -> None:
+    data = folder.files.read(INDEX)
     entries = [(data[at : at + 4], data[at + 4 : at + 8]) for at in range(0, len(data), 8)]
     moved = [(offset, (int.from_bytes(at, "big") - 5).to_bytes(4, "big")) for offset, at in entries]
-    house.files.replace(INDEX, b"".join(offset + at for offset, at in moved))
+    folder.files.replace(INDEX, b"".join(offset + at for offset, at in moved))
 
 
-def cut_times(house: LogHouse) -> None:
-    house.files.replace(TIME_INDEX, house.files.read(TIME_INDEX)[:7])
+def cut_times(folder: LogFolder) -> None:
+    folder.files.replace(TIME_INDEX, folder.files.read(TIME_INDEX)[:7])
 
 
-def empty_times(house: LogHouse) -> None:
-    house.files.replace(TIME_INDEX, b"\xff" * 24)
+def empty_times(folder: LogFolder) -> None:
+    folder.files.replace(TIME_INDEX, b"\xff" * 24)
 
 
 @pytest.mark.parametrize("damage", [remove_both, shift_all, cut_times, empty_times])
 def test_what_needs_an_unusable_index_waits_until_it_is_rebuilt(
-    damage: Callable[[LogHouse], None],
+    damage: Callable[[LogFolder], None],
 ) -> None:
-    house, log = filled()
+    folder, log = filled()
     everything = read_all(log)
-    log = reopened(house, log, damage)
-    rebuilds = Rebuilds(house).watch()
+    log = reopened(folder, log, damage)
+    rebuilds = Rebuilds(folder).watch()
     for _ in range(2):
         with pytest.raises(IndexUnready) as refusal:
             read_one(log, 100)
@@ -154,37 +154,37 @@ def test_what_needs_an_unusable_index_waits_until_it_is_rebuilt(
     assert read_all(log) == everything
     assert log.offset_for_timestamp(NOW_MS + 100, up_to_offset=COUNT) == (100, NOW_MS + 100, 0)
     log.check()
-    assert not [name for name in house.files.list(FOLDER) if "rebuilt" in name]
+    assert not [name for name in folder.files.list(FOLDER) if "rebuilt" in name]
     log.close(NOW_MS)
-    house.open(was_clean=True).check()
+    folder.open(was_clean=True).check()
 
 
 @pytest.mark.parametrize("appended", [0, 1, 40, 200])
 @pytest.mark.parametrize("is_before_the_run", [True, False])
-def test_the_segment_in_use_gets_its_indexes_while_it_is_appended_to(
+def test_indexes_of_the_active_segment_are_rebuilt_while_it_is_appended_to(
     appended: int, is_before_the_run: bool
 ) -> None:
-    house, log = filled(IN_USE)
-    rebuilds = Rebuilds(house).watch()
+    folder, log = filled(IN_USE)
+    rebuilds = Rebuilds(folder).watch()
     log.active.write_indexes(is_last=False)
-    house.files.open(INDEX).truncate(0)
+    folder.files.open(INDEX).truncate(0)
     with pytest.raises(IndexUnready):
         read_one(log, 1)
     (job,) = rebuilds.wanted
     if not is_before_the_run:
-        job.run(house.files)
+        job.run(folder.files)
     # More of it closes the segment meanwhile.
     for each in range(appended):
         append(log, batch(NOW_MS + COUNT + each))
-    everything = b"".join(house.files.read(each.handle.path) for each in log.segments)
+    everything = b"".join(folder.files.read(each.handle.path) for each in log.segments)
     if is_before_the_run:
-        job.run(house.files)
-    assert job.finish(house.files)
+        job.run(folder.files)
+    assert job.finish(folder.files)
     assert read_all(log) == everything
     log.check()
     append(log, batch(NOW_MS + 1_000))
     log.close(NOW_MS)
-    again = house.open(was_clean=True)
+    again = folder.open(was_clean=True)
     again.check()
     assert read_all(again)[: len(everything)] == everything
 
@@ -193,29 +193,29 @@ def test_a_rebuild_runs_again_when_much_was_appended_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("odradek.storage.segments.index_rebuild.REST_BYTES_MAX", 3 * SIZE)
-    house, log = filled(IN_USE)
-    rebuilds = Rebuilds(house).watch()
+    folder, log = filled(IN_USE)
+    rebuilds = Rebuilds(folder).watch()
     log.active.write_indexes(is_last=False)
-    house.files.open(INDEX).truncate(0)
+    folder.files.open(INDEX).truncate(0)
     with pytest.raises(IndexUnready):
         read_one(log, 1)
     (job,) = rebuilds.wanted
-    job.run(house.files)
+    job.run(folder.files)
     append(log, *[batch(NOW_MS + COUNT + each) for each in range(5)])
-    assert not job.finish(house.files)
+    assert not job.finish(folder.files)
     assert log.is_index_unready(1)
-    job.run(house.files)
+    job.run(folder.files)
     append(log, batch(NOW_MS + COUNT + 5))
-    assert job.finish(house.files)
+    assert job.finish(folder.files)
     log.check()
     assert len(read_all(log)) == (COUNT + 6) * SIZE
 
 
-def test_a_rebuild_of_what_is_cut_or_deleted_meanwhile_changes_nothing() -> None:
+def test_rebuild_changes_nothing_after_a_truncation_or_deletion() -> None:
     for change in ("cut", "deleted", "offline"):
-        house, log = filled()
-        log = reopened(house, log, remove_both)
-        rebuilds = Rebuilds(house).watch()
+        folder, log = filled()
+        log = reopened(folder, log, remove_both)
+        rebuilds = Rebuilds(folder).watch()
         with pytest.raises(IndexUnready):
             read_one(log, 100)
         (job,) = rebuilds.wanted
@@ -225,11 +225,11 @@ def test_a_rebuild_of_what_is_cut_or_deleted_meanwhile_changes_nothing() -> None
             log.advance_log_start(150)
             log.advance_high_watermark(COUNT)
             log.delete_old_segments(now_ms=NOW_MS)
-        job.run(house.files)
+        job.run(folder.files)
         if change == "offline":
             log.abandon()
-        assert job.finish(house.files)
-        assert not house.descriptors.rebuilding
+        assert job.finish(folder.files)
+        assert not folder.descriptors.rebuilding
         if change != "offline":
             log.check()
             append(log, batch(NOW_MS + 1_000))
@@ -237,16 +237,16 @@ def test_a_rebuild_of_what_is_cut_or_deleted_meanwhile_changes_nothing() -> None
 
 
 def test_a_damaged_segment_is_not_rebuilt_again_and_again() -> None:
-    def damage(house: LogHouse) -> None:
-        remove_both(house)
+    def damage(folder: LogFolder) -> None:
+        remove_both(folder)
         path = f"{FOLDER}/{names.file_name(0, names.LOG)}"
-        data = bytearray(house.files.read(path))
+        data = bytearray(folder.files.read(path))
         data[60 * SIZE + 16] = 99
-        house.files.replace(path, bytes(data))
+        folder.files.replace(path, bytes(data))
 
-    house, log = filled()
-    log = reopened(house, log, damage)
-    rebuilds = Rebuilds(house).watch()
+    folder, log = filled()
+    log = reopened(folder, log, damage)
+    rebuilds = Rebuilds(folder).watch()
     with pytest.raises(IndexUnready):
         read_one(log, 100)
     rebuilds.run()
@@ -257,17 +257,17 @@ def test_a_damaged_segment_is_not_rebuilt_again_and_again() -> None:
     assert not rebuilds.wanted
 
 
-def test_indexes_that_were_being_rebuilt_at_a_crash_are_gone_after_a_start() -> None:
-    house, log = filled()
-    log = reopened(house, log, remove_both)
-    rebuilds = Rebuilds(house).watch()
+def test_half_built_indexes_are_removed_by_the_next_start() -> None:
+    folder, log = filled()
+    log = reopened(folder, log, remove_both)
+    rebuilds = Rebuilds(folder).watch()
     with pytest.raises(IndexUnready):
         read_one(log, 100)
-    rebuilds.wanted[0].run(house.files)
-    assert [name for name in house.files.list(FOLDER) if "rebuilt" in name]
+    rebuilds.wanted[0].run(folder.files)
+    assert [name for name in folder.files.list(FOLDER) if "rebuilt" in name]
     log.abandon()
-    log = house.open(was_clean=True)
-    assert not [name for name in house.files.list(FOLDER) if "rebuilt" in name]
+    log = folder.open(was_clean=True)
+    assert not [name for name in folder.files.list(FOLDER) if "rebuilt" in name]
     log.check()
 
 
@@ -275,29 +275,29 @@ def test_entries_too_far_apart_have_an_index_rebuilt_with_more_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(entry_scan, "HEADERS_MAX", 70)
-    house, log = filled(LogConfig(segment_bytes=200 * SIZE, index_interval_bytes=150 * SIZE))
+    folder, log = filled(LogConfig(segment_bytes=200 * SIZE, index_interval_bytes=150 * SIZE))
     everything = read_all(log)
     log.close(NOW_MS)
-    before = len(house.files.read(INDEX))
-    log = house.open(was_clean=True)
+    before = len(folder.files.read(INDEX))
+    log = folder.open(was_clean=True)
     assert read_one(log, 140) == everything[140 * SIZE : 141 * SIZE]
-    assert len(house.files.read(INDEX)) > before
+    assert len(folder.files.read(INDEX)) > before
 
 
 def test_index_files_that_lose_entries_under_a_running_broker_are_replaced() -> None:
     for how in ("removed", "emptied"):
-        house, log = filled(count=100)
+        folder, log = filled(count=100)
         log.active.write_indexes(is_last=False)
         if how == "removed":
-            house.files.remove(INDEX)
+            folder.files.remove(INDEX)
         else:
-            house.files.open(INDEX).truncate(0)
+            folder.files.open(INDEX).truncate(0)
         for each in range(150):
             append(log, batch(NOW_MS + 100 + each))
         assert len(log.segments) == 3
         log.check()
         log.close(NOW_MS)
-        house.open(was_clean=True).check()
+        folder.open(was_clean=True).check()
 
 
 # Searches by time.
@@ -344,17 +344,17 @@ def test_a_search_by_time_equals_brute_force(
     with pytest.MonkeyPatch.context() as patch:
         # Every segment is searched by its indexes, however small it is.
         patch.setattr(segment, "SCAN_ONLY_BYTES", 0)
-        house = LogHouse(
+        folder = LogFolder(
             config=LogConfig(
                 segment_bytes=segment_bytes, index_interval_bytes=interval_bytes, segment_ms=1 << 40
             )
         )
-        log = house.open()
+        log = folder.open()
         for timestamps in batches:
             append(log, batch(*timestamps))
         if state == "reopened":
             log.close(NOW_MS)
-            log = house.open(was_clean=True)
+            log = folder.open(was_clean=True)
         elif state == "truncated":
             kept = len(batches) // 2
             log.truncate_to(sum(map(len, batches[:kept])))
@@ -372,11 +372,11 @@ def test_a_search_by_time_equals_brute_force(
         log.check()
 
 
-def test_what_is_too_long_for_the_loop_says_so_and_is_found_in_a_thread() -> None:
+def test_search_beyond_the_budget_raises_and_is_done_in_a_thread() -> None:
     config = LogConfig(segment_bytes=120 * SIZE, index_interval_bytes=3 * SIZE, segment_ms=1 << 40)
-    house, log = filled(config, count=120 * 40)
+    folder, log = filled(config, count=120 * 40)
     log.close(NOW_MS)
-    log = house.open(was_clean=True)
+    log = folder.open(was_clean=True)
     newest = NOW_MS + log.end_offset - 1
 
     def search(**effort: Any) -> RecordPosition | None:
@@ -411,7 +411,7 @@ def test_a_search_that_a_truncation_has_overtaken_is_not_used() -> None:
         lookup.result()
 
 
-def test_a_search_over_files_that_are_gone_begins_again() -> None:
+def test_search_over_removed_files_is_outdated() -> None:
     _, log = filled()
     lookup = TimeLookup(log, NOW_MS + 125)
     log.advance_log_start(250)
@@ -424,11 +424,11 @@ def test_a_search_over_files_that_are_gone_begins_again() -> None:
 
 
 def test_a_search_that_meets_an_unusable_index_waits_for_it() -> None:
-    house, log = filled()
-    log = reopened(house, log, cut_times)
-    rebuilds = Rebuilds(house).watch()
+    folder, log = filled()
+    log = reopened(folder, log, cut_times)
+    rebuilds = Rebuilds(folder).watch()
     lookup = TimeLookup(log, NOW_MS + 100)
-    lookup.run(house.files)
+    lookup.run(folder.files)
     lookup.finish()
     with pytest.raises(IndexUnready):
         lookup.result()
@@ -436,23 +436,23 @@ def test_a_search_that_meets_an_unusable_index_waits_for_it() -> None:
     assert in_thread(log, NOW_MS + 100) == (100, NOW_MS + 100, 0)
 
 
-def test_a_small_segment_in_use_is_appended_to_at_once_whatever_its_indexes() -> None:
-    house, log = filled(count=5)
-    log = reopened(house, log, remove_both)
-    rebuilds = Rebuilds(house).watch()
+def test_small_active_segment_is_appended_to_at_once_whatever_its_indexes() -> None:
+    folder, log = filled(count=5)
+    log = reopened(folder, log, remove_both)
+    rebuilds = Rebuilds(folder).watch()
     append(log, batch(NOW_MS + 5))
     assert not rebuilds.wanted
     assert log.max_timestamp() == (5, NOW_MS + 5, 0)
     log.check()
 
 
-def test_producers_are_asked_to_try_again_while_the_segment_in_use_has_no_index() -> None:
-    house, log = filled(IN_USE)
+def test_append_fails_retriably_while_the_active_segment_has_no_index() -> None:
+    folder, log = filled(IN_USE)
     log.close(NOW_MS)
-    log = house.open(was_clean=True)
-    rebuilds = Rebuilds(house).watch()
+    log = folder.open(was_clean=True)
+    rebuilds = Rebuilds(folder).watch()
     log.segments[0].drop()
-    remove_both(house)
+    remove_both(folder)
     (result,) = log.append([batch(NOW_MS)], leader_epoch=0, now_ms=NOW_MS)
     assert isinstance(result, BrokerError)
     assert result.code is ErrorCode.KAFKA_STORAGE_ERROR
