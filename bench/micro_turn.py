@@ -98,7 +98,7 @@ class _Turns:
 
 @contextmanager
 def turn_cases() -> Iterator[list[tuple[str, Case]]]:
-    """The node lives as long as the context."""
+    """A started node; the end of the context stops it."""
     WORK.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=WORK) as directory:
         turns = _Turns(directory)

@@ -286,12 +286,12 @@ class GrowingResponse:
             if read.records is not None:
                 left_bytes = max(0, left_bytes - len(read.records))
                 is_first = False
-            told = SentOffsets(read.high_watermark, read.log_start_offset)
-            if not plan.must_respond_with(key, told, has_news=read.is_news()):
+            sent = SentOffsets(read.high_watermark, read.log_start_offset)
+            if not plan.must_respond_with(key, sent, has_news=read.is_news()):
                 continue
             plan.on_response(
                 key,
-                SentOffsets(-1, -1) if read.error else told,
+                SentOffsets(-1, -1) if read.error else sent,
                 has_records=read.records is not None,
             )
             _list(topics, key, read)

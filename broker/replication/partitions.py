@@ -20,10 +20,6 @@ class Partitions:
         partitions = self._by_topic.get(topic)
         return partitions.get(index) if partitions is not None else None
 
-    def topic_of(self, topic_id: UUID) -> str | None:
-        """The name of a topic that this broker has a partition of."""
-        return self._topic_of_id.get(topic_id)
-
     def topic(self, topic: str) -> dict[int, Partition]:
         """The partitions of one topic, by index."""
         return self._by_topic.get(topic, {})

@@ -22,7 +22,7 @@ END: Final = "end-"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Precision and recall of one kind of finding."""
+    """How many findings of one kind are right, and how many cases were planted."""
 
     planted: int
     found: int
@@ -32,11 +32,6 @@ class Verdict:
     def precision(self) -> float | None:
         """The share of findings that were planted; None without findings."""
         return self.right / self.found if self.found else None
-
-    @property
-    def recall(self) -> float | None:
-        """The share of planted cases that were found; None without planted cases."""
-        return self.right / self.planted if self.planted else None
 
     @property
     def is_complete(self) -> bool:

@@ -25,6 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 from odradek.broker.node.node import Node
 from odradek.broker.settings.load import make_settings
 from odradek.storage.files import names
+from odradek.storage.log.log import Log
 from tests.support.large_logs import LargeLog
 
 CALLBACK_MS = 50
@@ -263,21 +264,13 @@ def test_no_callback_of_the_loop_grows_with_the_logs(tmp_path: Path, measured: M
         broker.client(lambda: delete(at, below))
         measured.check("DeleteRecords")
 
-        node = broker.node
-        log = broker.node.services.logs.get("one", 0)
-        assert log is not None
-        broker.on_loop(node._retention.run)
-        broker.loop.run_until_complete(until(lambda: not node._retention.is_running))
-        # The half that DeleteRecords has left is too old for retention.ms as well.
-        assert len(log.segments) == 1
-        broker.on_loop(lambda: node._jobs.run(list(node._upkeep.remove(now_ms=1 << 62))))
-        assert len(list(one.folder.glob("*.deleted"))) == 0
+        log = apply_retention(broker, one)
         measured.check("retention")
 
         broker.client(lambda: produce(at, "one"))
         log.roll(now_ms=broker.node.services.clock.now_ms())
         broker.client(lambda: produce(at, "one"))
-        broker.on_loop(node._background._tick)
+        broker.on_loop(broker.node._background._tick)
         measured.check("appends, a roll and a flush")
 
         manager = broker.node.services.logs
@@ -285,10 +278,24 @@ def test_no_callback_of_the_loop_grows_with_the_logs(tmp_path: Path, measured: M
         assert gone is not None
         directory = manager.directory_of(gone)
         broker.on_loop(lambda: manager.take_offline(directory, OSError("the disk has failed")))
-        broker.on_loop(node._background._tick)
+        broker.on_loop(broker.node._background._tick)
         measured.check("a directory that goes offline")
         measured.is_at_work = False
     measured.check("the stop")
+
+
+def apply_retention(broker: Running, one: LargeLog) -> Log:
+    """Retention of the log `one`, which keeps its active segment only; returns the log."""
+    node = broker.node
+    log = broker.node.services.logs.get("one", 0)
+    assert log is not None
+    broker.on_loop(node._retention.run)
+    broker.loop.run_until_complete(until(lambda: not node._retention.is_running))
+    # The half that DeleteRecords has left is too old for retention.ms as well.
+    assert len(log.segments) == 1
+    broker.on_loop(lambda: node._jobs.run(list(node._upkeep.remove(now_ms=1 << 62))))
+    assert len(list(one.folder.glob("*.deleted"))) == 0
+    return log
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Bytes that are no message: DecodeError or a value, nothing else, and no memory for lies."""
+"""Bytes that are no message: DecodeError or a value, and little memory for false lengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.declarations import SEED, ValueMaker, declared_classes, versi
 
 CLASSES = declared_classes()
 FLIPS_PER_VERSION = 30
-LIES = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff" * 8, b"\x80" * 8)
+FALSE_LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff" * 8, b"\x80" * 8)
 """The largest int32, the largest length of a varint, minus one or a varint without end."""
 
 BYTES_PER_BYTE = 400
@@ -75,7 +75,7 @@ def test_flipped_bits_give_what_the_reference_codec_makes_of_them(name: str) -> 
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_lies_about_lengths_allocate_nothing_large(name: str) -> None:
+def test_false_lengths_allocate_nothing_large(name: str) -> None:
     cls = CLASSES[name]
     version, data = small_encodings(cls, name)[-1]
     decode = decoder(cls, version)
@@ -84,11 +84,11 @@ def test_lies_about_lengths_allocate_nothing_large(name: str) -> None:
     tracemalloc.start()
     try:
         for position in range(0, len(data), max(1, len(data) // 60)):
-            for lie in LIES:
-                told = data[:position] + lie + data[position + len(lie) :]
+            for false_length in FALSE_LENGTHS:
+                damaged = data[:position] + false_length + data[position + len(false_length) :]
                 tracemalloc.reset_peak()
                 before, _ = tracemalloc.get_traced_memory()
-                outcome(decode, told)
+                outcome(decode, damaged)
                 _, peak = tracemalloc.get_traced_memory()
                 assert peak - before < bound
     finally:

@@ -100,7 +100,7 @@ def test_representation_is_the_call_that_makes_the_value() -> None:
     assert eval(repr(value)) == value
 
 
-def test_lists_and_structures_are_made_anew_for_each_value() -> None:
+def test_each_value_gets_new_lists_and_structures() -> None:
     first, second = Sample(name="a"), Sample(name="b")
     first.numbers.append(1)
     first.inner.number = 8

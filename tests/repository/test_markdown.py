@@ -23,11 +23,6 @@ NOT_OURS: Final = {
     "my.toml",
 }
 """Names of Kafka's files and tools, and of files of a reader."""
-NOT_YET: Final = frozenset(
-    {
-        "broker/README.md: delayed.py",
-    }
-)
 COMMAND: Final = re.compile(r"(?:^|[\s`;&|(])(make|odradek|python3? (?:-I )?-m)[ ]+([\w.:/=-]+)")
 
 
@@ -59,7 +54,7 @@ def test_files_named_in_documents_exist() -> None:
         for path in named_paths(document.text)
         if not exists(document.name, path)
     }
-    offenders = sorted(missing - NOT_YET)
+    offenders = sorted(missing)
     assert not offenders, "\n".join(offenders)
 
 

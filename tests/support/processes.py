@@ -170,7 +170,7 @@ class LoggedProcess:
         return self._child.returncode
 
     def stop(self, *, timeout_s: float = 30.0) -> int:
-        """SIGTERM, then wait; the exit code.  One that does not obey is killed and reported."""
+        """SIGTERM, then wait; the exit code.  One that ignores it is killed and reported."""
         if self.running():
             self._child.send_signal(signal.SIGTERM)
         try:

@@ -22,8 +22,8 @@ from tests.support.recorded_configs import recorded, recorded_settings
 def broker(settings: Any = None) -> Any:
     """The surroundings of a request on a broker with the topics t and u of the record."""
     node = Cluster().add(0)
-    wishes = [CreateTopicSpec(name, config=config) for name, config in recorded()["topics"].items()]
-    node.controller.create_topics(wishes)
+    specs = [CreateTopicSpec(name, config=config) for name, config in recorded()["topics"].items()]
+    node.controller.create_topics(specs)
     return context(settings or recorded_settings(), node.controller)
 
 
@@ -85,7 +85,7 @@ def test_alter_errors_equal_those_of_apache_kafka(number: int) -> None:
     assert as_recorded(result) == recorded()["failed_descriptions"][number]
 
 
-def test_a_resource_type_that_nobody_knows_fails_the_request() -> None:
+def test_unknown_resource_type_fails_the_request() -> None:
     for resource_type in (0, 3, ResourceType.GROUP):
         with pytest.raises(BrokerError) as raised:
             describe(broker(), resource_type, "g")

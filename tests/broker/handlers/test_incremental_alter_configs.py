@@ -91,7 +91,7 @@ def test_a_change_for_all_brokers_and_one_for_this_one_lie_over_each_other() -> 
     assert broker.change((BROKER, "0", [("num.io.threads", SET, "41")]))[0][2] == 42
 
 
-def test_a_topic_takes_on_what_its_broker_is_told() -> None:
+def test_topic_inherits_a_changed_broker_default() -> None:
     broker = Broker()
     broker.change((BROKER, "", [("log.segment.bytes", SET, "5000")]))
     assert values(describe(broker.context, TOPIC, "t"))["segment.bytes"] == "5000"
@@ -232,7 +232,7 @@ def test_the_purgatory_is_notified_when_a_change_is_stored() -> None:
     assert notified == [controller.pending[0]]
 
 
-def test_what_is_not_stored_in_time_is_told_as_such() -> None:
+def test_change_that_is_not_stored_in_time_returns_request_timed_out() -> None:
     controller = SlowController()
     delayed = slow_change(controller)
     controller.pending[0].resolve(None)

@@ -131,7 +131,7 @@ def test_a_group_is_described_once_however_often_it_is_named(here: NodeHere) -> 
     assert [group.group_id for group in answer.groups] == ["a", "b"]
 
 
-def test_who_leaves_most_responses_untaken_loses_its_connection_and_nobody_else(
+def test_only_the_connection_with_most_unread_responses_is_closed(
     here: NodeHere,
 ) -> None:
     modest = here.caller()
@@ -143,7 +143,7 @@ def test_who_leaves_most_responses_untaken_loses_its_connection_and_nobody_else(
         caller.send_bytes(request * 40)
     modest.send_bytes(framed(DescribeGroupsRequest(groups=names[:10]), 5, 1))
     budget = here.server.budget
-    here.until(lambda: len(here.server.connections) < len(greedy) + 1, "nobody is closed")
+    here.until(lambda: len(here.server.connections) < len(greedy) + 1, "no connection is closed")
     assert budget.held_bytes <= budget.bytes_max
     here.until(lambda: bool(modest.frames()), "the modest one waits")
     assert here.call(modest, ApiVersionsRequest(), 0).error_code == 0
@@ -214,7 +214,7 @@ def test_a_connection_that_ends_while_its_batch_is_checked_leaves_nothing(here: 
     assert fetched.responses[0].partitions[0].error_code == 0
 
 
-class Holder:
+class ChargedConnection:
     """A connection as the budget sees it."""
 
     def __init__(self, budget: Budget) -> None:
@@ -227,9 +227,9 @@ class Holder:
         self.budget.forget(self)
 
 
-def test_the_largest_holder_is_closed_and_what_it_held_is_free() -> None:
+def test_connection_with_the_largest_charge_is_closed_and_its_charge_is_released() -> None:
     budget = Budget(100)
-    small, large, other = (Holder(budget) for _ in range(3))
+    small, large, other = (ChargedConnection(budget) for _ in range(3))
     budget.charge(small, 10)
     budget.charge(large, 50)
     budget.set_responses(other, 40)
@@ -245,7 +245,7 @@ def test_the_largest_holder_is_closed_and_what_it_held_is_free() -> None:
 
 def test_requests_and_responses_of_one_connection_count_together() -> None:
     budget = Budget(100)
-    both, one = Holder(budget), Holder(budget)
+    both, one = ChargedConnection(budget), ChargedConnection(budget)
     budget.charge(both, 40)
     budget.set_responses(both, 20)
     budget.charge(one, 45)

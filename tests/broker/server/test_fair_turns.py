@@ -101,14 +101,14 @@ def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_one_request_that_names_much_keeps_nobody_waiting(here: NodeHere, name: str) -> None:
+def test_request_with_many_names_delays_no_other_connection(here: NodeHere, name: str) -> None:
     request, version = REQUESTS[name]
     (response,) = endure(here, framed(request, version, 1), 1)
     assert response
 
 
 @pytest.mark.parametrize("name", PIPELINED)
-def test_many_requests_in_one_packet_keep_nobody_waiting_and_are_answered_in_order(
+def test_many_requests_in_one_packet_delay_no_other_connection_and_keep_their_order(
     here: NodeHere, name: str
 ) -> None:
     request, version, count = PIPELINED[name]

@@ -38,38 +38,40 @@ def test_override_precedes_the_broker_and_a_dynamic_setting_a_static_one() -> No
     assert topic_log_config(settings, both, {}).retention_ms == 3_600_000
 
 
+OVERRIDES = {
+    "segment.bytes": "101",
+    "segment.ms": "102",
+    "segment.jitter.ms": "103",
+    "segment.index.bytes": "104",
+    "index.interval.bytes": "105",
+    "retention.ms": "106",
+    "retention.bytes": "107",
+    "file.delete.delay.ms": "108",
+    "flush.messages": "109",
+    "flush.ms": "110",
+    "preallocate": "true",
+    "cleanup.policy": "compact",
+    "delete.retention.ms": "111",
+    "min.cleanable.dirty.ratio": "0.25",
+    "min.compaction.lag.ms": "112",
+    "max.compaction.lag.ms": "113",
+    "compression.type": "zstd",
+    "compression.gzip.level": "7",
+    "compression.lz4.level": "8",
+    "compression.zstd.level": "6",
+    "max.message.bytes": "114",
+    "message.timestamp.type": "LogAppendTime",
+    "message.timestamp.before.max.ms": "115",
+    "message.timestamp.after.max.ms": "116",
+    "message.downconversion.enable": "false",
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "true",
+}
+
+
 def test_every_override_reaches_the_log() -> None:
-    overrides = {
-        "segment.bytes": "101",
-        "segment.ms": "102",
-        "segment.jitter.ms": "103",
-        "segment.index.bytes": "104",
-        "index.interval.bytes": "105",
-        "retention.ms": "106",
-        "retention.bytes": "107",
-        "file.delete.delay.ms": "108",
-        "flush.messages": "109",
-        "flush.ms": "110",
-        "preallocate": "true",
-        "cleanup.policy": "compact",
-        "delete.retention.ms": "111",
-        "min.cleanable.dirty.ratio": "0.25",
-        "min.compaction.lag.ms": "112",
-        "max.compaction.lag.ms": "113",
-        "compression.type": "zstd",
-        "compression.gzip.level": "7",
-        "compression.lz4.level": "8",
-        "compression.zstd.level": "6",
-        "max.message.bytes": "114",
-        "message.timestamp.type": "LogAppendTime",
-        "message.timestamp.before.max.ms": "115",
-        "message.timestamp.after.max.ms": "116",
-        "message.downconversion.enable": "false",
-        "min.insync.replicas": "2",
-        "unclean.leader.election.enable": "true",
-    }
     settings = make_settings({"producer.id.expiration.ms": "117"})
-    assert topic_log_config(settings, None, overrides) == LogConfig(
+    assert topic_log_config(settings, None, OVERRIDES) == LogConfig(
         segment_bytes=101,
         segment_ms=102,
         segment_jitter_ms=103,

@@ -125,7 +125,7 @@ def test_a_length_that_cannot_be_is_corrupt(length: int) -> None:
         (255, ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_other_formats_are_told_from_garbage(magic: int, code: ErrorCode) -> None:
+def test_error_distinguishes_other_formats_from_garbage(magic: int, code: ErrorCode) -> None:
     data = plain_batch()
     data[16] = magic
     with pytest.raises(BrokerError) as caught:

@@ -133,7 +133,7 @@ def test_zstd_skips_frames_that_say_so() -> None:
     assert refused(ZSTD, frame + skipped[:-1])
 
 
-def test_what_lies_behind_the_end_is_taken_as_kafka_takes_it() -> None:
+def test_bytes_after_the_end_are_treated_as_by_kafka() -> None:
     """Apache Kafka 3.9.2 reads the first three and refuses the last."""
     for codec in (GZIP, LZ4):
         assert expand(codec, bytes(compress(codec, TEXT[:1000])) + b"xyz") == TEXT[:1000]
@@ -174,15 +174,15 @@ def test_flipped_bits_give_nothing_but_broker_errors(codec: int, data: st.DataOb
     assert refused(codec, damaged, 100_000) or len(expand(codec, damaged)) <= 100_000
 
 
-def test_sizes_that_are_lies_allocate_nothing() -> None:
-    lies = [
+def test_false_sizes_allocate_nothing() -> None:
+    false_sizes = [
         (SNAPPY, b"\xff\xff\xff\x0f" + b"abc"),
         (SNAPPY, XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1" + b"\x7f\xff\xff\xff"),
         (SNAPPY, XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1" + b"\xff\xff\xff\xff"),
         # A frame header that tells 256 MiB, then one empty block.
         (ZSTD, b"\x28\xb5\x2f\xfd\xa0\x00\x00\x00\x10" + b"\x01\x00\x00"),
     ]
-    for codec, data in lies:
+    for codec, data in false_sizes:
         assert refused(codec, data, 1 << 40)
 
 

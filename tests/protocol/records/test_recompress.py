@@ -63,7 +63,7 @@ def test_append_time_stays() -> None:
     assert again.max_timestamp_ms == 77
 
 
-def test_offsets_that_a_client_counted_wrongly_are_counted_anew() -> None:
+def test_wrong_relative_offsets_of_a_client_are_replaced() -> None:
     """Apache Kafka 3.9.2 stores deltas 0, 1 for deltas 0, 5 on a topic that recompresses."""
     body = raw_record(0, 0) + raw_record(3, 5, None)
     again = parsed(recompress(parsed(batch_around(body, 2)), 1))

@@ -170,7 +170,7 @@ def test_what_passes_on_the_way_of_a_produce_passes_where_records_are_decoded(ca
 
 
 @pytest.mark.parametrize("case", RECORD_CASES, ids=lambda case: case.name)
-def test_damaged_records_pass_until_somebody_decodes_them(case: Case) -> None:
+def test_damaged_records_pass_until_they_are_decoded(case: Case) -> None:
     batch = validate(case.data)
     for act in (
         lambda: validate_records_deeply(batch),
@@ -185,7 +185,7 @@ def test_null_records_are_refused_as_empty_ones() -> None:
     assert code_of(lambda: validate(None)) == ErrorCode.INVALID_RECORD
 
 
-def test_what_lies_behind_the_batch_is_left_out() -> None:
+def test_bytes_after_the_batch_are_left_out() -> None:
     batch = validate(plain_batch() + plain_batch()[:30])
     assert bytes(batch.view) == plain_batch()
 
