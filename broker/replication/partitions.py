@@ -1,9 +1,8 @@
-"""The partitions that this broker has a replica of, by topic name and by topic id."""
+"""The partitions that this broker has a replica of, by topic and number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import UUID
 
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -14,7 +13,6 @@ class Partitions:
 
     def __init__(self) -> None:
         self._by_topic: dict[str, dict[int, Partition]] = {}
-        self._topic_of_id: dict[UUID, str] = {}
 
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self._by_topic.get(topic)
@@ -45,7 +43,6 @@ class Partitions:
 
     def add(self, partition: Partition) -> None:
         self._by_topic.setdefault(partition.topic, {})[partition.index] = partition
-        self._topic_of_id[partition.topic_id] = partition.topic
 
     def remove(self, topic: str, index: int) -> Partition | None:
         partitions = self._by_topic.get(topic)
@@ -54,5 +51,4 @@ class Partitions:
         partition = partitions.pop(index, None)
         if partition is not None and not partitions:
             del self._by_topic[topic]
-            self._topic_of_id.pop(partition.topic_id, None)
         return partition
