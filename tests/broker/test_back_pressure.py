@@ -52,7 +52,7 @@ def test_thousand_pipelined_requests_get_their_responses_in_order(
     host, _, port = broker.address.partition(":")
     admin = AdminClient({"bootstrap.servers": broker.address})
     topics = [NewTopic(f"topic-{number}", 10, 1) for number in range(TOPICS)]
-    for made in admin.create_topics(topics, operation_timeout=30).values():
+    for made in admin.create_topics(topics, operation_timeout=120).values():
         made.result()
     before_bytes = broker.process.rss_bytes()
     with socket.create_connection((host, int(port))) as connected:

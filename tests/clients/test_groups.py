@@ -46,7 +46,7 @@ def test_java_consumer_continues_at_its_committed_offset(
             [
                 *("--bootstrap-server", broker.address, "--topic", filled.topic),
                 *("--group", f"{filled.topic}-{version}", "--from-beginning"),
-                *("--max-messages", str(count), "--timeout-ms", "30000"),
+                *("--max-messages", str(count), "--timeout-ms", "120000"),
             ],
             folder=tmp_path,
             version=version,

@@ -107,7 +107,7 @@ def test_console_producer_and_consumer_keep_keys_and_headers(
         CONSOLE_CONSUMER_TOOL,
         [
             *("--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0"),
-            *("--offset", "earliest", "--max-messages", "2", "--timeout-ms", "30000"),
+            *("--offset", "earliest", "--max-messages", "2", "--timeout-ms", "120000"),
             *("--property", "print.key=true", "--property", "print.headers=true"),
             *("--property", "print.offset=true"),
         ],

@@ -108,7 +108,7 @@ def test_signal_ends_the_consumer_with_the_record_count(
 )
 def test_consumer_of_a_missing_topic_waits_until_it_exists(broker: str, words: list[str]) -> None:
     at = ["--bootstrap-server", broker]
-    more = ["--from-beginning", "--max-messages", "1", "--timeout-ms", "20000"]
+    more = ["--from-beginning", "--max-messages", "1", "--timeout-ms", "120000"]
     child = subprocess.Popen(
         our_command(CONSUMER, [*at, *words, *more]), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
