@@ -43,6 +43,11 @@ class Client:
             outcome = Reply(handler.failed(request, error.code, error.message))
         return Answer(node, handler, request, outcome)
 
+    def run_notified(self, answers: list[Answer]) -> None:
+        """Attempt all that wait: each call attempts one at least, and ends with its slice."""
+        for _ in answers:
+            self.node.purgatory.run_notified()
+
     def ask_for_topics(self, *names: str) -> Answer:
         topics = [MetadataRequestTopic(name=name) for name in names]
         return self.ask(metadata, MetadataRequest(topics=topics), 9)
@@ -120,7 +125,7 @@ def test_metadata_that_waits_too_long_has_the_error_for_which_clients_ask_again(
 def test_requests_for_the_same_topic_join_one_creation(client: Client) -> None:
     answers = [client.ask_for_topics("t") for _ in range(20)]
     client.node.threads.settle()
-    client.node.purgatory.run_notified()
+    client.run_notified(answers)
     assert {answer.response.topics[0].topic_id for answer in answers} == {
         client.node.controller.image.topics["t"].topic_id
     }
@@ -154,7 +159,7 @@ def test_producers_wait_for_their_block_of_ids(client: Client) -> None:
     answers = [client.ask_for_producer_id() for _ in range(3)]
     assert [answer.response for answer in answers] == [None] * 3
     client.node.threads.settle()
-    client.node.purgatory.run_notified()
+    client.run_notified(answers)
     assert [answer.response.producer_id for answer in answers] == [0, 1, 2]
     assert client.ask_for_producer_id().response.producer_id == 3
 
