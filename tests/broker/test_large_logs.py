@@ -27,6 +27,7 @@ from odradek.broker.settings.load import make_settings
 from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from tests.support.large_logs import LargeLog
+from tests.support.machine_speed import slowness
 
 CALLBACK_MS = 50
 WAIT_S = 120
@@ -52,7 +53,8 @@ class Measured:
 
     def check(self, what: str) -> None:
         print(f"{self.longest_ms:8.3f} ms  {what}: {self.longest_name}")
-        assert self.longest_ms < CALLBACK_MS, (what, self.longest_name)
+        is_short = self.longest_ms < CALLBACK_MS or self.longest_ms < CALLBACK_MS * slowness()
+        assert is_short, (what, self.longest_ms, self.longest_name)
         assert not self.slow_calls, what
         self.longest_ms = 0.0
 

@@ -21,6 +21,7 @@ from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from tests.support.attacks import PIPELINED, REQUESTS, named_topics
+from tests.support.machine_speed import slowness
 from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
 
 CALLBACK_NS_MAX: Final = 100_000_000
@@ -92,8 +93,10 @@ def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
         return (len(found) >= responses or attacker.is_closed) and canary.count > 0
 
     here.until(is_over, "the attacker gets no response")
-    assert here.longest_ns < CALLBACK_NS_MAX, here.longest
-    assert canary.worst_ns < CANARY_NS_MAX
+    if here.longest_ns >= CALLBACK_NS_MAX or canary.worst_ns >= CANARY_NS_MAX:
+        factor = slowness()
+        assert here.longest_ns < CALLBACK_NS_MAX * factor, here.longest
+        assert canary.worst_ns < CANARY_NS_MAX * factor
     attacker.close()
     canary.close()
     here.until(lambda: len(here.server.connections) == 1, "a connection stays")

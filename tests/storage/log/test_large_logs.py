@@ -1,6 +1,6 @@
 """No call of the storage takes longer the larger a log is.
 
-Measured is the CPU time of the calling thread: the load of the machine does not count.
+Measured is the processor time of the calling thread, by the speed of an idle machine.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from odradek.storage.log.time_lookup import TimeLookup
 from odradek.storage.log_config import LogConfig
 from tests.support.large_logs import LargeLog
 from tests.support.logs import NOW_MS, append, batch
+from tests.support.machine_speed import slowness
 
 CALL_MS = 50
 LOOKUP_MS = 5
@@ -33,7 +34,7 @@ def measured(call: Callable[[], Result], limit_ms: float = CALL_MS) -> Result:
     result = call()
     took_ms = (time.thread_time_ns() - began_ns) / 1e6
     print(f"{took_ms:8.3f} ms")
-    assert took_ms < limit_ms
+    assert took_ms < limit_ms or took_ms < limit_ms * slowness()
     return result
 
 
