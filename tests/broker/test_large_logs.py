@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import get_ident
 from typing import Any, TypeVar
@@ -195,8 +196,11 @@ def read_one_of_each(bootstrap: str, topic: str, places: dict[int, int]) -> dict
         message = consumer.poll(1.0)
         if message is not None:
             assert message.error() is None, message.error()
-            found.setdefault(message.partition(), message.offset())
-            consumer.pause([TopicPartition(topic, message.partition())])
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            found.setdefault(partition, offset)
+            consumer.pause([TopicPartition(topic, partition)])
     consumer.close()
     return found
 
@@ -255,9 +259,9 @@ def test_no_callback_of_the_loop_grows_with_the_logs(tmp_path: Path, measured: M
             (OffsetSpec.latest(), one.end_offset),
             (OffsetSpec.max_timestamp(), first_of_last),
         ):
-            found = broker.client(lambda spec=spec: special(at, spec, [TopicPartition("one", 0)]))
+            found = broker.client(partial(special, at, spec, [TopicPartition("one", 0)]))
             assert found == [expected]
-            found = broker.client(lambda spec=spec: special(at, spec, everything))
+            found = broker.client(partial(special, at, spec, everything))
             assert len(found) == PARTITIONS
         measured.check("earliest, latest and greatest timestamps")
 

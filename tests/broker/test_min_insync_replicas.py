@@ -26,7 +26,7 @@ FACTORS = {
 }
 
 
-def consume_and_commit(address: str, group: str) -> list[bytes]:
+def consume_and_commit(address: str, group: str) -> list[bytes | None]:
     """Every record, as a member of a group that commits at its end."""
     consumer = Consumer(
         {
@@ -37,7 +37,7 @@ def consume_and_commit(address: str, group: str) -> list[bytes]:
         }
     )
     consumer.subscribe(["t"])
-    values: list[bytes] = []
+    values: list[bytes | None] = []
     deadline = time.monotonic() + PATIENCE_S
     while len(values) < COUNT and time.monotonic() < deadline:
         record = consumer.poll(1.0)

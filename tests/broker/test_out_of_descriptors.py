@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -168,9 +169,7 @@ def test_no_record_is_lost_while_descriptors_are_short(tmp_path: Path) -> None:
         for index in range(3):
             talk.until(
                 "a replica that found no descriptor has its log",
-                lambda index=index: talk.quiet(
-                    produce_request("late", batch(1), partition=index), 9
-                ),
+                partial(talk.quiet, produce_request("late", batch(1), partition=index), 9),
                 lambda answer: answer.responses[0].partition_responses[0].error_code == 0,
             )
         with Wire(broker.address) as wire:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -228,10 +229,14 @@ def uncollected() -> Iterator[None]:
 @pytest.mark.parametrize("end", ["notified", "expired", "cancelled"])
 def test_request_that_has_ended_is_not_kept(end: str) -> None:
     world = World()
+
+    def attempt(_: Request) -> bool | None:
+        return world.ready.get(end)
+
     request = Request()
     seen = weakref.ref(request)
     parked = world.purgatory.park(
-        Delayed(("key",), 100, lambda request=request: world.ready.get(end), lambda: "late"),
+        Delayed(("key",), 100, partial(attempt, request), lambda: "late"),
         world.wheel.now_ms,
         world.responses.append,
     )

@@ -33,6 +33,7 @@ from odradek.storage.checkpoints.checkpoint_file import (
 from odradek.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from odradek.storage.directories import log_manager as storage_manager
 from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.log.log import open_log
 from tests.scripts.chapters.batches import batch, produce_request
 from tests.scripts.talk import Talk
 from tests.support.broker_process import odradek_broker
@@ -240,7 +241,6 @@ def test_log_that_cannot_be_opened_leaves_the_directory_unchanged(
 ) -> None:
     """The disk fails at the n-th log: the only directory is lost, for this time."""
     before = tree_of(data)
-    opened = storage_manager.load_directory.__globals__["open_log"]
     for number in range(2 * len(TOPICS)):
         count = 0
 
@@ -249,7 +249,7 @@ def test_log_that_cannot_be_opened_leaves_the_directory_unchanged(
             count += 1
             if count > number:
                 raise OSError(errno.EMFILE, "too many open files")
-            return opened(*given, **more)
+            return open_log(*given, **more)
 
         with monkeypatch.context() as patched:
             patched.setattr("odradek.storage.directories.directory_loading.open_log", failing)

@@ -275,18 +275,18 @@ def test_elect_preferred_restores_preferred_leaders(cluster: Cluster) -> None:
     cluster.kill(3)
     cluster.add(3)
     controller = cluster.active.controller
-    assert controller.elect_preferred([("t", 0)]).result() == {}
+    assert controller.elect_preferred([TopicPartition("t", 0)]).result() == {}
     current = state_of(cluster.nodes[1], "t")
     proposal = AlterIsr(0, current.leader_epoch, (2, 1, 3), current.partition_epoch)
     controller.alter_isr(2, cluster.nodes[2].controller.broker_epoch, [("t", proposal)]).result()
-    assert list(controller.elect_preferred([("t", 0)]).result()) == [("t", 0)]
+    assert list(controller.elect_preferred([TopicPartition("t", 0)]).result()) == [("t", 0)]
     cluster.settle()
     assert state_of(cluster.nodes[2], "t").leader == 3
 
 
 def test_replica_with_kafka_storage_error_loses_its_leadership(cluster: Cluster) -> None:
     cluster.nodes[3].respond = lambda request: (
-        ControlResponse(partition_errors={("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
+        ControlResponse(partition_errors={TopicPartition("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
         if isinstance(request, LeaderAndIsr)
         else ControlResponse()
     )
@@ -318,7 +318,7 @@ def test_log_directory_event_moves_leaders_and_the_next_one_restores_replicas(
 ) -> None:
     create(cluster, "shared", p0=(reporter, 2), p1=(reporter, 2))
     create(cluster, "alone", p0=(reporter,))
-    lost = (("shared", 0), ("alone", 0))
+    lost = (TopicPartition("shared", 0), TopicPartition("alone", 0))
     node, other = cluster.nodes[reporter], cluster.nodes[2]
     node.respond = refuses(*lost)
     node.controller.report_log_directories()

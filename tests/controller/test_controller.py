@@ -23,6 +23,7 @@ from odradek.controller.membership.registration import RegistrationRefused
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.config_znodes import encode_config_change
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from tests.support.cluster import FOLDER, Cluster, Node
 
@@ -205,7 +206,7 @@ def test_topic_created_after_deletion_has_another_id_and_config(node: Node) -> N
 def test_deletion_halts_when_a_replica_cannot_be_deleted(cluster: Cluster, node: Node) -> None:
     create(node, "t")
     node.respond = lambda request: (
-        ControlResponse(partition_errors={("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
+        ControlResponse(partition_errors={TopicPartition("t", 0): ErrorCode.KAFKA_STORAGE_ERROR})
         if isinstance(request, StopReplica)
         else ControlResponse()
     )

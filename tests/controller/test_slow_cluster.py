@@ -144,10 +144,10 @@ def check_the_end(cluster: SlowCluster) -> None:
     assert list(images[0].topics) or len(nodes[BROKER_TOPICS].children) == 0
     assert images[0].has_leaders(nodes[BROKER_TOPICS].children)
     for topic, partition in images[0].partitions():
-        node = nodes[f"{BROKER_TOPICS}/{topic}/partitions/{partition.partition}/state"]
-        state = PartitionStateZnode.decode(node.data)
+        znode = nodes[f"{BROKER_TOPICS}/{topic}/partitions/{partition.partition}/state"]
+        state = PartitionStateZnode.decode(znode.data)
         assert partition.state is not None
-        assert (state.leader, state.leader_epoch, state.isr, node.version) == (
+        assert (state.leader, state.leader_epoch, state.isr, znode.version) == (
             partition.state.leader,
             partition.state.leader_epoch,
             partition.state.isr,

@@ -93,7 +93,8 @@ def test_a_slice_at_the_very_end_leaves_no_empty_bytes_behind() -> None:
 
 def test_records_are_slices_of_the_buffer_and_everything_else_is_copied() -> None:
     topic = TopicProduceData(
-        name="topic", partition_data=[PartitionProduceData(index=0, records=b"records")]
+        name="topic",
+        partition_data=[PartitionProduceData(index=0, records=memoryview(b"records"))],
     )
     request = ProduceRequest(acks=1, timeout_ms=5, topic_data=[topic])
     buffer = bytearray(encoder(ProduceRequest, 9)(request))

@@ -10,14 +10,17 @@ def test_codes_have_no_hole() -> None:
 
 
 def test_known_codes_have_their_numbers() -> None:
-    assert ErrorCode.UNKNOWN_SERVER_ERROR == -1
-    assert ErrorCode.NONE == 0
-    assert ErrorCode.NOT_LEADER_OR_FOLLOWER == 6
-    assert ErrorCode.UNSUPPORTED_VERSION == 35
-    assert ErrorCode.UNKNOWN_PRODUCER_ID == 59
-    assert ErrorCode.UNKNOWN_TOPIC_ID == 100
-    assert ErrorCode.VOTER_NOT_FOUND == 127
-    assert ErrorCode.CONTROLLER_ID_NOT_REGISTERED == 136
+    for code, number in (
+        (ErrorCode.UNKNOWN_SERVER_ERROR, -1),
+        (ErrorCode.NONE, 0),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 6),
+        (ErrorCode.UNSUPPORTED_VERSION, 35),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, 59),
+        (ErrorCode.UNKNOWN_TOPIC_ID, 100),
+        (ErrorCode.VOTER_NOT_FOUND, 127),
+        (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, 136),
+    ):
+        assert code == number
 
 
 def test_broker_error_prints_its_code_and_message() -> None:

@@ -63,7 +63,8 @@ KNOWN: list[tuple[Any, int, str]] = [
             timeout_ms=1000,
             topic_data=[
                 TopicProduceData(
-                    name="t", partition_data=[PartitionProduceData(index=3, records=b"abc")]
+                    name="t",
+                    partition_data=[PartitionProduceData(index=3, records=memoryview(b"abc"))],
                 )
             ],
         ),

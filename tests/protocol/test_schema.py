@@ -86,7 +86,8 @@ def test_values_are_slotted_and_compare_by_their_fields() -> None:
     value = Sample(name="a", numbers=[1])
     assert value == Sample(name="a", numbers=[1], inner=Inner(number=7))
     assert value != Sample(name="a", numbers=[2])
-    assert value != Inner()
+    of_another_class: object = Inner()
+    assert value != of_another_class
     assert not hasattr(value, "__dict__")
     with pytest.raises(AttributeError):
         value.other = 1  # type: ignore[attr-defined]

@@ -35,9 +35,9 @@ ELEMENTS_MAX = 3
 
 
 @cache
-def declared_classes() -> dict[str, type]:
+def declared_classes() -> dict[str, type[object]]:
     """Requests, responses, headers and stored records by name."""
-    found: dict[str, type] = {}
+    found: dict[str, type[object]] = {}
     for key in ApiKey:
         for cls in () if key in UNDECLARED else messages_of(key):
             found[cls.__name__] = cls

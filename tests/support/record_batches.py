@@ -27,7 +27,7 @@ records = st.builds(
 record_lists = st.lists(records, min_size=1, max_size=12)
 
 
-def parsed(data: bytes | bytearray) -> RecordBatch:
+def parsed(data: bytes | bytearray | memoryview) -> RecordBatch:
     """A batch over memory of its own."""
     return parse_batch(memoryview(bytearray(data)))
 

@@ -85,8 +85,11 @@ class Follower:
                 if message.error() is not None:
                     self.errors.append(str(message.error()))
                     return
-                self.offsets.append(message.offset())
-                self.last[message.key()] = message.value()
+                offset, key = message.offset(), message.key()
+                assert offset is not None
+                assert key is not None
+                self.offsets.append(offset)
+                self.last[key] = message.value()
         self._consumer.close()
 
     def _next(self) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from odradek.broker.compaction.compaction import CleaningError
+from odradek.broker.compaction.failures import CleaningError
 from odradek.broker.compaction.worker_process import COMMAND
-from odradek.storage.compaction.job import CleaningJob
-from odradek.storage.compaction.wire import NO_CPU_TIME
+from odradek.storage.compaction.job import CleaningJob, CleaningResult
+from odradek.storage.compaction.wire import NO_CPU_TIME, CleaningFailure
 from odradek.storage.log.log import Log
 from tests.broker.compaction.cleaner import (
     CONFIG,
@@ -30,6 +30,8 @@ from tests.broker.compaction.cleaner import (
     run,
 )
 from tests.support.damage import overwrite
+
+Answer = CleaningResult | CleaningFailure | None
 
 
 def test_a_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
@@ -222,35 +224,35 @@ def test_log_that_changes_while_others_are_judged_is_judged_again(
 ) -> None:
     async def test() -> None:
         async with cleaner(tmp_path) as made:
-            log, other = made.log("dirty"), made.log("other")
+            dirty, other = made.log("dirty"), made.log("other")
             made.stored.manager.directory_of(other).note_cleaned(other, other.base_offsets[1])
             look = made.compaction.chooser.read_times_ahead
             clean = made.worker.clean
             ends: list[tuple[str, int, int]] = []
             has_changed = False
 
-            async def change(seen: Log) -> None:
+            async def change(log: Log) -> None:
                 nonlocal has_changed
-                await look(seen)
-                if seen is not other or has_changed:
+                await look(log)
+                if log is not other or has_changed:
                     return
                 has_changed = True
                 if event == "cut":
-                    log.truncate_to(log.base_offsets[2], now_ms=NOW_MS)
+                    dirty.truncate_to(dirty.base_offsets[2], now_ms=NOW_MS)
                 elif event == "deleted":
                     made.stored.manager.delete([("dirty", 0)], unique="0" * 32, now_ms=NOW_MS)
                 else:
-                    log.config = replace(CONFIG, cleanup_compact=False)
+                    dirty.config = replace(CONFIG, cleanup_compact=False)
 
-            async def note(job: CleaningJob, *arguments: Any) -> Any:
-                ends.append((job.directory, job.first_uncleanable_offset, log.end_offset))
-                return await clean(job, *arguments)
+            async def note(job: CleaningJob, is_wanted: Callable[[], bool]) -> Answer:
+                ends.append((job.directory, job.first_uncleanable_offset, dirty.end_offset))
+                return await clean(job, is_wanted)
 
             made.compaction.chooser.read_times_ahead = change  # type: ignore[method-assign]
-            made.worker.clean = note  # type: ignore[method-assign,assignment]
+            made.worker.clean = note  # type: ignore[method-assign]
             made.compaction.start(made.supervisor)
             await made.until("the other's cleaning", lambda: other in made.done)
-            of_log = [(wanted, end) for folder, wanted, end in ends if folder == log.directory]
+            of_log = [(wanted, end) for folder, wanted, end in ends if folder == dirty.directory]
             assert all(wanted <= end for wanted, end in of_log), "nothing beyond its end"
             assert bool(of_log) == (event == "cut")
             assert made.compaction.uncleanable == {}
@@ -268,8 +270,8 @@ def test_failure_on_a_changed_log_has_no_consequence(
             log = made.log("orders")
             clean = made.worker.clean
 
-            async def change_and_fail(*arguments: Any) -> Any:
-                answer = await clean(*arguments)
+            async def change_and_fail(job: CleaningJob, is_wanted: Callable[[], bool]) -> Answer:
+                answer = await clean(job, is_wanted)
                 if event == "cut":
                     log.truncate_to(log.end_offset - KEYS, now_ms=NOW_MS)
                 elif event == "deleted":
@@ -293,8 +295,8 @@ def test_result_for_deleted_segments_is_discarded(tmp_path: Path) -> None:
             log = made.log("orders")
             clean = made.worker.clean
 
-            async def clean_and_lose(*arguments: Any) -> Any:
-                answer = await clean(*arguments)
+            async def clean_and_lose(job: CleaningJob, is_wanted: Callable[[], bool]) -> Answer:
+                answer = await clean(job, is_wanted)
                 log.advance_log_start(log.base_offsets[1])
                 log.delete_old_segments(now_ms=NOW_MS)
                 made.worker.clean = clean  # type: ignore[method-assign]

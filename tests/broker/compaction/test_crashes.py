@@ -8,6 +8,7 @@ import resource
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_killed_worker_or_broker_loses_no_record(tmp_path: Path, victim: str) ->
             if victim == "broker":
                 worker = worker_of(broker)
                 broker.kill()
-                wait_until("the end of the worker", lambda pid=worker: has_ended(pid))
+                wait_until("the end of the worker", partial(has_ended, worker))
                 broker.start()
             else:
                 os.kill(wait_until("a worker", lambda: worker_of(broker)), signal.SIGKILL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from odradek.broker.topics import OFFSETS_TOPIC
 from tests.support.broker_process import BrokerProcess, odradek_broker
@@ -88,10 +88,10 @@ def test_committed_offsets_survive_the_compaction_of_their_topic(tmp_path: Path)
         assert message.offset() == COMMITS
 
 
-def consume_as(broker: BrokerProcess, group: str) -> list[object]:
+def consume_as(broker: BrokerProcess, group: str) -> list[Message[bytes, bytes]]:
     """What a new member of a group reads first."""
     member = consumer(broker, group)
     member.subscribe([TOPIC])
-    found: list[object] = member.consume(1, timeout=WAIT_S)
+    found = member.consume(1, timeout=WAIT_S)
     member.close()
     return found

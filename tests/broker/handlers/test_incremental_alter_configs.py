@@ -221,11 +221,14 @@ def test_full_disk_of_the_coordination_returns_kafka_storage_error() -> None:
     assert answered[0][3] == "No space left on device"
 
 
-def test_the_purgatory_is_notified_when_a_change_is_stored() -> None:
+def test_the_purgatory_is_notified_when_a_change_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     controller = SlowController()
     surroundings = context(SETTINGS, controller)
     notified: list[object] = []
-    surroundings.services.purgatory = SimpleNamespace(notify=notified.append)  # type: ignore[assignment]
+    watched = SimpleNamespace(notify=notified.append)
+    monkeypatch.setattr(surroundings.services, "purgatory", watched)
     change(surroundings, [(TOPIC, "t", [("segment.ms", SET, "5")])])
     assert notified == []
     controller.pending[0].resolve(None)

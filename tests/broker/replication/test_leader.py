@@ -26,7 +26,8 @@ def test_in_sync_follower_that_has_not_fetched_holds_the_high_watermark() -> Non
 )
 def test_what_is_replicated_never_exceeds_the_end(steps: list[int | tuple[int, ...]]) -> None:
     leader = PartitionLeader(replica_id=1, in_sync=(1,), end_offset=0)
-    end, in_sync = 0, (1,)
+    end = 0
+    in_sync: tuple[int, ...] = (1,)
     for step in steps:
         if isinstance(step, int):
             end += step

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import BROKER_ID, Replicas
@@ -16,7 +17,7 @@ STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 KEY = ("orders", 0)
 
 
-def lead_in(replicas: Replicas, leader_epoch: int) -> dict[tuple[str, int], ErrorCode]:
+def lead_in(replicas: Replicas, leader_epoch: int) -> dict[TopicPartition, ErrorCode]:
     response = replicas.send_state(*KEY, BROKER_ID, (BROKER_ID,), leader_epoch)
     return dict(response.partition_errors)
 

@@ -64,7 +64,12 @@ def make_topic(here: NodeHere, caller: Caller, name: str, **configs: str) -> Non
 def is_closed_without_a_byte(here: NodeHere, content: bytes) -> bool:
     caller = here.caller()
     caller.send_bytes(content)
-    here.until(lambda: caller.step() or caller.is_closed or caller.received, "neither")
+
+    def has_ended() -> bool:
+        caller.step()
+        return caller.is_closed or bool(caller.received)
+
+    here.until(has_ended, "neither")
     return caller.is_closed and not caller.received
 
 
@@ -165,7 +170,13 @@ def test_batches_that_are_checked_in_a_thread_keep_the_order_of_their_connection
     caller = here.caller()
     make_topic(here, caller, "recompressed", compression_type="lz4")
     make_topic(here, caller, "compacted", cleanup_policy="compact")
-    contents = [heavy(3_000), heavy(2), heavy(3_000), batch(1), heavy(1_000)]
+    contents: list[bytes | bytearray] = [
+        heavy(3_000),
+        heavy(2),
+        heavy(3_000),
+        batch(1),
+        heavy(1_000),
+    ]
     counts = [3_000, 2, 3_000, 1, 1_000]
     caller.send_bytes(
         b"".join(

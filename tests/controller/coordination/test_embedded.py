@@ -36,6 +36,7 @@ from tests.support.threads import at_once
 
 FOLDER = "/data"
 TreeContent = dict[str, tuple[bytes | None, int, int]]
+Step = Callable[[EmbeddedSession], object]
 
 
 class Killed(BaseException):
@@ -64,8 +65,8 @@ def open_tree(
 ) -> EmbeddedTree:
     """A tree that serves, whose threads finish at once."""
     embedded = EmbeddedTree(files, FOLDER, VirtualClock(), journal_entries_max=entries_max)
-    warn = [].append if problems is None else problems.append
-    embedded.serve(at_once, on_failure=warn, on_warning=warn)
+    noted: list[str] = [] if problems is None else problems
+    embedded.serve(at_once, on_failure=noted.append, on_warning=noted.append)
     return embedded
 
 
@@ -82,23 +83,24 @@ def content_of(tree: Tree) -> TreeContent:
     }
 
 
-def steps() -> Iterator[Callable[[EmbeddedSession], None]]:
+def steps() -> Iterator[Step]:
     """Many writes to a few nodes."""
-    yield lambda session: (session.create("/topics", b"").result(), None)[1]
+    yield lambda session: session.create("/topics", b"").result()
     for number in range(8):
-        name = f"/topics/t{number}"
-        yield lambda session, name=name: (session.create(name, b"one").result(), None)[1]
-        yield lambda session, name=name: (session.set(name, b"two" * 9, 0).result(), None)[1]
-        yield lambda session, name=name: (
-            session.multi([SetData("/topics", name.encode()), Create(name + "/state")]).result(),
-            None,
-        )[1]
-        if number % 2:
-            yield lambda session, name=name: session.delete(name + "/state").result()
-        yield lambda session: (
-            session.create("/owner-", b"me", ephemeral=True, sequential=True).result(),
-            None,
-        )[1]
+        yield from steps_of_one(number)
+
+
+def steps_of_one(number: int) -> Iterator[Step]:
+    """The writes to one node."""
+    name = f"/topics/t{number}"
+    yield lambda session: session.create(name, b"one").result()
+    yield lambda session: session.set(name, b"two" * 9, 0).result()
+    yield lambda session: session.multi(
+        [SetData("/topics", name.encode()), Create(name + "/state")]
+    ).result()
+    if number % 2:
+        yield lambda session: session.delete(name + "/state").result()
+    yield lambda session: session.create("/owner-", b"me", ephemeral=True, sequential=True).result()
 
 
 def run(files: MemoryFileSystem, seen: list[TreeContent]) -> None:

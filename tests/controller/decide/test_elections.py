@@ -28,6 +28,7 @@ from odradek.controller.image import (
     TopicImage,
 )
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
 EPOCH = 9
 
@@ -91,7 +92,7 @@ def test_offline_election_prefers_an_in_sync_replica_when_unclean_is_allowed() -
 
 
 def test_a_replica_on_a_failed_directory_is_not_live() -> None:
-    cluster = replace(image(1, 2), offline_directories={1: (("t", 0),)})
+    cluster = replace(image(1, 2), offline_directories={1: (TopicPartition("t", 0),)})
     one = partition(1, 2, leader=1, isr=(1, 2))
     assert needs_leader(cluster, "t", one)
     assert elected(cluster, one, Strategy.OFFLINE) == (2, (2,), RECOVERED)
@@ -244,7 +245,7 @@ def test_image_update_shares_what_did_not_change() -> None:
     one = TopicImage("one", UUID(int=11), {0: PartitionImage(0, (1,), STATE)})
     two = TopicImage("two", UUID(int=12), {0: PartitionImage(0, (1,))})
     before = Image().with_topics([one, two]).with_topic_configs({"two": {"a": "b"}})
-    after = before.with_states({("two", 0): STATE})
+    after = before.with_states({TopicPartition("two", 0): STATE})
     assert before.partition("two", 0) == PartitionImage(0, (1,))
     assert after.partition("two", 0) == PartitionImage(0, (1,), STATE)
     assert after.topics["one"] is one

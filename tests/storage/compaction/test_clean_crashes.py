@@ -10,9 +10,10 @@ import pytest
 from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.records.record import Record
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
-from odradek.storage.compaction.job import CleanedGroup, CleaningJob, CleaningResult
+from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
+from odradek.storage.segments.segments import CleanedGroup
 from tests.storage.compaction.cleaning import (
     committed_records,
     final_state,

@@ -12,12 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.storage.compaction.job import (
-    ActiveProducer,
-    CleanedGroup,
-    CleaningJob,
-    CleaningResult,
-)
+from odradek.storage.compaction.job import ActiveProducer, CleaningJob, CleaningResult
 from odradek.storage.compaction.wire import (
     CleaningFailure,
     CleaningProgress,
@@ -34,6 +29,7 @@ from odradek.storage.compaction.worker import (
     CpuStarvation,
 )
 from odradek.storage.indexes.txn_index import AbortedTransaction
+from odradek.storage.segments.segments import CleanedGroup
 
 JOB = CleaningJob(
     directory="/data/orders-0",

@@ -18,6 +18,10 @@ def handles(count: int, open_max: int) -> tuple[Descriptors, list[Handle]]:
     return shared, made
 
 
+def is_open(handle: Handle) -> bool:
+    return handle.file is not None
+
+
 def test_no_more_files_are_open_than_allowed() -> None:
     shared, made = handles(10, 3)
     for handle in made * 2:
@@ -45,13 +49,13 @@ def test_files_of_slices_stay_open_until_the_last_slice_is_released() -> None:
     assert shared.open_count == 3
     first.close()
     of_first[0].release()
-    assert first.file is not None
+    assert is_open(first)
     of_first[0].release()
-    assert first.file is not None, "a second release of the same slice changes nothing"
+    assert is_open(first), "a second release of the same slice changes nothing"
     of_first[1].release()
-    assert first.file is None
+    assert not is_open(first)
     of_second.release()
-    assert second.file is not None, "not closed by its owner: it waits for its turn"
+    assert is_open(second), "not closed by its owner: it waits for its turn"
 
 
 def test_five_hundred_segments_need_few_descriptors() -> None:

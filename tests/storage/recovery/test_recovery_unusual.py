@@ -121,7 +121,7 @@ def test_log_start_above_the_end_keeps_the_records_and_assigns_no_offset_twice(
     log.check()
     log.close(NOW_MS)
     again = folder.open(was_clean=True)
-    assert read_all(again)[: len(ENDS[-1][1][-1])] == ENDS[-1][1][-1]  # type: ignore[arg-type]
+    assert read_all(again)[: len(ENDS[-1][1][-1])] == ENDS[-1][1][-1]
     assert again.end_offset == start_offset + 1
 
 

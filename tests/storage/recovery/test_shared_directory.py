@@ -73,7 +73,7 @@ def fill(broker: ApacheBroker) -> None:
             producer.abort_transaction(30)
 
 
-def read_all(broker: ApacheBroker, topic: str, count: int) -> list[bytes]:
+def read_all(broker: ApacheBroker, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.address,
@@ -82,7 +82,7 @@ def read_all(broker: ApacheBroker, topic: str, count: int) -> list[bytes]:
         }
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    values: list[bytes] = []
+    values: list[bytes | None] = []
     while len(values) < count:
         message = consumer.poll(30)
         assert message is not None, f"{len(values)} of {count} records came"
@@ -114,8 +114,8 @@ def test_apache_kafka_and_this_storage_take_turns_on_one_directory(tmp_path: Pat
         former = read_meta_properties(SystemFileSystem(), str(data))
 
         manager = load(data)
-        for log in manager.all():
-            log.check()
+        for each in manager.all():
+            each.check()
         log = manager.get("plain", 0)
         assert log is not None
         assert (log.log_start_offset, log.end_offset) == (0, COUNT)

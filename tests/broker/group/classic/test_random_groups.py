@@ -53,10 +53,13 @@ class World:
             GroupLimits(initial_delay_ms=delay_ms, members_max=self.random.choice([3, 100])),
             stores_at_once=False,
         )
-        instances = self.random.choice(
-            [[None, None, None, None, "i", "j"], [None, "i"], ["i", "j"], [None]]
-        )
-        self.clients = [Client(instance_id) for instance_id in instances]
+        instances: list[list[str | None]] = [
+            [None, None, None, None, "i", "j"],
+            [None, "i"],
+            ["i", "j"],
+            [None],
+        ]
+        self.clients = [Client(instance_id) for instance_id in self.random.choice(instances)]
         self.leaders: dict[int, str] = {}
 
     def step(self) -> None:
@@ -219,7 +222,7 @@ def test_every_change_of_state_that_the_table_names_happens() -> None:
     }
     # A dead group, and requests that only a member makes of a group that has none.
     rare = {one for one in named if GroupState.DEAD in one[1:]}
-    rare |= {(Event.SYNC, *[GroupState.EMPTY] * 2), (Event.HEARTBEAT, *[GroupState.EMPTY] * 2)}
+    rare |= {(event, GroupState.EMPTY, GroupState.EMPTY) for event in (Event.SYNC, Event.HEARTBEAT)}
     assert named - rare - set(seen) == set()
 
 
