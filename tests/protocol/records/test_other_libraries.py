@@ -8,7 +8,7 @@ from typing import Any
 import aiokafka.record.default_records
 import aiokafka.record.memory_records
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from odradek.protocol.records.batch import has_valid_crc
@@ -95,6 +95,8 @@ def test_we_read_what_kafka_python_writes(records: list[Record], codec: int) -> 
 
 @given(record_lists, st.sampled_from(CODECS))
 def test_we_read_what_aiokafka_writes(records: list[Record], codec: int) -> None:
+    # Its builder takes -1 for a base timestamp that is not set yet, and writes the next one.
+    assume(not records or records[0].timestamp_ms != -1)
     builder = aiokafka.record.default_records.DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
