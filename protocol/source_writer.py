@@ -6,6 +6,7 @@ a run.  A block of the source begins and ends with an empty run.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from odradek.protocol.schema import schema_of
 
 
-class SourceWriter:
+class SourceWriter(ABC):
     """Lines at their depth, and the globals of the function that they make."""
 
     def __init__(self, cls: type, version: int, depth: int) -> None:
@@ -42,9 +43,9 @@ class SourceWriter:
         self.flush()
         self.depth -= 1
 
+    @abstractmethod
     def flush(self) -> None:
         """Add the lines of the run of fixed-size values."""
-        raise NotImplementedError
 
     def name(self, kind: str) -> str:
         """A name that is not taken."""
