@@ -46,6 +46,10 @@ class WheelDriver:
             self._schedule(deadline_ms)
         return timer
 
+    def after(self, wait_ms: int, callback: Callable[[], None]) -> Timer:
+        """Add a timer that is due in `wait_ms`."""
+        return self.add(self._clock.monotonic_ms() + wait_ms, callback)
+
     def after_each_turn(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever timers have fired, after the last one."""
         self._after_turn.append(callback)

@@ -24,6 +24,7 @@ OUTSIDE: Final = frozenset(
 MAY_REACH_OUTSIDE: Final = (
     "broker/compaction/compaction.py",
     "broker/compaction/worker_process.py",
+    "broker/interbroker/",
     "broker/node/",
     "broker/purgatory.py",
     "broker/server/",

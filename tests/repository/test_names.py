@@ -15,6 +15,8 @@ MANAGERS: Final = {"storage/directories/log_manager.py"}
 WITHOUT_USER: Final = {
     "odradek/command.py:main": "the command's entry point (pyproject.toml)",
     "protocol/messages/": "declarations are found by their API key (`protocol.api_keys`)",
+    "broker/interbroker/network_client.py:NetworkClient": "control requests and followers",
+    "broker/interbroker/network_client.py:NetworkClient.send": "likewise",
     "broker/settings/rules.py:rule_text": "the page of settings (docs/generate/settings.py)",
     "controller/controller.py:Controller.alter_isr": "AlterPartition, when brokers replicate",
     "controller/controller.py:Controller.shut_down_broker": "ControlledShutdown, likewise",

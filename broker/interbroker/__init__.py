@@ -1,0 +1,1 @@
+"""Connections of this broker to the others, as their client."""

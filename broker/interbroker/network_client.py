@@ -1,0 +1,321 @@
+"""One connection to another broker.
+
+Requests are sent in order and at once, as many as the caller sends, and their responses come in the
+same order.  Nothing is retried: a caller that needs the response sends again after
+`Disconnected`.
+Source: Kafka's NetworkClient, without its choice of nodes and versions: the versions that brokers
+use between them are fixed by the release.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from struct import Struct
+from time import monotonic_ns
+from typing import Any, Final, cast
+
+from odradek.broker.interbroker.receive_buffer import ReceiveBuffer
+from odradek.protocol.api_keys import messages_of
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.headers import (
+    ResponseHeader,
+    encode_request_header,
+    response_header_version,
+)
+from odradek.protocol.schema import schema_of
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.pending import Pending
+from odradek.runtime.timers import Timer
+from odradek.runtime.wheel_driver import WheelDriver
+
+RESPONSE_BYTES_MAX: Final = 128 << 20
+IN_FLIGHT_MAX: Final = 128
+"""A caller that sends more without a response has lost count."""
+CORRELATION_ID_MAX: Final = 0x7FFFFFFF
+
+_SIZE: Final = Struct(">i")
+
+logger = logging.getLogger("odradek.interbroker")
+
+Decode = Callable[[memoryview, int], tuple[Any, int]]
+
+
+class Disconnected(Exception):
+    """There is no connection, or it ended before the response came.
+
+    The broker may have carried out the request, or may do so later.
+    """
+
+
+class _Call:
+    """A request without a response yet."""
+
+    __slots__ = ("correlation_id", "decode", "decode_header", "response", "timer")
+
+    def __init__(self, correlation_id: int, decode_header: Decode, decode: Decode) -> None:
+        self.correlation_id = correlation_id
+        self.decode_header = decode_header
+        self.decode = decode
+        self.response: Pending[Any] = Pending()
+        self.timer: Timer | None = None
+
+
+class NetworkClient:
+    """Requests to one broker, over one connection at a time.
+
+    client_id           in the header of each request
+    connect_timeout_ms  how long a connection may take to be made
+    request_timeout_ms  how long each response may take once its request is written
+    on_closed           called with the reason after a connection that was made, or not made, has
+                        ended and its requests have failed; not called for `close`
+    after               called after the callbacks of each read, and of each end of a connection
+    loop_watch          measures these callbacks
+    """
+
+    def __init__(  # noqa: PLR0913 - its settings are keywords
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_timeout_ms: int,
+        request_timeout_ms: int,
+        wheel: WheelDriver,
+        on_closed: Callable[[Disconnected], None] = lambda reason: None,
+        after: Callable[[], None] = lambda: None,
+        loop_watch: LoopWatch | None = None,
+    ) -> None:
+        self._loop = loop
+        self._host = host
+        self._port = port
+        self._client_id = client_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._wheel = wheel
+        self._on_closed = on_closed
+        self._after = after
+        self._loop_watch = loop_watch
+        self._connection: _Connection | None = None
+        self._correlation_id = 0
+        self._is_closed = False
+
+    @property
+    def address(self) -> str:
+        """Of the other broker, for logs."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._port}"
+
+    def send(self, message: Any, version: int) -> Pending[Any]:
+        """Send a request; connects first when there is no connection.
+
+        The pending is completed within the callback that has received the response: its RECORDS
+        fields are views of the receive buffer, valid only until the callbacks of the pending have
+        returned; all other fields may be kept.
+
+        fails   Disconnected
+        raises  ValueError for a version that is not declared
+        """
+        if self._is_closed:
+            return Pending.failed(Disconnected(f"{self.address}: the connection is closed"))
+        cls: Any = type(message)
+        api_key, encode, decode_header, decode = _codecs(cls, version)
+        self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
+        call = _Call(self._correlation_id, decode_header, decode)
+        head = encode_request_header(api_key, version, self._correlation_id, self._client_id)
+        body = encode(message)
+        frame = b"".join((_SIZE.pack(len(head) + len(body)), head, body))
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = _Connection(
+                self._loop, self._wheel, self._after, self._loop_watch, self._on_end
+            )
+            connection.connect(
+                self._host,
+                self._port,
+                connect_timeout_ms=self._connect_timeout_ms,
+                request_timeout_ms=self._request_timeout_ms,
+            )
+        connection.send(call, frame)
+        return call.response
+
+    def close(self) -> None:
+        """End the connection; requests without a response fail, and so do later ones."""
+        self._is_closed = True
+        connection = self._connection
+        if connection is not None:
+            connection.end("the connection was closed by this broker")
+
+    def _on_end(self, calls: list[_Call], reason: str) -> None:
+        self._connection = None
+        error = Disconnected(f"{self.address}: {reason}")
+        for call in calls:
+            _complete(call, lambda call: call.response.fail(error))
+        if not self._is_closed:
+            self._on_closed(error)
+        self._after()
+
+
+@cache
+def _codecs(cls: Any, version: int) -> tuple[int, Callable[[Any], bytes], Decode, Decode]:
+    """(API key, encoder of the request, decoders of the response's header and of the response)."""
+    api_key = schema_of(cls).api_key
+    assert api_key is not None, f"{cls.__name__} is no request"
+    return (
+        api_key,
+        encoder(cls, version),
+        decoder(ResponseHeader, response_header_version(api_key, version)),
+        decoder(messages_of(api_key)[1], version),
+    )
+
+
+def _complete(call: _Call, complete: Callable[[_Call], None]) -> None:
+    """Complete a call; what its callbacks raise costs neither the connection nor other calls."""
+    if call.timer is not None:
+        call.timer.cancel()
+    try:
+        complete(call)
+    except Exception:
+        logger.exception("the callback of a response failed")
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One TCP connection, from the attempt to connect until its end, which comes once."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wheel: WheelDriver,
+        after: Callable[[], None],
+        loop_watch: LoopWatch | None,
+        on_end: Callable[[list[_Call], str], None],
+    ) -> None:
+        self._loop = loop
+        self._wheel = wheel
+        self._after = after
+        self._loop_watch = loop_watch
+        self._on_end = on_end
+        self._buffer = ReceiveBuffer(RESPONSE_BYTES_MAX)
+        self._calls: deque[_Call] = deque()
+        """In the order of their requests."""
+        self._unsent: list[bytes] = []
+        """Requests that wait for the connection."""
+        self._transport: asyncio.Transport | None = None
+        self._attempt: asyncio.Task[Any] | None = None
+        self._connect_timer: Timer | None = None
+        self._request_timeout_ms = 0
+        self._has_ended = False
+
+    def connect(
+        self, host: str, port: int, *, connect_timeout_ms: int, request_timeout_ms: int
+    ) -> None:
+        """Begin to connect."""
+        self._request_timeout_ms = request_timeout_ms
+        self._connect_timer = self._wheel.after(
+            connect_timeout_ms, lambda: self.end(f"no connection within {connect_timeout_ms} ms")
+        )
+        attempt = self._loop.create_task(
+            self._loop.create_connection(lambda: self, host, port), name=f"connect to {host}:{port}"
+        )
+        self._attempt = attempt
+        attempt.add_done_callback(self._on_attempt_done)
+
+    def _on_attempt_done(self, attempt: asyncio.Task[Any]) -> None:
+        self._attempt = None
+        if attempt.cancelled():
+            return
+        error = attempt.exception()
+        if error is not None:
+            if not isinstance(error, OSError):
+                logger.error("the attempt to connect died", exc_info=error)
+            self.end(str(error) or type(error).__name__)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not instances of it.
+        transport = cast(asyncio.Transport, transport)
+        if self._has_ended:
+            transport.abort()
+            return
+        self._transport = transport
+        self._stop_connect_timer()
+        unsent, self._unsent = self._unsent, []
+        for call in self._calls:
+            self._start_timer(call)
+        transport.writelines(unsent)
+
+    def send(self, call: _Call, frame: bytes) -> None:
+        """Write a request, now or when the connection is made."""
+        assert len(self._calls) < IN_FLIGHT_MAX, "requests are sent that nothing waits for"
+        self._calls.append(call)
+        if self._transport is None:
+            self._unsent.append(frame)
+        else:
+            self._start_timer(call)
+            self._transport.write(frame)
+
+    def _start_timer(self, call: _Call) -> None:
+        timeout_ms = self._request_timeout_ms
+        call.timer = self._wheel.after(
+            timeout_ms, lambda: self.end(f"no response within {timeout_ms} ms")
+        )
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer.target()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        began_ns = monotonic_ns()
+        try:
+            for frame in self._buffer.received(nbytes):
+                if self._has_ended:
+                    break
+                self._on_frame(frame)
+        except DecodeError as error:
+            self.end(f"an unreadable response: {error}")
+        self._after()
+        if self._loop_watch is not None:
+            self._loop_watch.ran(began_ns, "a response of another broker")
+
+    def _on_frame(self, frame: memoryview) -> None:
+        """Complete the oldest call.
+
+        raises  DecodeError
+        """
+        if not self._calls:
+            raise DecodeError("it belongs to no request")
+        call = self._calls[0]
+        header, position = call.decode_header(frame, 0)
+        if header.correlation_id != call.correlation_id:
+            raise DecodeError(
+                f"its correlation id is {header.correlation_id}, not {call.correlation_id}"
+            )
+        value, _ = call.decode(frame, position)
+        self._calls.popleft()
+        _complete(call, lambda call: call.response.resolve(value))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end("the broker closed the connection" if exc is None else str(exc))
+
+    def end(self, reason: str) -> None:
+        """End the connection or the attempt, and fail all calls; later calls change nothing."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._stop_connect_timer()
+        if self._attempt is not None:
+            self._attempt.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        calls = list(self._calls)
+        self._calls.clear()
+        self._unsent.clear()
+        self._on_end(calls, reason)
+
+    def _stop_connect_timer(self) -> None:
+        if self._connect_timer is not None:
+            self._connect_timer.cancel()
+            self._connect_timer = None
