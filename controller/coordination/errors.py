@@ -42,6 +42,12 @@ class NoNode(CoordinationError):
     code = -101
 
 
+class NoAuthorization(CoordinationError):
+    """The node's ACL does not permit the operation to this session (ZooKeeper: NoAuth)."""
+
+    code = -102
+
+
 class BadVersion(CoordinationError):
     """The node's data version is not the expected one."""
 
@@ -66,6 +72,12 @@ class SessionExpired(CoordinationError):
     """The session ended, its ephemeral nodes are removed.  `reopen` begins another one."""
 
     code = -112
+
+
+class AuthenticationFailed(CoordinationError):
+    """The credentials of the session were refused (ZooKeeper: AuthFailed)."""
+
+    code = -115
 
 
 class MultiFailed(CoordinationError):

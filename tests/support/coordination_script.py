@@ -15,10 +15,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import KazooState, WatchedEvent, ZnodeStat
 
-from odradek.controller.coordination.embedded import EmbeddedSession, EmbeddedTree
+from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError, MultiFailed
 from odradek.controller.coordination.session import (
     Check,
+    CoordinationSession,
     Create,
     Delete,
     SessionEvent,
@@ -137,7 +138,7 @@ class EmbeddedActor:
         self._threads = HeldThreads()
         self.embedded.serve(self._threads, on_failure=self._fail, on_warning=self._fail)
         self._events: list[tuple[str, str, str]] = []
-        self._sessions: dict[str, EmbeddedSession] = {}
+        self._sessions: dict[str, CoordinationSession] = {}
         self._owners: dict[int, str] = {0: "none"}
         for name in "AB":
             self._connect(name)
@@ -177,7 +178,7 @@ class EmbeddedActor:
         except CoordinationError as error:
             return ("error", error.code)
 
-    def _call(self, session: EmbeddedSession, step: Step) -> Any:
+    def _call(self, session: CoordinationSession, step: Step) -> Any:
         match step[1:]:
             case ("create", path, data, ephemeral, sequential):
                 path = self._prefix + path

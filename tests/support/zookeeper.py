@@ -1,8 +1,10 @@
-"""A ZooKeeper server of Debian's package `zookeeper` for the length of a test."""
+"""ZooKeeper servers of Debian's package `zookeeper` for the length of a test."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,12 +12,20 @@ from tests.support.processes import LoggedProcess, free_port
 
 JARS = ("/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar")
 READY_TIMEOUT_S = 60.0
+READY = r"PrepRequestProcessor.*started|Peer state changed: (leading|following) - broadcast"
 
 
-def write_configuration(folder: Path, port: int, tick_ms: int) -> Path:
-    """`zoo.cfg` of one standalone server; its data are in `folder/data`."""
+def write_configuration(folder: Path, port: int, tick_ms: int, peers: Sequence[str] = ()) -> Path:
+    """`zoo.cfg` of one server; its data are in `folder/data`."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     file = folder / "zoo.cfg"
+    ensemble = (
+        "initLimit=20\n"
+        "syncLimit=10\n"
+        "quorumListenOnAllIPs=false\n"
+        "standaloneEnabled=false\n"
+        "reconfigEnabled=false\n"
+    )
     file.write_text(
         f"tickTime={tick_ms}\n"
         f"minSessionTimeout={2 * tick_ms}\n"
@@ -26,31 +36,123 @@ def write_configuration(folder: Path, port: int, tick_ms: int) -> Path:
         "admin.enableServer=false\n"
         "4lw.commands.whitelist=*\n"
         "maxClientCnxns=0\n"
+        + (ensemble if peers else "")
+        + "".join(f"server.{number}={peer}\n" for number, peer in enumerate(peers, 1))
     )
     return file
 
 
+class ZooKeeperServer:
+    """One server with a folder of its own, over several runs of the process; it syncs nothing."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        tick_ms: int = 500,
+        number: int = 1,
+        peers: Sequence[str] = (),
+    ) -> None:
+        """
+        number, peers  of an ensemble: this server's number from 1, and host:port:port of all
+        """
+        self.folder = folder
+        self.port = free_port() if port is None else port
+        self.address = f"127.0.0.1:{self.port}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._configuration = write_configuration(folder, self.port, tick_ms, peers)
+        if peers:
+            (folder / "data" / "myid").write_text(f"{number}\n")
+        self._process: LoggedProcess | None = None
+
+    def begin(self) -> None:
+        """Start the process, and wait for nothing."""
+        assert self._process is None, "the server is running already"
+        command = [
+            "java",
+            "-cp",
+            ":".join((str(self.folder), *JARS)),
+            "-Dzookeeper.forceSync=no",
+            "-Djute.maxbuffer=4194304",
+            "-Djava.net.preferIPv4Stack=true",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xms32m",
+            "-Xmx128m",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(self._configuration),
+        ]
+        self._process = LoggedProcess(command, log=self.folder / "zookeeper.log")
+
+    def wait_until_ready(self) -> None:
+        """Until it takes clients."""
+        assert self._process is not None, "the server is not running"
+        self._process.wait_for_line(READY, timeout_s=READY_TIMEOUT_S)
+
+    def start(self) -> None:
+        """Start on the folder as it is, and wait until it takes clients."""
+        self.begin()
+        self.wait_until_ready()
+
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections and is silent."""
+        assert self._process is not None, "the server is not running"
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None, "the server is not running"
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL; nothing when it does not run."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
+
 @contextmanager
 def zookeeper(folder: Path, *, port: int | None = None, tick_ms: int = 500) -> Iterator[str]:
-    """Start a standalone server and give its `host:port`; nothing is synced to disk."""
-    port = free_port() if port is None else port
-    folder.mkdir(parents=True, exist_ok=True)
-    configuration = write_configuration(folder, port, tick_ms)
-    command = [
-        "java",
-        "-cp",
-        ":".join((str(folder), *JARS)),
-        "-Dzookeeper.forceSync=no",
-        "-Djute.maxbuffer=4194304",
-        "-Djava.net.preferIPv4Stack=true",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Xms32m",
-        "-Xmx128m",
-        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-        str(configuration),
+    """Start a standalone server and give its `host:port`."""
+    with zookeeper_server(folder, port=port, tick_ms=tick_ms) as server:
+        yield server.address
+
+
+@contextmanager
+def zookeeper_server(
+    folder: Path, *, port: int | None = None, tick_ms: int = 500
+) -> Iterator[ZooKeeperServer]:
+    """A standalone server, which a test may kill and start again."""
+    server = ZooKeeperServer(folder, port=port, tick_ms=tick_ms)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def zookeeper_ensemble(
+    folder: Path, *, count: int = 3, tick_ms: int = 500
+) -> Iterator[list[ZooKeeperServer]]:
+    """An ensemble that takes clients; `zookeeper.connect` is `connect_text(servers)`."""
+    peers = [f"127.0.0.1:{free_port()}:{free_port()}" for _ in range(count)]
+    servers = [
+        ZooKeeperServer(folder / f"zookeeper-{number}", tick_ms=tick_ms, number=number, peers=peers)
+        for number in range(1, count + 1)
     ]
-    with LoggedProcess(command, log=folder / "zookeeper.log") as process:
-        process.wait_for_line("PrepRequestProcessor.*started", timeout_s=READY_TIMEOUT_S)
-        yield f"127.0.0.1:{port}"
-        process.stop()
+    try:
+        for server in servers:
+            server.begin()
+        for server in servers:
+            server.wait_until_ready()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
+
+
+def connect_text(servers: Sequence[ZooKeeperServer], chroot: str = "") -> str:
+    """`zookeeper.connect` for an ensemble."""
+    return ",".join(server.address for server in servers) + chroot
