@@ -10,6 +10,7 @@ from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.refused_transactions import RefusedTransactions
 from odradek.broker.replication.fetch_session import FetchSessions
+from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
@@ -38,6 +39,7 @@ class Services:
     partitions: Partitions
     appends: StagedAppends
     fetch_sessions: FetchSessions
+    in_sync_replicas: InSyncReplicas
     time_lookups: TimeLookups
     producer_ids: ProducerIds
     topics: Topics

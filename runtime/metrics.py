@@ -31,6 +31,11 @@ class BrokerMetrics:
     """Connections closed because a frame could not be read."""
     delayed_requests: int = 0
     """Gauge: requests that wait for their response, in the purgatory or for a result."""
+    isr_expands: int = 0
+    """Replicas that came into sync, of partitions led here."""
+    isr_shrinks: int = 0
+    failed_isr_updates: int = 0
+    """AlterPartition responses with an error for a partition."""
     storage_errors: int = 0
     fetch_sessions: int = 0
     """Gauge: incremental fetch sessions."""

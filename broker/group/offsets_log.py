@@ -59,7 +59,7 @@ class OffsetsLog:
         leader = partition.leader
         if leader is None or leader is not self._leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
-        if leader.in_sync_count() < partition.effective_min_isr:
+        if leader.is_under_min_isr(partition.log.config.min_insync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS, -1
         batch = build_batch(records, codec=self._context.codec)
         if len(batch) > partition.log.config.max_message_bytes:
@@ -105,7 +105,7 @@ class OffsetsLog:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             if partition.high_watermark <= last_offset:
                 return ErrorCode.KAFKA_STORAGE_ERROR if partition.log.is_offline else None
-            if leader.in_sync_count() < partition.effective_min_isr:
+            if leader.lost_min_isr(partition.log.config.min_insync_replicas):
                 return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             return ErrorCode.NONE
 

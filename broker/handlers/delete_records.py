@@ -4,15 +4,17 @@ Served: 0-2.
     0   introduced (KIP-107)
     2   flexible encoding (KIP-482)
 Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal topics),
-    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (cleanup.policy lacks delete), OFFSET_OUT_OF_RANGE.
-Source: Kafka's ReplicaManager.deleteRecords.
+    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (cleanup.policy lacks delete), OFFSET_OUT_OF_RANGE,
+    KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT (a live replica has not deleted the records in time).
+Source: Kafka's ReplicaManager.deleteRecords, DelayedDeleteRecords.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.replication.partition import Partition
 from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.delete_records import (
@@ -26,16 +28,22 @@ from odradek.protocol.messages.delete_records import (
 TO_HIGH_WATERMARK: Final = -1
 
 
-def run(context: Context, request: DeleteRecordsRequest) -> Steps[Reply]:
-    """Every partition for itself; no other replica has to follow yet."""
+Waiting = tuple[DeleteRecordsPartitionResult, Partition, int]
+"""A partition's result, the partition, and the log start offset that its replicas must reach."""
+
+
+def run(context: Context, request: DeleteRecordsRequest) -> Steps[Reply | Delayed]:
+    """Every partition for itself; the response waits for the live replicas of all."""
     topics = []
+    waiting: list[Waiting] = []
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
-            partitions.append(_delete(context, topic.name, wanted))
+            partitions.append(_delete(context, topic.name, wanted, waiting))
             yield None
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
-    return Reply(DeleteRecordsResponse(topics=topics))
+    response = DeleteRecordsResponse(topics=topics)
+    return _when_deleted(request, response, waiting) if waiting else Reply(response)
 
 
 def failed(
@@ -60,22 +68,28 @@ def _refused(wanted: DeleteRecordsPartition, code: ErrorCode) -> DeleteRecordsPa
 
 
 def _delete(
-    context: Context, topic: str, wanted: DeleteRecordsPartition
+    context: Context, topic: str, wanted: DeleteRecordsPartition, waiting: list[Waiting]
 ) -> DeleteRecordsPartitionResult:
+    """Move the log start offset; a result that must wait for replicas is added to `waiting`."""
     try:
-        low_watermark = _advance(context, topic, wanted)
+        partition, offset = _advance(context, topic, wanted)
     except BrokerError as error:
         return _refused(wanted, error.code)
     except OSError:
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
-    return DeleteRecordsPartitionResult(
+    leader = partition.leading()
+    result = DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index,
-        low_watermark=low_watermark,
+        low_watermark=leader.low_watermark(partition.log.log_start_offset),
         error_code=ErrorCode.NONE,
     )
+    if result.low_watermark < offset:
+        waiting.append((result, partition, offset))
+    return result
 
 
-def _advance(context: Context, topic: str, wanted: DeleteRecordsPartition) -> int:
+def _advance(context: Context, topic: str, wanted: DeleteRecordsPartition) -> tuple[Partition, int]:
+    """Move the log start offset of this broker; the partition, and the offset that was meant."""
     if topic in INTERNAL_TOPICS:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = context.services.partitions.get(topic, wanted.partition_index)
@@ -91,4 +105,36 @@ def _advance(context: Context, topic: str, wanted: DeleteRecordsPartition) -> in
     if offset > log.log_start_offset:
         log.advance_log_start(offset)
         context.services.purgatory.notify(partition)
-    return log.log_start_offset
+    return partition, offset
+
+
+def _when_deleted(
+    request: DeleteRecordsRequest, response: DeleteRecordsResponse, waiting: list[Waiting]
+) -> Delayed:
+    """Wait until all live replicas have deleted the records; they learn of it when they fetch."""
+    watch = tuple(partition for _, partition, _ in waiting)
+
+    def attempt() -> DeleteRecordsResponse | None:
+        waiting[:] = [one for one in waiting if not _settle(*one)]
+        return None if waiting else response
+
+    def expire() -> DeleteRecordsResponse:
+        for result, _, _ in waiting:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    return Delayed(watch, request.timeout_ms, attempt, expire)
+
+
+def _settle(result: DeleteRecordsPartitionResult, partition: Partition, offset: int) -> bool:
+    """Whether it is known what became of a deletion; the result says so then."""
+    try:
+        leader = partition.leading()
+    except BrokerError as error:
+        result.error_code, result.low_watermark = error.code, -1
+        return True
+    low_watermark = leader.low_watermark(partition.log.log_start_offset)
+    if low_watermark < offset:
+        return False
+    result.low_watermark = low_watermark
+    return True

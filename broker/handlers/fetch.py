@@ -6,7 +6,7 @@ Served: 4-18.
     7   fetch sessions (KIP-227)
     9   current leader epoch (KIP-320)
     10  batches compressed with zstd (KIP-110)
-    11  rack (KIP-392), ignored: no other replica is preferred
+    11  rack, preferred replica (KIP-392); consumers may read any replica
     12  flexible encoding (KIP-482); last fetched epoch, diverging epoch (KIP-595)
     13  topic ids in place of names (KIP-516)
     15  replica state in place of the replica id (KIP-903)
@@ -14,12 +14,13 @@ Served: 4-18.
     17  directory of the replica (KIP-853), ignored
     18  high watermark that the follower knows (KIP-1166), ignored: for KRaft quorums
 The limit in bytes for the whole response is that of KIP-74: the first batch is sent even if it is
-larger.  Not done: fetches of followers (NOT_DONE.md).
+larger.  A follower's fetch says how far its replica is, which is recorded before it is decided
+whether the response waits.
 Errors of a partition: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID,
     UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR.  Of the request (v7):
     FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
-Source: Kafka's ReplicaManager.fetchMessages.
+Source: Kafka's ReplicaManager.fetchMessages, Partition.fetchRecords, DelayedFetch.
 """
 
 from __future__ import annotations
@@ -39,7 +40,17 @@ from odradek.broker.replication.fetch_session import (
     SentOffsets,
 )
 from odradek.broker.replication.partition import Partition
-from odradek.broker.replication.partition_reader import PartitionRead, Reading, read_partition
+from odradek.broker.replication.partition_reader import (
+    ANY_REPLICA_FROM,
+    CONSUMER,
+    NO_BROKER_EPOCH,
+    PartitionRead,
+    Reading,
+    SelectReplica,
+    has_agreed,
+    read_partition,
+)
+from odradek.broker.replication.replica_selector import LEADER, select_replica
 from odradek.broker.services import Services
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.fetch import (
@@ -88,7 +99,7 @@ def _serve(
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
     uses_ids = context.version >= TOPIC_IDS_FROM
     services = context.services
-    is_follower = _is_follower(request)
+    replica_id, replica_epoch = _replica(request)
     plan = services.fetch_sessions.plan(
         session_id=request.session_id,
         session_epoch=request.session_epoch if context.version >= 7 else FINAL_EPOCH,
@@ -96,21 +107,26 @@ def _serve(
         requested=wanted,
         forgotten=_forgotten(request, uses_ids),
         exists=lambda key: _exists(services, key),
-        client=Client(context.client_host, is_follower=is_follower),
+        client=Client(context.client_host, is_follower=replica_id >= 0),
         now_ms=context.now_ms,
     )
     if plan.error:
         return Reply(FetchResponse(error_code=plan.error, session_id=0, responses=[]))
     max_bytes = min(request.max_bytes, services.settings.fetch_max_bytes)
     reading = Reading(
-        read_committed=request.isolation_level == READ_COMMITTED,
+        read_committed=request.isolation_level == READ_COMMITTED and replica_id == CONSUMER,
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         version=context.version,
+        replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        select=_selector(context, request) if services.settings.replica_selector_class else None,
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE:
-        return _run_in_steps(context, request, plan, reading, is_follower=is_follower)
-    found = _find(context, plan.partitions.items(), is_follower=is_follower)
+        return _run_in_steps(context, request, plan, reading)
+    found = _find(context, plan.partitions.items())
+    if replica_id >= 0:
+        _record(services, found, reading)
 
     def attempt() -> FetchResponse | None:
         return _read_all(plan, found, reading) if reading.is_enough(found) else None
@@ -132,15 +148,15 @@ def _run_in_steps(
     request: FetchRequest,
     plan: FetchPlan,
     reading: Reading,
-    *,
-    is_follower: bool,
 ) -> Steps[Reply | Delayed]:
     """The same for many partitions."""
     wanted = list(plan.partitions.items())
     found: Found = []
     available_bytes = 0
     for start in range(0, len(wanted), PARTITIONS_PER_STEP):
-        some = _find(context, wanted[start : start + PARTITIONS_PER_STEP], is_follower=is_follower)
+        some = _find(context, wanted[start : start + PARTITIONS_PER_STEP])
+        if reading.is_follower:
+            _record(context.services, some, reading)
         if available_bytes < reading.min_bytes:
             available_bytes += reading.count(some)
         found += some
@@ -204,9 +220,40 @@ def _forgotten(request: FetchRequest, uses_ids: bool) -> Iterator[PartitionKey]:
 Found = list[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
 
 
-def _is_follower(request: FetchRequest) -> bool:
+def _replica(request: FetchRequest) -> tuple[int, int]:
+    """(replica id, broker epoch) of a follower; (-1, -1) for a consumer."""
     state = request.replica_state
-    return (request.replica_id if state is None else state.replica_id) >= 0
+    if state is None:
+        return request.replica_id, NO_BROKER_EPOCH
+    return state.replica_id, state.replica_epoch
+
+
+def _selector(context: Context, request: FetchRequest) -> SelectReplica | None:
+    """How the preferred replica of a consumer is chosen."""
+    rack = request.rack_id
+    if not rack or context.version < ANY_REPLICA_FROM or _replica(request)[0] != CONSUMER:
+        return None
+    topics, listener_name = context.services.topics, context.listener_name
+
+    def select(partition: Partition, fetch_offset: int) -> int:
+        leader = partition.leader
+        if leader is None or not leader.followers:
+            return LEADER
+        brokers = topics.image().brokers
+        return select_replica(
+            leader, fetch_offset, rack=rack, listener_name=listener_name, brokers=brokers
+        )
+
+    return select
+
+
+def _record(services: Services, found: Found, reading: Reading) -> None:
+    """Record how far a follower is; not where its log does not agree with this one."""
+    for _, requested, partition, error in found:
+        if not error and partition is not None and has_agreed(partition, requested, reading):
+            services.in_sync_replicas.on_fetch(
+                partition, reading.replica_id, reading.replica_epoch, requested
+            )
 
 
 def _exists(services: Services, key: PartitionKey) -> bool:
@@ -221,9 +268,7 @@ def _exists(services: Services, key: PartitionKey) -> bool:
     )
 
 
-def _find(
-    context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]], *, is_follower: bool
-) -> Found:
+def _find(context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]]) -> Found:
     """The partitions asked for, each with the error that keeps it from being read, if any."""
     services = context.services
     found: Found = []
@@ -240,8 +285,6 @@ def _find(
                 error = services.topics.absence(name, index)
             elif isinstance(topic, UUID) and partition.topic_id != topic:
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
-            elif is_follower:
-                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         found.append((key, wanted, partition, error))
     return found
 
@@ -340,6 +383,7 @@ def _list(
             for producer_id, first_offset in read.aborted
         ],
         records=NO_RECORDS if read.records is None else read.records,
+        preferred_read_replica=read.preferred_replica,
     )
     if read.diverging is not None:
         epoch, end_offset = read.diverging

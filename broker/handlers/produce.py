@@ -42,6 +42,7 @@ from odradek.broker.handlers.handler import (
 )
 from odradek.broker.handlers.produce_flat import encode_appended
 from odradek.broker.replication.batch_validation import validate_batch
+from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.staged_appends import StagedAppend
 from odradek.broker.topics import INTERNAL_TOPICS
@@ -84,8 +85,9 @@ HAS_LOG_START: Final = (
 )
 """Errors whose responses carry the log start offset, as in Kafka."""
 
-Waiting = tuple[PartitionProduceResponse, Partition, int]
-"""A partition's response, the partition, and the last offset that must be replicated or flushed."""
+Waiting = tuple[PartitionProduceResponse, Partition, PartitionLeader | None, int]
+"""A partition's response, the partition, its leader at the append, and the last offset that must be
+replicated or flushed."""
 
 
 def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Staged]:
@@ -233,7 +235,8 @@ class StagedProduce(Staged):
                 if type(result) is Appended and not _is_stored(
                     row.partition, result.last_offset, acks
                 ):
-                    waiting.append((response, row.partition, result.last_offset))
+                    leader = row.partition.leader
+                    waiting.append((response, row.partition, leader, result.last_offset))
             else:
                 response = row
             if topic is not current:
@@ -300,11 +303,12 @@ def _accept(
     if partition is None:
         raise BrokerError(context.services.topics.absence(topic, data.index))
     leader = partition.leading()
-    if request.acks == ACKS_ALL and leader.in_sync_count() < partition.effective_min_isr:
+    config = partition.log.config
+    if request.acks == ACKS_ALL and leader.is_under_min_isr(config.min_insync_replicas):
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
     return validate_batch(
         data.records,
-        partition.log.config,
+        config,
         version=context.version,
         has_transactional_id=request.transactional_id is not None,
         now_ms=context.now_ms,
@@ -382,32 +386,44 @@ def _is_stored(partition: Partition, last_offset: int, acks: int) -> bool:
 def _when_stored(
     request: ProduceRequest, response: ProduceResponse, waiting: list[Waiting]
 ) -> Delayed:
-    """Wait until every appended batch may be acknowledged."""
+    """Wait until every appended batch may be acknowledged; what is known of one stays so."""
     acks = request.acks
     timeout_ms = request.timeout_ms
-    if any(partition.log.awaited_flush.holds(last) for _, partition, last in waiting):
+    if any(partition.log.awaited_flush.holds(last) for _, partition, _, last in waiting):
         # Kafka flushes within the append, and counts the client's time-out from there on.
         timeout_ms = max(timeout_ms, FLUSH_WAIT_MAX_MS)
+    watch = tuple(partition for _, partition, _, _ in waiting)
 
     def attempt() -> ProduceResponse | None:
-        for stored, partition, last_offset in waiting:
-            leader = partition.leader
-            if leader is None:
-                stored.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif _is_stored(partition, last_offset, acks):
-                if acks == ACKS_ALL and leader.in_sync_count() < partition.effective_min_isr:
-                    stored.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            elif partition.log.is_offline:
-                stored.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                stored.base_offset = stored.log_append_time_ms = stored.log_start_offset = -1
-            else:
-                return None
-        return response
+        waiting[:] = [one for one in waiting if not _settle(one, acks)]
+        return None if waiting else response
 
     def expire() -> ProduceResponse:
-        for stored, partition, last_offset in waiting:
-            if not _is_stored(partition, last_offset, acks):
-                stored.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for one in waiting:
+            if not _settle(one, acks):
+                one[0].error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
-    return Delayed(tuple(partition for _, partition, _ in waiting), timeout_ms, attempt, expire)
+    return Delayed(watch, timeout_ms, attempt, expire)
+
+
+def _settle(one: Waiting, acks: int) -> bool:
+    """Whether it is known what became of a batch; its response says so then.
+
+    If this broker has not led all the time since the append, other records may be at the offset.
+    """
+    stored, partition, former, last_offset = one
+    leader = partition.leader
+    if leader is None or former is None or leader.leads_since_epoch != former.leads_since_epoch:
+        stored.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return True
+    log = partition.log
+    if _is_stored(partition, last_offset, acks):
+        if acks == ACKS_ALL and leader.lost_min_isr(log.config.min_insync_replicas):
+            stored.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return True
+    if log.is_offline:
+        stored.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        stored.base_offset = stored.log_append_time_ms = stored.log_start_offset = -1
+        return True
+    return False

@@ -30,6 +30,7 @@ from odradek.broker.node.disk_reserve import DiskReserve
 from odradek.broker.node.dynamic_configs import DynamicConfigs
 from odradek.broker.node.group_coordination import GroupLeadership, build_group_coordinator
 from odradek.broker.node.lazy_compaction import LazyCompaction
+from odradek.broker.node.local_alter_partition import LocalAlterPartition
 from odradek.broker.node.orphaned_logs import OrphanedLogs
 from odradek.broker.node.retention import Retention
 from odradek.broker.node.storage_log import StorageLog
@@ -37,6 +38,8 @@ from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.refused_transactions import RefusedTransactions
 from odradek.broker.replication.fetch_session import FetchSessions
+from odradek.broker.replication.in_sync_replicas import InSyncReplicas
+from odradek.broker.replication.leader import InSyncRules
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.staged_appends import StagedAppends
@@ -273,6 +276,7 @@ class Node:
             config_of=self._configs.log_config,
             run_jobs=self._jobs.run,
             on_flush_awaited=self._jobs.flush_soon,
+            in_sync_rules=self._in_sync_rules(settings),
             observers=(GroupLeadership(groups),),
             clock=self._clock,
             rng=self._rng,
@@ -280,6 +284,14 @@ class Node:
         )
         controller = self._build_controller(settings)
         self._failures.observe(controller.report_log_directories)
+        self._in_sync_replicas = InSyncReplicas(
+            partitions=self._partitions,
+            purgatory=self._purgatory,
+            sender=LocalAlterPartition(controller),
+            wheel=self._wheel,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
         return Services(
             current_settings=current,
             clock=self._clock,
@@ -292,6 +304,7 @@ class Node:
             fetch_sessions=FetchSessions(
                 settings.max_incremental_fetch_session_cache_slots, self._rng.below
             ),
+            in_sync_replicas=self._in_sync_replicas,
             time_lookups=TimeLookups(self._files, self._jobs.search, self._purgatory),
             producer_ids=ProducerIds(controller.allocate_producer_ids),
             topics=topics,
@@ -301,6 +314,13 @@ class Node:
             files=self._files,
             groups=groups,
             refused_transactions=RefusedTransactions(),
+        )
+
+    def _in_sync_rules(self, settings: BrokerSettings) -> InSyncRules:
+        return InSyncRules(
+            lag_time_max_ms=settings.replica_lag_time_max_ms,
+            is_live=lambda broker_id: broker_id in self._metadata.image.brokers,
+            monotonic_ms=self._clock.monotonic_ms,
         )
 
     def _build_controller(self, settings: BrokerSettings) -> Controller:
@@ -365,6 +385,8 @@ class Node:
             min(settings.offsets_retention_check_interval_ms, LONG_MS),
             self.services.groups.expire_offsets,
         )
+        lag_max_ms = settings.replica_lag_time_max_ms
+        self._wheel.every(min(max(1, lag_max_ms // 2), LONG_MS), self._in_sync_replicas.check)
         self._reserve.restore()
         self._wheel.every(RESERVE_CHECK_MS, self._reserve.restore)
 

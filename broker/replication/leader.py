@@ -1,56 +1,203 @@
-"""The leader's view of its replicas: which are in sync, and the offset that all of them have.
+"""The leader's view of a partition: how far each other replica is, and which are in sync.
 
-Pure.  The high watermark may rise to that offset; the log stores the high watermark.
-Source: KIP-16, KIP-497; Kafka's Partition.maybeIncrementLeaderHW.
+Pure.  The high watermark may rise to what the maximal in-sync replicas have; the log stores it.
+
+    in-sync replicas     committed   maximal (for the high watermark)
+    no change in flight  the same    the same
+    expansion in flight  as before   with the new one: it counts at once
+    shrink in flight     as before   as before: those to be removed count until it is confirmed
+
+A change that the controller neither confirmed nor refused stays in flight until the next leader
+epoch, which has a `PartitionLeader` of its own.
+Source: KIP-16, KIP-497, KIP-841, KIP-903; Kafka's Partition, PartitionState, Replica, ReplicaState.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.replication.follower_replica import FollowerReplica
+
+UNDER_MIN_ISR: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncRules:
+    """What decides whether another replica is in sync."""
+
+    lag_time_max_ms: int
+    """replica.lag.time.max.ms"""
+    is_live: Callable[[int], bool]
+    """Whether a broker is registered."""
+    monotonic_ms: Callable[[], int]
+    """The time of fetches and lags, which callers pass as `now_ms`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InSyncState:
+    """The in-sync replicas, and the change that the controller was asked for."""
+
+    committed: tuple[int, ...]
+    """What the controller confirmed last."""
+    maximal: tuple[int, ...]
+    """What the high watermark waits for; the committed ones are among them."""
+    proposed: tuple[int, ...] | None = None
+    """The change in flight."""
+
+    @classmethod
+    def of(cls, in_sync: Iterable[int]) -> InSyncState:
+        """No change is in flight."""
+        committed = tuple(in_sync)
+        return cls(committed, committed)
 
 
 class PartitionLeader:
     """State of one leader epoch.
 
-    in_sync     broker ids of the in-sync replicas, this broker among them
-    end_offset  log end offset of the local log when the epoch starts
+    followers           the other replicas, by broker; empty for a partition of one replica
+    in_sync             which replicas are in sync, this broker's among them
+    epoch_start_offset  log end offset when the leader epoch began
+    leads_since_epoch   the leader epoch since which this broker has led without a break: the log
+                        was not truncated since then
     """
 
-    __slots__ = ("_follower_ends", "end_offset", "epoch_start_offset", "replica_id")
+    __slots__ = (
+        "epoch_start_offset",
+        "followers",
+        "in_sync",
+        "leads_since_epoch",
+        "replica_id",
+        "rules",
+    )
 
-    def __init__(self, *, replica_id: int, in_sync: Sequence[int], end_offset: int) -> None:
-        assert replica_id in in_sync, "a leader is in sync with itself"
+    def __init__(
+        self,
+        *,
+        replica_id: int,
+        leader_epoch: int,
+        replicas: Iterable[int],
+        in_sync: Iterable[int],
+        end_offset: int,
+        rules: InSyncRules,
+        now_ms: int,
+        previous: PartitionLeader | None = None,
+    ) -> None:
+        """previous  the state of the leader epoch before, when this broker led in it"""
         self.replica_id = replica_id
-        self.end_offset = end_offset
         self.epoch_start_offset = end_offset
-        self._follower_ends = {broker: -1 for broker in in_sync if broker != replica_id}
+        self.leads_since_epoch: int = (
+            leader_epoch if previous is None else previous.leads_since_epoch
+        )
+        self.in_sync = InSyncState.of(in_sync)
+        self.rules = rules
+        assert replica_id in self.in_sync.committed, "a leader is in sync with itself"
+        known = {} if previous is None else previous.followers
+        self.followers: dict[int, FollowerReplica] = {}
+        for broker in replicas:
+            if broker != replica_id:
+                follower = FollowerReplica(broker) if broker not in known else known[broker]
+                is_in_sync = broker in self.in_sync.committed
+                follower.begin_epoch(end_offset, now_ms if is_in_sync else None)
+                self.followers[broker] = follower
 
-    def on_append(self, end_offset: int) -> int:
-        """Note the local log end offset.
+    def is_under_min_isr(self, min_insync_replicas: int) -> bool:
+        """Whether acks=all is refused: too few replicas are committed as in sync.
 
-        returns  exclusive end of what all in-sync replicas have
+        min.insync.replicas counts for no more than there are replicas.
         """
-        self.end_offset = end_offset
-        if not self._follower_ends:
-            return end_offset
-        return self.replicated_end()
+        required_count = min(min_insync_replicas, 1 + len(self.followers))
+        return len(self.in_sync.committed) < required_count
 
-    def on_in_sync_changed(self, in_sync: Sequence[int]) -> int:
-        """The controller has confirmed another set of in-sync replicas.
+    def lost_min_isr(self, min_insync_replicas: int) -> bool:
+        """Whether too few replicas are in sync for what was appended before; an expansion in flight
+        counts."""
+        return len(self.in_sync.maximal) < min(min_insync_replicas, 1 + len(self.followers))
 
-        returns  exclusive end of what all of them have
+    def replicated_end(
+        self, end_offset: int, *, log_end_offset: int, min_insync_replicas: int, now_ms: int
+    ) -> int:
+        """Exclusive end of what may be committed, or `UNDER_MIN_ISR`.
+
+        It waits for the maximal in-sync replicas, and for those that may soon be: live, and caught
+        up within the lag.  Else a follower might never reach a high watermark that only the leader
+        moves.
+        end_offset  exclusive end of what this broker may commit, at most `log_end_offset`
         """
-        assert self.replica_id in in_sync, "a leader is in sync with itself"
-        known = self._follower_ends
-        self._follower_ends = {
-            broker: known.get(broker, -1) for broker in in_sync if broker != self.replica_id
-        }
-        return self.replicated_end()
+        if self.is_under_min_isr(min_insync_replicas):
+            return UNDER_MIN_ISR
+        rules = self.rules
+        maximal = self.in_sync.maximal
+        for broker, follower in self.followers.items():
+            if follower.log_end_offset < end_offset and (
+                broker in maximal
+                or (
+                    follower.is_caught_up(log_end_offset, now_ms, rules.lag_time_max_ms)
+                    and rules.is_live(broker)
+                )
+            ):
+                end_offset = follower.log_end_offset
+        return end_offset
 
-    def in_sync_count(self) -> int:
-        """How many replicas are in sync, this broker's included."""
-        return 1 + len(self._follower_ends)
+    def low_watermark(self, log_start_offset: int) -> int:
+        """The lowest log start offset of the live replicas; -1 until each of them has fetched.
 
-    def replicated_end(self) -> int:
-        """Exclusive end of what all in-sync replicas have; -1 until each follower has fetched."""
-        return min((self.end_offset, *self._follower_ends.values()))
+        log_start_offset  of this broker
+        """
+        for broker, follower in self.followers.items():
+            if follower.log_start_offset < log_start_offset and self.rules.is_live(broker):
+                log_start_offset = follower.log_start_offset
+        return log_start_offset
+
+    def propose_expansion(self, broker_id: int, high_watermark: int) -> InSyncState | None:
+        """Begin to add a replica that has all that is committed; None when it may not be added.
+
+        It must also have reached the offset where the leader epoch began: below it, records may be
+        committed that this broker does not know to be.
+        """
+        state = self.in_sync
+        if state.proposed is not None or broker_id in state.committed:
+            return None
+        end_offset = self.followers[broker_id].log_end_offset
+        if end_offset < max(high_watermark, self.epoch_start_offset):
+            return None
+        if not self.rules.is_live(broker_id):
+            return None
+        expanded = (*state.committed, broker_id)
+        self.in_sync = InSyncState(state.committed, expanded, expanded)
+        return self.in_sync
+
+    def out_of_sync(self, log_end_offset: int, now_ms: int) -> list[int]:
+        """In-sync replicas that have not caught up within the lag; none while a change is in
+        flight."""
+        state = self.in_sync
+        if state.proposed is not None or len(state.committed) == 1:
+            return []
+        lag_max_ms = self.rules.lag_time_max_ms
+        found = []
+        for broker in state.committed:
+            if broker == self.replica_id:
+                continue
+            follower = self.followers.get(broker)
+            if follower is None or not follower.is_caught_up(log_end_offset, now_ms, lag_max_ms):
+                found.append(broker)
+        return found
+
+    def propose_shrink(self, log_end_offset: int, now_ms: int) -> InSyncState | None:
+        """Begin to remove the replicas that are `out_of_sync`; None when there are none."""
+        lagging = self.out_of_sync(log_end_offset, now_ms)
+        if not lagging:
+            return None
+        committed = self.in_sync.committed
+        left = tuple(broker for broker in committed if broker not in lagging)
+        self.in_sync = InSyncState(committed, committed, left)
+        return self.in_sync
+
+    def commit(self, in_sync: Iterable[int]) -> None:
+        """The controller has confirmed these in-sync replicas; no change is in flight."""
+        self.in_sync = InSyncState.of(in_sync)
+
+    def revert(self) -> None:
+        """The controller has not made the change, and no controller will."""
+        self.in_sync = InSyncState.of(self.in_sync.committed)

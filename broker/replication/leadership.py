@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from odradek.broker.purgatory import Purgatory
-from odradek.broker.replication.leader import PartitionLeader
+from odradek.broker.replication.leader import InSyncRules, PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.controller.control_requests import (
@@ -75,6 +75,7 @@ class Leadership:
     config_of         a topic's settings, with its overrides
     run_jobs          takes disk jobs that are too slow for the loop
     on_flush_awaited  begins a flush of a log whose responses wait for it (flush.messages)
+    in_sync_rules     decide which followers of the partitions led here are in sync
     observers         called for every change
     on_fatal          called with the reason why the broker cannot go on
     """
@@ -89,6 +90,7 @@ class Leadership:
         config_of: Callable[[str], LogConfig],
         run_jobs: Callable[[list[DiskJob]], None],
         on_flush_awaited: Callable[[Log], None],
+        in_sync_rules: InSyncRules,
         observers: Sequence[LeadershipObserver] = (),
         clock: Clock,
         rng: Randomness,
@@ -101,6 +103,7 @@ class Leadership:
         self._config_of = config_of
         self._run_jobs = run_jobs
         self._on_flush_awaited = on_flush_awaited
+        self._in_sync_rules = in_sync_rules
         self._clock = clock
         self._rng = rng
         self._on_fatal = on_fatal
@@ -227,9 +230,16 @@ class Leadership:
                 raise LogIsAhead(log.leader_epochs.latest_epoch)
             log.assign_epoch(state.leader_epoch, log.end_offset)
             leader = PartitionLeader(
-                replica_id=state.leader, in_sync=state.isr, end_offset=log.end_offset
+                replica_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                replicas=replica.replicas,
+                in_sync=state.isr,
+                end_offset=log.end_offset,
+                rules=self._in_sync_rules,
+                now_ms=self._clock.monotonic_ms(),
+                previous=partition.leader,
             )
-        partition.apply_state(state, replica.replicas, leader)
+        partition.apply_state(state, leader)
         self._notify_observers(partition)
 
     def _notify_observers(self, partition: Partition) -> None:

@@ -25,13 +25,12 @@ class Partition:
     __slots__ = (
         "_on_flush_awaited",
         "index",
-        "isr",
+        "is_stopped",
         "leader",
         "leader_epoch",
         "leader_id",
         "log",
         "partition_epoch",
-        "replicas",
         "topic",
         "topic_id",
     )
@@ -45,6 +44,8 @@ class Partition:
         *,
         on_flush_awaited: Callable[[Log], None] = lambda log: None,
     ) -> None:
+        self.is_stopped = False
+        """The replica was removed from this broker."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -54,8 +55,6 @@ class Partition:
         self.leader_id = -1
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
-        self.isr: tuple[int, ...] = ()
-        self.replicas: tuple[int, ...] = ()
 
     @property
     def high_watermark(self) -> int:
@@ -66,12 +65,6 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Exclusive end of what read_committed consumers may read; at most the high watermark."""
         return self.log.last_stable_offset
-
-    @property
-    def effective_min_isr(self) -> int:
-        """How many replicas must be in sync for acks=all: min.insync.replicas, at most all of
-        them."""
-        return min(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
 
     def leading(self) -> PartitionLeader:
         """The leader's state, when this broker leads and can serve the log.
@@ -85,6 +78,17 @@ class Partition:
         if self.log.is_offline:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
         return leader
+
+    def serving(self) -> None:
+        """Check that this broker can serve the log, as the leader or not.
+
+        raises  BrokerError NOT_LEADER_OR_FOLLOWER when the replica was removed,
+                KAFKA_STORAGE_ERROR when the log's directory has failed
+        """
+        if self.is_stopped:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.log.is_offline:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Compare the client's leader epoch with this replica's (KIP-320); -1 passes.
@@ -112,10 +116,20 @@ class Partition:
             or log.awaited_flush.held_from is not None
         ):
             end_offset = self._committable_end(start_offset)
-        replicated_end = leader.on_append(end_offset)
-        if replicated_end > log.high_watermark:
-            log.advance_high_watermark(replicated_end)
+        if leader.followers:
+            end_offset = self._replicated_end(leader, end_offset)
+        if end_offset > log.high_watermark:
+            log.advance_high_watermark(end_offset)
         return results
+
+    def _replicated_end(self, leader: PartitionLeader, end_offset: int) -> int:
+        log = self.log
+        return leader.replicated_end(
+            end_offset,
+            log_end_offset=log.end_offset,
+            min_insync_replicas=log.config.min_insync_replicas,
+            now_ms=leader.rules.monotonic_ms(),
+        )
 
     def _committable_end(self, start_offset: int) -> int:
         """Exclusive end of what may become committed, after an append at `start_offset`.
@@ -129,28 +143,35 @@ class Partition:
             self._on_flush_awaited(log)
         return log.awaited_flush.committable_end(log.end_offset)
 
-    def apply_state(
-        self, state: PartitionState, replicas: tuple[int, ...], leader: PartitionLeader | None
-    ) -> None:
+    def apply_state(self, state: PartitionState, leader: PartitionLeader | None) -> None:
         """Lead with `leader`, or follow when it is None, in the leader epoch of `state`."""
         self.leader = leader
-        self.update_high_watermark()
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
-        self.isr = state.isr
-        self.replicas = replicas
+        self.update_high_watermark()
 
     def resign(self) -> None:
-        """Stop leading; the replica is about to be removed."""
+        """Stop leading and serving; the replica is about to be removed."""
         self.leader = None
+        self.is_stopped = True
 
-    def update_high_watermark(self) -> None:
-        """Raise the high watermark to what all in-sync replicas have; due after a flush."""
+    def update_high_watermark(self) -> bool:
+        """Raise the high watermark to what all in-sync replicas have, if this broker leads.
+
+        Due after a flush, a fetch of a follower, and a change of the in-sync replicas.
+        returns  whether it has risen: requests that wait for the partition must be attempted
+        """
         leader, log = self.leader, self.log
-        if leader is not None:
-            end_offset = log.awaited_flush.committable_end(log.end_offset)
-            log.advance_high_watermark(leader.on_append(end_offset))
+        if leader is None:
+            return False
+        end_offset = log.awaited_flush.committable_end(log.end_offset)
+        if leader.followers:
+            end_offset = self._replicated_end(leader, end_offset)
+        if end_offset <= log.high_watermark:
+            return False
+        log.advance_high_watermark(end_offset)
+        return True
 
     def fetch_end(self, *, read_committed: bool) -> int:
         """Exclusive end of what a consumer may read."""

@@ -5,11 +5,12 @@ Source: KIP-74, KIP-98, KIP-320; Kafka's Partition.fetchRecords and DelayedFetch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from odradek.broker.replication.fetch_session import FetchPartition, PartitionKey
+from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.files.descriptors import FileSlice
@@ -17,6 +18,13 @@ from odradek.storage.indexes.index_file import IndexUnready
 
 STORAGE_ERROR_FROM: Final = 6
 ZSTD_FROM: Final = 10
+ANY_REPLICA_FROM: Final = 11
+CONSUMER: Final = -1
+NO_REPLICA: Final = -1
+NO_BROKER_EPOCH: Final = -1
+
+SelectReplica = Callable[[Partition, int], int]
+"""(partition, fetch offset) -> the broker to fetch from, or `NO_REPLICA` for this one."""
 
 
 @dataclass(slots=True)
@@ -33,38 +41,72 @@ class PartitionRead:
     """(producer id, first offset); None for read_uncommitted."""
     diverging: tuple[int, int] | None = None
     """(epoch, end offset) at which the fetching replica's log diverges from this one (KIP-595)."""
+    preferred_replica: int = NO_REPLICA
+    """The broker that the consumer should fetch from (KIP-392); there are no records then."""
 
     def is_news(self) -> bool:
         """Whether an incremental response must list it, even if no offset has changed."""
-        return bool(self.error or self.records is not None or self.diverging is not None)
+        return bool(
+            self.error
+            or self.records is not None
+            or self.diverging is not None
+            or self.preferred_replica != NO_REPLICA
+        )
 
 
 @dataclass(slots=True)
 class Reading:
-    """The limits of one fetch."""
+    """What all partitions of one fetch have in common.
+
+    read_committed  False for followers, which read all records
+    replica_id      the follower; -1 for a consumer; other negative ones read as followers do, and
+                    are not followed
+    replica_epoch   of the follower's registration, -1 if it does not say (version 14 and below)
+    select          for consumers, when replica.selector.class is set
+    """
 
     read_committed: bool
     min_bytes: int
     max_bytes: int
     version: int
+    replica_id: int = CONSUMER
+    replica_epoch: int = NO_BROKER_EPOCH
+    select: SelectReplica | None = None
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether a broker fetches, to replicate."""
+        return self.replica_id >= 0
+
+    def preferred_replica(self, partition: Partition, requested: FetchPartition) -> int:
+        """The other broker that a consumer should read this partition from, or `NO_REPLICA`."""
+        if self.select is None or partition.leader is None:
+            return NO_REPLICA
+        return self.select(partition, requested.fetch_offset)
 
     def is_enough(
         self, found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
     ) -> bool:
-        """Whether the fetch need not wait: an error, a divergence or `min_bytes` of records."""
+        """Whether the fetch need not wait: an error, a divergence, a preferred replica or
+        `min_bytes` of records."""
         return self.min_bytes <= 0 or self.count(found) >= self.min_bytes
 
     def count(
         self, found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
     ) -> int:
-        """Bytes of records that may be read, up to `min_bytes`; `min_bytes` with an error or a
-        divergence."""
+        """Bytes of records that may be read, up to `min_bytes`; `min_bytes` with an error, a
+        divergence or a preferred replica."""
         available_bytes = 0
         for _, requested, partition, error in found:
             if error or partition is None:
                 return self.min_bytes
             try:
-                check_leadership(partition, requested)
+                check_leadership(partition, requested, self)
+                if (
+                    self.select is not None
+                    and self.preferred_replica(partition, requested) != NO_REPLICA
+                ):
+                    return self.min_bytes
                 if diverging(partition, requested) is not None:
                     return self.min_bytes
                 end = check(partition, requested, self)
@@ -88,14 +130,36 @@ class Reading:
         return available_bytes
 
 
-def check_leadership(partition: Partition, requested: FetchPartition) -> None:
-    """Check that this broker leads, in the leader epoch that the client knows.
+def check_leadership(partition: Partition, requested: FetchPartition, reading: Reading) -> None:
+    """Check that this replica may serve the fetch, in the leader epoch that the client knows.
 
+    Consumers may read any replica since version 11 (KIP-392), followers the leader only.
     raises  BrokerError NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
             KAFKA_STORAGE_ERROR
     """
     partition.check_leader_epoch(requested.current_leader_epoch)
-    partition.leading()
+    if reading.replica_id >= 0:
+        _check_follower(partition.leading(), requested, reading)
+    elif reading.version < ANY_REPLICA_FROM and reading.replica_id == CONSUMER:
+        partition.leading()
+    else:
+        partition.serving()
+
+
+def _check_follower(leader: PartitionLeader, requested: FetchPartition, reading: Reading) -> None:
+    """Check that the partition is assigned to the fetching broker, in its present registration.
+
+    raises  BrokerError UNKNOWN_LEADER_EPOCH when it is not assigned, or not yet: the follower tries
+            again; NOT_LEADER_OR_FOLLOWER when it names no epoch, or has registered again since
+    """
+    follower = leader.followers.get(reading.replica_id)
+    if follower is None:
+        is_epoch_known = requested.current_leader_epoch != NO_EPOCH
+        raise BrokerError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH if is_epoch_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+    if NO_BROKER_EPOCH < reading.replica_epoch < follower.broker_epoch:
+        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def check(partition: Partition, requested: FetchPartition, reading: Reading) -> int:
@@ -109,7 +173,21 @@ def check(partition: Partition, requested: FetchPartition, reading: Reading) -> 
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if reading.version < ZSTD_FROM and log.config.compression_type == "zstd":
         raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if reading.replica_id != CONSUMER:
+        return log.end_offset
     return partition.fetch_end(read_committed=reading.read_committed)
+
+
+def has_agreed(partition: Partition, requested: FetchPartition, reading: Reading) -> bool:
+    """Whether the log of a follower agrees with this one up to where it fetches from."""
+    try:
+        check_leadership(partition, requested, reading)
+        if diverging(partition, requested) is not None:
+            return False
+        check(partition, requested, reading)
+    except BrokerError:
+        return False
+    return True
 
 
 def diverging(partition: Partition, requested: FetchPartition) -> tuple[int, int] | None:
@@ -146,7 +224,11 @@ def read_partition(
         is_here = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionRead(error=error, aborted=None if is_here else [])
     try:
-        check_leadership(partition, requested)
+        check_leadership(partition, requested, reading)
+        if reading.select is not None:
+            preferred = reading.preferred_replica(partition, requested)
+            if preferred != NO_REPLICA:
+                return _of_log(partition, preferred_replica=preferred)
         divergence = diverging(partition, requested)
         if divergence is not None:
             return _of_log(partition, diverging=divergence)
@@ -194,6 +276,7 @@ def _of_log(
     records: FileSlice | None = None,
     aborted: list[tuple[int, int]] | None = None,
     diverging: tuple[int, int] | None = None,
+    preferred_replica: int = NO_REPLICA,
 ) -> PartitionRead:
     return PartitionRead(
         high_watermark=partition.high_watermark,
@@ -202,4 +285,5 @@ def _of_log(
         records=records,
         aborted=aborted,
         diverging=diverging,
+        preferred_replica=preferred_replica,
     )

@@ -32,6 +32,11 @@ REFUSED: Final = (
     ("create.topic.policy.class.name", (None,), "Java classes cannot be loaded"),
     ("alter.config.policy.class.name", (None,), "Java classes cannot be loaded"),
     ("client.quota.callback.class", (None,), "Java classes cannot be loaded"),
+    (
+        "replica.selector.class",
+        (None, "", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+        "Java classes cannot be loaded",
+    ),
 )
 """(setting, allowed values, reason why every other value is refused)."""
 

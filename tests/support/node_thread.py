@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TypeVar
 
 import uvloop
 
@@ -15,11 +17,51 @@ from odradek.broker.node.node import Node, StartError
 from odradek.broker.settings.load import make_settings
 
 JOIN_TIMEOUT_S = 60.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNode:
+    """A node, and the loop that it runs on."""
+
+    node: Node
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self.node.listeners[0].port}"
+
+    def call(self, function: Callable[[Node], T]) -> T:
+        """Call on the thread of the node; the result."""
+        done: SimpleQueue[T | BaseException] = SimpleQueue()
+
+        def run() -> None:
+            try:
+                done.put(function(self.node))
+            except BaseException as error:
+                done.put(error)
+                raise
+
+        self.loop.call_soon_threadsafe(run)
+        result = done.get(timeout=JOIN_TIMEOUT_S)
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
 
 @contextmanager
 def running_node(folder: Path, overrides: Mapping[str, str] | None = None) -> Iterator[str]:
     """Yields the address; stops the node cleanly at the end."""
+    with node_in_thread(folder, overrides) as running:
+        yield running.address
+
+
+@contextmanager
+def node_in_thread(
+    folder: Path, overrides: Mapping[str, str] | None = None
+) -> Iterator[RunningNode]:
+    """The same with the node itself."""
     settings = make_settings(
         {
             "broker.id": "0",
@@ -53,7 +95,7 @@ def running_node(folder: Path, overrides: Mapping[str, str] | None = None) -> It
     if isinstance(node, BaseException):
         raise node
     try:
-        yield f"127.0.0.1:{node.listeners[0].port}"
+        yield RunningNode(node, loop)
     finally:
         if thread.is_alive():
             loop.call_soon_threadsafe(node.request_stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.leader import InSyncRules
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
@@ -29,6 +30,7 @@ from tests.support.log_directories import Broker
 
 BROKER_ID = 1
 TOPIC_ID = UUID(int=9)
+LAG_TIME_MAX_MS = 30_000
 
 
 class Replicas:
@@ -48,7 +50,11 @@ class Replicas:
         self.fatal: list[str] = []
         self.awaited: list[Log] = []
         self.leader_epoch = 0
+        self.live = [1, 2, 3]
         self._begin()
+
+    def _monotonic_ms(self) -> int:
+        return self.clock.monotonic_ms()
 
     def _begin(self) -> None:
         self.stored = Broker(self.files, list(self.folders)).start(lambda _: self.config)
@@ -62,6 +68,7 @@ class Replicas:
             config_of=lambda _: self.config,
             run_jobs=self.stored.perform,
             on_flush_awaited=self.awaited.append,
+            in_sync_rules=InSyncRules(LAG_TIME_MAX_MS, self.live.__contains__, self._monotonic_ms),
             clock=self.clock,
             rng=SeededRandomness(1),
             on_fatal=self.fatal.append,

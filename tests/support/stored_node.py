@@ -12,6 +12,7 @@ from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.node.orphaned_logs import OrphanedLogs
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.leader import InSyncRules
 from odradek.broker.replication.leadership import Leadership
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.settings.current import CurrentSettings
@@ -67,6 +68,7 @@ class StoredNode:
             config_of=self._config_of,
             run_jobs=self._perform,
             on_flush_awaited=lambda log: None,
+            in_sync_rules=InSyncRules(30_000, lambda _: True, self.clock.monotonic_ms),
             clock=self.clock,
             rng=rng,
             on_fatal=self.on_warning,

@@ -18,7 +18,7 @@ from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.broker.group.shard import Shard
 from odradek.broker.purgatory import Purgatory
-from odradek.broker.replication.leader import PartitionLeader
+from odradek.broker.replication.leader import InSyncRules, PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.controller.image import Image, PartitionState
 from odradek.protocol.errors import ErrorCode
@@ -61,8 +61,15 @@ class Host:
         log.assign_epoch(leader_epoch, log.end_offset)
         self.partition.apply_state(
             PartitionState(1, leader_epoch, self.in_sync, leader_epoch, controller_epoch=1),
-            self.in_sync,
-            PartitionLeader(replica_id=1, in_sync=self.in_sync, end_offset=log.end_offset),
+            PartitionLeader(
+                replica_id=1,
+                leader_epoch=leader_epoch,
+                replicas=self.in_sync,
+                in_sync=self.in_sync,
+                end_offset=log.end_offset,
+                rules=InSyncRules(30_000, lambda _: True, self.clock.monotonic_ms),
+                now_ms=self.clock.monotonic_ms(),
+            ),
         )
         return Shard(self.partition, self.context, self.directory)
 

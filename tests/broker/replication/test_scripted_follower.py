@@ -1,0 +1,249 @@
+"""A follower that is a script, against our leader and against Apache Kafka's: the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.support.scripted_follower import (
+    LeadingBroker,
+    Replicated,
+    apache_leader,
+    only_partition,
+    our_leader,
+    size,
+)
+
+LEADERS = [
+    pytest.param(our_leader, id="odradek"),
+    pytest.param(apache_leader, id="apache", marks=pytest.mark.judge),
+]
+SETTINGS = {"broker.rack": "near"}
+SHORT_LAG = {"replica.lag.time.max.ms": "1500", "replica.fetch.wait.max.ms": "500"}
+LONG_MS = 60_000
+SILENCE_S = 0.5
+
+
+@pytest.fixture(scope="module", params=LEADERS)
+def leading(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LeadingBroker]:
+    with request.param(tmp_path_factory.mktemp("leader"), SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module", params=LEADERS)
+def with_short_lag(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LeadingBroker]:
+    """Followers have 1.5 s to catch up."""
+    with request.param(tmp_path_factory.mktemp("leader"), {**SETTINGS, **SHORT_LAG}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topics() -> Iterator[list[Replicated]]:
+    made: list[Replicated] = []
+    yield made
+    for topic in made:
+        topic.close()
+
+
+def test_acks_all_waits_until_the_follower_has_the_record(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(leading, "waits")
+    topics.append(topic)
+    producer = topic.wire()
+    topic.produce(producer)
+    first = topic.fetch(0)
+    while size(first) == 0:
+        first = topic.fetch(0)
+    assert (first.error_code, first.high_watermark, first.last_stable_offset) == (0, 0, 0)
+    assert producer.is_silent(SILENCE_S), "the follower has not stored it yet"
+    before = topic.consume(0)
+    assert (before.error_code, size(before), before.high_watermark) == (0, 0, 0)
+
+    topic.fetch(1)
+    assert topic.produced(producer) == (0, 0)
+    again = topic.fetch(1)
+    assert (again.high_watermark, size(again)) == (1, 0)
+    after = topic.consume(0)
+    assert (after.high_watermark, size(after)) == (1, size(first))
+
+
+def test_fetch_of_a_follower_waits_for_records_and_not_for_the_high_watermark(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(leading, "parked")
+    topics.append(topic)
+    topic.follower.send(topic.fetch_request(0, wait_ms=LONG_MS), 17)
+    assert topic.follower.is_silent(SILENCE_S)
+    producer = topic.wire()
+    topic.produce(producer, acks=1)
+    found = only_partition(topic.follower.receive(1, 17))
+    assert size(found) > 0
+    assert topic.produced(producer) == (0, 0)
+    waiting = topic.wire()
+    waiting.send(topic.fetch_request(0, replica_id=-1, wait_ms=LONG_MS), 17)
+    assert waiting.is_silent(SILENCE_S)
+    topic.fetch(1, wait_ms=1)
+    consumed = only_partition(waiting.receive(1, 17))
+    assert (size(consumed), consumed.high_watermark) == (size(found), 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"replica_id": 5}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"replica_id": 5, "epoch": -1}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"replica_id": 5, "epoch": -1, "version": 11}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"replica_id": 0}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"epoch": 7}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"replica_id": 5, "epoch": 7}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"offset": 1}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"last_epoch": 3}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"version": 4}, ErrorCode.NONE),
+        ({"version": 14}, ErrorCode.NONE),
+        ({"replica_id": -2}, ErrorCode.NONE),
+    ],
+)
+def test_fetch_of_a_follower_has_the_errors_of_kafka(
+    leading: LeadingBroker,
+    topics: list[Replicated],
+    fields: dict[str, int],
+    expected: ErrorCode,
+) -> None:
+    name = "errors-" + "-".join(f"{key}{value}" for key, value in fields.items())
+    topic = Replicated(leading, name)
+    topics.append(topic)
+    found = topic.fetch(**{"offset": 0, **fields})
+    assert ErrorCode(found.error_code) is expected
+    assert found.high_watermark == (-1 if expected else 0)
+    assert found.log_start_offset == (-1 if expected or fields.get("version") == 4 else 0)
+    assert found.aborted_transactions is None
+
+
+def test_older_epoch_is_fenced_and_a_diverging_log_gets_its_end_offset(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(leading, "epochs")
+    topics.append(topic)
+    producer = topic.wire()
+    for offset in range(2):
+        topic.produce(producer, acks=1)
+        assert topic.produced(producer) == (0, offset)
+    leading.bury()
+    topic.until(lambda: topic.in_sync() == [0], "the follower is out of sync")
+    leading.revive()
+    topic.produce(producer)
+    assert topic.produced(producer) == (0, 2)
+    fenced = topic.fetch(2)
+    assert ErrorCode(fenced.error_code) is ErrorCode.FENCED_LEADER_EPOCH
+    topic.leader_epoch = topic.described().leader_epoch
+    assert topic.leader_epoch > 0
+    diverging = topic.fetch(3, last_epoch=0)
+    assert diverging.error_code == 0
+    assert diverging.diverging_epoch is not None
+    assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (0, 2)
+    assert size(diverging) == 0
+    topic.until(
+        lambda: (
+            size(topic.fetch(2, last_epoch=0)) > 0 and topic.fetch(3) and topic.in_sync() != [0]
+        ),
+        "the follower is in sync after it has truncated",
+    )
+    assert topic.fetch(3).high_watermark == 3
+
+
+def test_acks_all_goes_on_when_the_follower_dies(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(leading, "dies")
+    topics.append(topic)
+    producer = topic.wire()
+    topic.produce(producer)
+    assert producer.is_silent(SILENCE_S)
+    leading.bury()
+    assert topic.produced(producer) == (0, 0)
+    leading.revive()
+
+
+def test_too_few_in_sync_replicas_refuse_records_and_never_commit_them(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(leading, "few", min_insync_replicas="2")
+    topics.append(topic)
+    producer = topic.wire()
+    topic.produce(producer, timeout_ms=3_000)
+    leading.bury()
+    assert topic.produced(producer) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    topic.produce(producer)
+    assert topic.produced(producer) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+    topic.produce(producer, acks=1)
+    assert topic.produced(producer) == (0, 1)
+    leading.revive()
+    assert topic.consume(0, epoch=-1).high_watermark == 0
+    topic.leader_epoch = topic.described().leader_epoch
+    topic.until(lambda: topic.fetch(2) and topic.in_sync() == [0, 1], "the follower is in sync")
+    topic.until(lambda: topic.fetch(2).high_watermark == 2, "all is committed")
+
+
+def test_deletion_of_records_waits_for_the_follower(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(leading, "deletes")
+    topics.append(topic)
+    producer = topic.wire()
+    for _ in range(3):
+        topic.produce(producer, acks=1)
+        topic.produced(producer)
+    topic.fetch(3)
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name=topic.name, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)]
+            )
+        ],
+        timeout_ms=1_000,
+    )
+    deleter = topic.wire()
+    (late,) = deleter.call(request, 2).topics[0].partitions
+    assert (late.error_code, late.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    request.timeout_ms = LONG_MS
+    deleter.send(request, 2)
+    found = topic.fetch(3)
+    assert found.log_start_offset == 2
+    topic.fetch(3, log_start=1)
+    assert deleter.is_silent(SILENCE_S)
+    topic.fetch(3, log_start=2)
+    (done,) = deleter.receive(21, 2).topics[0].partitions
+    assert (done.error_code, done.low_watermark) == (0, 2)
+
+
+def test_silent_follower_leaves_the_in_sync_replicas_and_comes_back(
+    with_short_lag: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(with_short_lag, "silent")
+    topics.append(topic)
+    producer = topic.wire()
+    epoch = topic.described().leader_epoch
+    topic.produce(producer)
+    assert topic.produced(producer) == (0, 0), "the in-sync replicas shrink"
+    assert topic.in_sync() == [0]
+    assert topic.described().leader_epoch == epoch
+    assert topic.consume(0).high_watermark == 1
+    assert size(topic.fetch(0)) > 0
+    assert topic.in_sync() == [0], "it has not what is committed"
+    topic.until(lambda: topic.fetch(1) and topic.in_sync() == [0, 1], "it is in sync again")
+    topic.produce(producer, timeout_ms=LONG_MS)
+    topic.until(lambda: size(topic.fetch(1)) > 0, "the next record")
+    topic.fetch(2)
+    assert topic.produced(producer) == (0, 1)
