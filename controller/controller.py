@@ -26,7 +26,12 @@ from typing import Any, TypeVar
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.control_channel import ControlChannel
-from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.active.partition_states import (
+    UNCLEAN_KEY,
+    ControllerSettings,
+    is_true,
+)
+from odradek.controller.active.reassignments import Refusals, Targets
 from odradek.controller.active.topic_admin import TopicAdmin, TopicResult, allocate_producer_ids
 from odradek.controller.control_request_receiver import ControllerListener, ControlRequestReceiver
 from odradek.controller.control_requests import (
@@ -43,10 +48,17 @@ from odradek.controller.coordination.session import (
     SessionState,
     WatchEvent,
 )
+from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import BrokerImage, Endpoint, Image, PartitionState
+from odradek.controller.image import (
+    BrokerImage,
+    Endpoint,
+    Image,
+    PartitionImage,
+    PartitionState,
+)
 from odradek.controller.membership.election import Won, elect, watch_controller
 from odradek.controller.membership.registration import (
     ensure_roots,
@@ -57,7 +69,12 @@ from odradek.controller.membership.registration import (
 from odradek.controller.metadata_cache import MetadataCache
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.config_znodes import encode_log_directory_event
-from odradek.controller.znodes.dynamic_configs import ConfigChanges, write_config
+from odradek.controller.znodes.dynamic_configs import (
+    BROKERS,
+    TOPICS,
+    ConfigChanges,
+    write_config,
+)
 from odradek.controller.znodes.fenced_writes import ControllerMoved
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
@@ -122,7 +139,7 @@ class Controller:
         self._session = connect(self._on_event)
         self._metadata = metadata or MetadataCache()
         self.receiver = ControlRequestReceiver(self._session, handler, listener, self._metadata)
-        self._configs = ConfigChanges(self._session, self.receiver.on_config, self._warn)
+        self._configs = ConfigChanges(self._session, self._on_config, self._warn)
         self._admin = TopicAdmin(
             self._session,
             settings,
@@ -294,9 +311,12 @@ class Controller:
 
         fails  BrokerError NOT_CONTROLLER, STALE_BROKER_EPOCH; CoordinationError
         """
-        return self._submit_to_active(
+        altered = self._submit_to_active(
             lambda active: active.alter_isr(broker_id, broker_epoch, proposals)
         )
+        keys = [TopicPartition(topic, one.partition) for topic, one in proposals]
+        self._submit_active(lambda active: active.on_isr_altered(keys))
+        return altered
 
     def shut_down_broker(self, broker_id: int, broker_epoch: int) -> Pending[list[TopicPartition]]:
         """ControlledShutdown of a broker; resolves to the partitions that it still leads.
@@ -305,11 +325,24 @@ class Controller:
         """
         return self._submit_to_active(lambda active: active.shut_down(broker_id, broker_epoch))
 
-    def elect_preferred(
-        self, partitions: Sequence[TopicPartition]
-    ) -> Pending[dict[TopicPartition, PartitionState]]:
-        """Elect the preferred leaders of known partitions; resolves to the states that changed."""
-        return self._submit_to_active(lambda active: active.elect_preferred(partitions))
+    def elect_leaders(
+        self, kind: ElectionType, partitions: Sequence[TopicPartition]
+    ) -> Pending[dict[TopicPartition, int | BrokerError]]:
+        """ElectLeaders; resolves to the leader elected, or the error, of each partition.
+
+        fails  BrokerError NOT_CONTROLLER; CoordinationError
+        """
+        return self._submit_to_active(lambda active: active.elect_leaders(kind, partitions))
+
+    def alter_reassignments(self, targets: Targets) -> Pending[Refusals]:
+        """AlterPartitionReassignments; resolves to the partitions refused; fails as above."""
+        return self._submit_to_active(lambda active: active.alter_reassignments(targets))
+
+    def list_reassignments(
+        self, partitions: Sequence[TopicPartition] | None
+    ) -> Pending[dict[TopicPartition, PartitionImage]]:
+        """ListPartitionReassignments of those named, or of all; fails as above."""
+        return self._submit_to_active(lambda active: active.list_reassignments(partitions))
 
     def report_log_directories(self) -> None:
         """A log directory of this broker failed, or has space again: the controller sends
@@ -326,6 +359,8 @@ class Controller:
     def tick(self) -> None:
         """Repeat what the coordination service refused; called about once a second."""
         self.receiver.tick()
+        if self._active is not None and self._active.is_rebalance_due(self._clock.now_ms()):
+            self._submit_active(lambda active: active.rebalance())
         if self._has_failed_event and not self._is_closed:
             self._has_failed_event = False
             self._submit_event(self._recover)
@@ -355,6 +390,10 @@ class Controller:
             except ControllerMoved:
                 await self._run_guarded(self._on_moved)
                 raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
+            except CoordinationError:
+                # Half of it may have been written.
+                self._has_failed_event = True
+                raise
 
         return self._executor.submit(run)
 
@@ -384,6 +423,7 @@ class Controller:
             channel=ControlChannel(self.broker_id, self.receiver, self._handler, self._on_response),
             new_topic_id=self._admin.new_topic_id,
             warn=self._warn,
+            dynamic_setting=self._dynamic_setting,
         )
         await self._active.load()
 
@@ -427,6 +467,20 @@ class Controller:
         if self._identity is not None:
             await self._elect()
 
+    def _on_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
+        self.receiver.on_config(entity_type, entity, config)
+        if self._active is None or not is_true(config.get(UNCLEAN_KEY, "")):
+            return
+        if entity_type == TOPICS:
+            self._submit_active(lambda active: active.on_unclean_enabled(entity))
+        elif entity_type == BROKERS and entity in (zk_data.DEFAULT_ENTITY, str(self.broker_id)):
+            self._submit_active(lambda active: active.on_unclean_enabled(None))
+
+    def _dynamic_setting(self, name: str) -> str | None:
+        stored = self.image.broker_configs
+        everywhere = stored.get(zk_data.DEFAULT_ENTITY, {}).get(name)
+        return stored.get(str(self.broker_id), {}).get(name, everywhere)
+
     def _on_response(
         self, broker_id: int, request: ControlRequest, response: ControlResponse
     ) -> None:
@@ -450,20 +504,8 @@ class Controller:
             self._submit_event(self._on_controller_changed)
         elif path == zk_data.CONFIG_CHANGES:
             self._submit_event(lambda: self._configs.on_changes(self._clock.now_ms()))
-        elif path == zk_data.BROKER_IDS:
-            self._submit_active(lambda active: active.on_brokers_changed())
-        elif path == zk_data.BROKER_TOPICS:
-            self._submit_active(lambda active: active.on_topics_changed())
-        elif path == zk_data.LOG_DIRECTORY_EVENTS:
-            self._submit_active(lambda active: active.on_log_directory_events())
-        elif path == zk_data.DELETE_TOPICS:
-            self._submit_active(lambda active: active.on_deletions_changed())
-        elif path.startswith(zk_data.BROKER_IDS + "/"):
-            broker_id = int(path[len(zk_data.BROKER_IDS) + 1 :])
-            self._submit_active(lambda active: active.on_broker_changed(broker_id))
-        elif path.startswith(zk_data.BROKER_TOPICS + "/"):
-            topic = path[len(zk_data.BROKER_TOPICS) + 1 :]
-            self._submit_active(lambda active: active.on_topic_changed(topic))
+        else:
+            self._submit_active(lambda active: active.on_znode_changed(path))
 
     def _submit_active(
         self, act: Callable[[ActiveController], Coroutine[Pending[Any], None, None]]

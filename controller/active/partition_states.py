@@ -8,7 +8,7 @@ Source: Kafka's PartitionStateMachine, ReplicaStateMachine (ZkPartitionStateMach
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +23,7 @@ from odradek.controller.decide.elections import (
     decide_election,
     decide_first_leader,
     decide_replica_offline,
+    needs_leader,
 )
 from odradek.controller.image import Image, PartitionImage, PartitionState
 from odradek.controller.znodes import zk_data
@@ -34,7 +35,7 @@ from odradek.protocol.topic_partition import TopicPartition
 ATTEMPTS_MAX: Final = 10
 """A state that other writers change more often is left as it is until the next event."""
 
-_UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 Decide = Callable[[str, PartitionImage], PartitionState | None]
 """(topic, partition) -> the state to write, the known state itself, or None to leave it."""
@@ -51,7 +52,14 @@ class ControllerSettings:
     is_deletion_enabled: bool = True
     """delete.topic.enable."""
     is_unclean_election_enabled: bool = False
-    """unclean.leader.election.enable of the broker; a topic's config overrides it."""
+    """unclean.leader.election.enable of the broker's file; dynamic settings of the broker and the
+    topic's config override it."""
+    is_rebalance_enabled: bool = False
+    """auto.leader.rebalance.enable."""
+    rebalance_interval_s: int = 300
+    """leader.imbalance.check.interval.seconds."""
+    imbalance_percentage: int = 10
+    """leader.imbalance.per.broker.percentage."""
 
 
 class PartitionStates:
@@ -66,19 +74,26 @@ class PartitionStates:
         *,
         channel: ControlChannel,
         warn: Warn,
+        dynamic_setting: Callable[[str], str | None] = lambda name: None,
     ) -> None:
+        """dynamic_setting  (name) -> what is stored for this broker, or for all brokers, or None"""
         self.fence = fence
         self.image = image
         self.settings = settings
         self.channel = channel
         self.warn = warn
+        self._dynamic_setting = dynamic_setting
         self.deletions = Deletions()
 
-    def send(self, batch: ControlBatch) -> None:
-        """Send the requests of the batch, as of the present image."""
+    def send(self, batch: ControlBatch, *, only_to: Collection[int] | None = None) -> None:
+        """Send the requests of the batch, as of the present image.
+
+        only_to  leave out what is for other brokers
+        """
         image = self.image
-        for broker, request in batch.requests(image, image.controller_id, self.deletions.topics()):
-            self.channel.send(broker, request)
+        for broker, request in batch.requests(image, image.controller_id, self.deletions):
+            if only_to is None or broker in only_to:
+                self.channel.send(broker, request)
 
     async def create_first(self, partitions: Sequence[TopicPartition], batch: ControlBatch) -> None:
         """Elect first leaders for those of the partitions that have a live replica.
@@ -116,13 +131,23 @@ class PartitionStates:
             await self._read_again(refused)
 
     async def elect(
-        self, partitions: Sequence[TopicPartition], strategy: Strategy, batch: ControlBatch
+        self,
+        partitions: Sequence[TopicPartition],
+        strategy: Strategy,
+        batch: ControlBatch,
+        *,
+        is_unclean_allowed: bool = False,
     ) -> dict[TopicPartition, PartitionState]:
         """Elect leaders; the states that were written, without partitions that have no candidate.
 
-        raises  ControllerMoved
+        is_unclean_allowed  with OFFLINE: whatever the settings of the topics say
+        raises              ControllerMoved
         """
-        unclean = await self._unclean_topics(partitions) if strategy is Strategy.OFFLINE else {}
+        unclean: Collection[str] = ()
+        if is_unclean_allowed:
+            unclean = self.image.topics
+        elif strategy is Strategy.OFFLINE:
+            unclean = await self._unclean_topics(partitions)
         recipients: dict[TopicPartition, tuple[int, ...]] = {}
 
         def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
@@ -137,6 +162,28 @@ class PartitionStates:
         written = await self.change(partitions, decide)
         self._take_over({key: Election(written[key], recipients[key]) for key in written}, batch)
         return written
+
+    async def elect_leaderless(self, topic: str | None = None) -> bool:
+        """Elect leaders for all new and offline partitions, or those of one topic.
+
+        returns  whether an offline one got a leader
+        raises   ControllerMoved
+        """
+        first: list[TopicPartition] = []
+        offline: list[TopicPartition] = []
+        for name, partition in self.image.partitions():
+            if (
+                topic in (None, name)
+                and name not in self.deletions
+                and needs_leader(self.image, name, partition)
+            ):
+                key = TopicPartition(name, partition.partition)
+                (first if partition.state is None else offline).append(key)
+        batch = ControlBatch()
+        await self.create_first(first, batch)
+        written = await self.elect(offline, Strategy.OFFLINE, batch)
+        self.send(batch)
+        return bool(written)
 
     async def take_offline(self, replicas: Iterable[Replica], batch: ControlBatch) -> None:
         """Stop replicas, and remove them from the in-sync replicas.
@@ -267,12 +314,8 @@ class PartitionStates:
             except zk_data.BadZnode as error:
                 self.warn(f"config of {topic}: {error}")
                 continue
-            value = config.get(_UNCLEAN_KEY)
-            if (
-                self.settings.is_unclean_election_enabled
-                if value is None
-                else value.strip().lower() == "true"
-            ):
+            value = config.get(UNCLEAN_KEY, self._dynamic_setting(UNCLEAN_KEY))
+            if self.settings.is_unclean_election_enabled if value is None else is_true(value):
                 allowed[topic] = None
         return allowed
 
@@ -293,3 +336,8 @@ class PartitionStates:
             partition = self.image.partition(topic, index)
             assert partition is not None, "it was just written"
             batch.add_leader_and_isr(election.recipients, topic, partition, is_new=is_new)
+
+
+def is_true(value: str) -> bool:
+    """Whether a setting that is a boolean is on."""
+    return value.strip().lower() == "true"

@@ -78,8 +78,8 @@ class TopicDeletion:
         assignment = zk_data.TopicAssignmentZnode(
             known.topic_id,
             {index: one.replicas for index, one in known.partitions.items()},
-            {},
-            {},
+            {index: one.adding for index, one in known.partitions.items() if one.adding},
+            {index: one.removing for index, one in known.partitions.items() if one.removing},
         )
         (result,) = await self._fence.write_all(
             [(SetData(zk_data.topic_path(topic), assignment.encode()),)]

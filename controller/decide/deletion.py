@@ -8,7 +8,7 @@ Source: Kafka's TopicDeletionManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -46,8 +46,9 @@ class RemoveTopic:
 DeletionEffect = DeleteReplicas | RemoveTopic
 
 
-class Deletions:
-    """The topics that are being deleted, and how far their replicas are."""
+class Deletions(Collection[str]):
+    """The topics that are being deleted, in the order in which they were queued, and how far their
+    replicas are."""
 
     __slots__ = ("_halted", "_replicas")
 
@@ -55,12 +56,19 @@ class Deletions:
         self._replicas: dict[str, dict[Replica, ReplicaDeletion]] = {}
         self._halted: dict[str, None] = {}
 
-    def __contains__(self, topic: str) -> bool:
+    def __contains__(self, topic: object) -> bool:
         return topic in self._replicas
 
-    def topics(self) -> list[str]:
-        """In the order in which they were queued."""
-        return list(self._replicas)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._replicas)
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    def is_deleting(self, replica: Replica) -> bool:
+        """Whether its broker has deleted it, or was sent a StopReplica that deletes it."""
+        how = self._replicas.get(replica[0], {}).get(replica)
+        return how in (ReplicaDeletion.STARTED, ReplicaDeletion.SUCCESSFUL)
 
     def enqueue(self, topics: Iterable[str]) -> None:
         """Begin deletions; topics that are queued already keep their state."""

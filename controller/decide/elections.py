@@ -16,11 +16,13 @@ Source: Kafka's Election, PartitionStateMachine, ReplicaStateMachine; KIP-704.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, IntEnum
 
 from odradek.controller.image import NO_LEADER, RECOVERING, Image, PartitionImage, PartitionState
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
 
 class Strategy(Enum):
@@ -28,6 +30,13 @@ class Strategy(Enum):
     REASSIGN = "reassign"
     PREFERRED = "preferred"
     CONTROLLED_SHUTDOWN = "controlled shutdown"
+
+
+class ElectionType(IntEnum):
+    """What a client asks for with ElectLeaders."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,62 @@ def decide_replica_offline(image: Image, state: PartitionState, broker: int) -> 
         leader_epoch=state.leader_epoch + 1,
         isr=isr,
         controller_epoch=image.controller_epoch,
+    )
+
+
+def raise_leader_epoch(image: Image, state: PartitionState) -> PartitionState:
+    """The same leader in a new leader epoch: it learns of other replicas."""
+    return replace(
+        state, leader_epoch=state.leader_epoch + 1, controller_epoch=image.controller_epoch
+    )
+
+
+def can_preferred_lead(image: Image, topic: str, partition: PartitionImage) -> bool:
+    """Whether the preferred leader is online and in sync."""
+    state, preferred = partition.state, partition.replicas[0]
+    return (
+        state is not None
+        and preferred in state.isr
+        and image.is_online(preferred, topic, partition.partition)
+    )
+
+
+def check_election(
+    image: Image, key: TopicPartition, kind: ElectionType, *, deleting: Collection[str]
+) -> None:
+    """Refuse an election that a client asks for and that is not needed, or not possible.
+
+    deleting  topics that are being deleted
+    raises    BrokerError UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, ELECTION_NOT_NEEDED
+    """
+    partition = image.partition(*key)
+    if partition is None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if key.topic in deleting:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+    leader = NO_LEADER if partition.state is None else partition.state.leader
+    if kind is ElectionType.PREFERRED:
+        is_needed = leader != partition.replicas[0]
+    else:
+        is_needed = not image.is_live(leader)
+    if not is_needed:
+        raise BrokerError(
+            ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+        )
+
+
+def no_candidate(key: TopicPartition, kind: ElectionType) -> BrokerError:
+    """The error of an election that found no leader."""
+    if kind is ElectionType.PREFERRED:
+        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        strategy = "PreferredReplicaPartitionLeaderElectionStrategy"
+    else:
+        code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        strategy = "OfflinePartitionLeaderElectionStrategy(true)"
+    return BrokerError(
+        code,
+        f"Failed to elect leader for partition {key.topic}-{key.partition} "
+        f"under strategy {strategy}",
     )
 
 

@@ -14,6 +14,7 @@ from odradek.controller.control_requests import (
     UpdateMetadata,
 )
 from odradek.controller.coordination.session import SetData
+from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image import PartitionState
@@ -255,7 +256,7 @@ def test_controlled_shutdown_moves_leaderships(cluster: Cluster) -> None:
     controller = cluster.active.controller
     left = controller.shut_down_broker(3, node.controller.broker_epoch).result()
     cluster.settle()
-    assert left == [("alone", 0)]
+    assert left == []
     assert state_of(node, "t") == PartitionState(2, 1, (2,), 1, 1)
     assert state_of(node, "t", 1) == PartitionState(1, 1, (1,), 1, 1)
     assert [(one.topic, one.partition) for stop in node.stops() for one in stop.partitions] == [
@@ -275,11 +276,14 @@ def test_elect_preferred_restores_preferred_leaders(cluster: Cluster) -> None:
     cluster.kill(3)
     cluster.add(3)
     controller = cluster.active.controller
-    assert controller.elect_preferred([TopicPartition("t", 0)]).result() == {}
+    key = TopicPartition("t", 0)
+    (refusal,) = controller.elect_leaders(ElectionType.PREFERRED, [key]).result().values()
+    assert isinstance(refusal, BrokerError)
+    assert refusal.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     current = state_of(cluster.nodes[1], "t")
     proposal = AlterIsr(0, current.leader_epoch, (2, 1, 3), current.partition_epoch)
     controller.alter_isr(2, cluster.nodes[2].controller.broker_epoch, [("t", proposal)]).result()
-    assert list(controller.elect_preferred([TopicPartition("t", 0)]).result()) == [("t", 0)]
+    assert controller.elect_leaders(ElectionType.PREFERRED, [key]).result() == {key: 3}
     cluster.settle()
     assert state_of(cluster.nodes[2], "t").leader == 3
 

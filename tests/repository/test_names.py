@@ -19,7 +19,6 @@ WITHOUT_USER: Final = {
     "broker/interbroker/network_client.py:NetworkClient.send": "likewise",
     "broker/settings/rules.py:rule_text": "the page of settings (docs/generate/settings.py)",
     "controller/controller.py:Controller.shut_down_broker": "ControlledShutdown, between brokers",
-    "controller/controller.py:Controller.elect_preferred": "ElectLeaders, likewise",
     "controller/coordination/tree.py:Tree.expired_sessions": "when the tree serves other processes",
     "protocol/gathered.py:Gathered.add_slice": "called by generated encoders",
     "protocol/records/control.py:build_end_marker": "WriteTxnMarkers, when transactions are served",

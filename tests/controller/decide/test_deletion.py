@@ -68,7 +68,7 @@ def test_responses_for_topics_that_are_not_being_deleted_are_ignored() -> None:
     deletions = Deletions()
     deletions.on_deleted(ALL)
     deletions.on_failed(ALL)
-    assert deletions.topics() == []
+    assert list(deletions) == []
     deletions.enqueue(["t"])
     deletions.on_deleted(ALL)
     assert deletions.resume(image(1, 2)) == [DeleteReplicas("t", ALL)]

@@ -1,0 +1,69 @@
+"""AlterPartitionReassignments (key 45): moves replicas of partitions to other brokers, or cancels.
+
+Served: 0, by the controller.  The response is sent when the reassignments have begun.
+    0   introduced (KIP-455)
+Errors of a partition: those of `decide_reassignment`, UNKNOWN_SERVER_ERROR.
+    Of the request: NOT_CONTROLLER, UNKNOWN_SERVER_ERROR.
+Source: KIP-455; Kafka's KafkaApis.handleAlterPartitionReassignmentsRequest.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.controller.active.reassignments import Refusals
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from odradek.protocol.topic_partition import TopicPartition
+
+NOT_CONTROLLER = "This is not the correct controller for this cluster."
+
+
+def run(context: Context, request: AlterPartitionReassignmentsRequest) -> Steps[WhenDone[Refusals]]:
+    """Have the controller begin, change or cancel; of a partition named twice the last one counts.
+
+    The controller takes all partitions of a request together.
+    """
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for topic in request.topics:
+        for one in topic.partitions:
+            replicas = None if one.replicas is None else tuple(one.replicas)
+            targets[TopicPartition(topic.name, one.partition_index)] = replicas
+        yield None
+
+    def respond(refused: Refusals) -> Steps[AlterPartitionReassignmentsResponse]:
+        rows: dict[str, list[ReassignablePartitionResponse]] = {}
+        for key in targets:
+            refusal = refused.get(key)
+            rows.setdefault(key.topic, []).append(
+                ReassignablePartitionResponse(
+                    partition_index=key.partition,
+                    error_code=ErrorCode.NONE if refusal is None else refusal.code,
+                    error_message=None if refusal is None else refusal.message,
+                )
+            )
+            yield None
+        return AlterPartitionReassignmentsResponse(
+            error_code=ErrorCode.NONE,
+            error_message="",
+            responses=[
+                ReassignableTopicResponse(name=name, partitions=found)
+                for name, found in rows.items()
+            ],
+        )
+
+    return WhenDone(context.services.controller.alter_reassignments(targets), respond)
+
+
+def failed(
+    request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None
+) -> AlterPartitionReassignmentsResponse:
+    """One error for the whole request."""
+    del request
+    if code is ErrorCode.NOT_CONTROLLER:
+        message = NOT_CONTROLLER
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message, responses=[])

@@ -1,0 +1,128 @@
+"""ElectLeaders (key 43): elects the preferred leaders of partitions, or any replica that is alive.
+
+Served: 0-2, by the controller.  The response is sent when the metadata have the new leaders.
+    0   preferred leaders (KIP-183)
+    1   unclean elections too, an error of the whole request (KIP-460)
+    2   flexible encoding (KIP-482)
+All partitions (None) leave those out that need no election.
+Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (its topic is being
+    deleted), ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    NOT_CONTROLLER, REQUEST_TIMED_OUT (elected, but not in the metadata within the time-out).
+    Of the request: UNKNOWN_SERVER_ERROR (an unknown type of election).
+Source: KIP-183, KIP-460; Kafka's KafkaApis.handleElectLeaders, DelayedElectLeader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.broker.handlers.handler import Context, Delayed, Steps
+from odradek.broker.handlers.waiting import wait_for
+from odradek.broker.replication.leadership import topic_key
+from odradek.controller.decide.elections import ElectionType
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from odradek.protocol.topic_partition import TopicPartition
+
+Results = Mapping[TopicPartition, int | BrokerError]
+
+
+def run(context: Context, request: ElectLeadersRequest) -> Steps[Delayed]:
+    """Have the controller elect, then wait for the leaders in the metadata."""
+    if request.election_type not in tuple(ElectionType):
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    keys = yield from _partitions(context, request)
+    elected = context.services.controller.elect_leaders(ElectionType(request.election_type), keys)
+    waiting: list[TopicPartition] | None = None
+
+    def respond(results: Results) -> Steps[ElectLeadersResponse] | None:
+        nonlocal waiting
+        if waiting is None:
+            waiting = [key for key in keys if not isinstance(results[key], BrokerError)]
+        # A partition that had its leader once is not checked again.
+        while waiting and _leader(context, waiting[-1]) == results[waiting[-1]]:
+            waiting.pop()
+        return None if waiting else _response(request, results)
+
+    def expire() -> Steps[ElectLeadersResponse]:
+        late = BrokerError(ErrorCode.REQUEST_TIMED_OUT)
+        results = dict(elected.result()) if elected.is_done else dict.fromkeys(keys, late)
+        for key, result in results.items():
+            if not isinstance(result, BrokerError) and _leader(context, key) != result:
+                results[key] = late
+        return _response(request, results)
+
+    return wait_for(
+        context,
+        elected,
+        request.timeout_ms,
+        respond=respond,
+        expire=expire,
+        watch=tuple(dict.fromkeys(topic_key(key.topic) for key in keys)),
+    )
+
+
+def failed(
+    request: ElectLeadersRequest, code: ErrorCode, message: str | None
+) -> ElectLeadersResponse:
+    """The same error for every partition; NOT_CONTROLLER is no error of the request."""
+    del message
+    return ElectLeadersResponse(
+        error_code=ErrorCode.NONE if code is ErrorCode.NOT_CONTROLLER else code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_row(index, BrokerError(code)) for index in topic.partitions],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def _partitions(context: Context, request: ElectLeadersRequest) -> Steps[list[TopicPartition]]:
+    keys: dict[TopicPartition, None] = {}
+    if request.topic_partitions is None:
+        for name, topic in context.services.controller.image.topics.items():
+            keys |= {TopicPartition(name, index): None for index in sorted(topic.partitions)}
+            yield None
+    for named in request.topic_partitions or ():
+        keys |= {TopicPartition(named.topic, index): None for index in named.partitions}
+        yield None
+    return list(keys)
+
+
+def _leader(context: Context, key: TopicPartition) -> int | None:
+    partition = context.services.controller.image.partition(*key)
+    return None if partition is None or partition.state is None else partition.state.leader
+
+
+def _response(request: ElectLeadersRequest, results: Results) -> Steps[ElectLeadersResponse]:
+    rows: dict[str, list[PartitionResult]] = {}
+    for key, result in results.items():
+        yield None
+        refusal = result if isinstance(result, BrokerError) else None
+        is_needless = refusal is not None and refusal.code is ErrorCode.ELECTION_NOT_NEEDED
+        if request.topic_partitions is not None or not is_needless:
+            rows.setdefault(key.topic, []).append(_row(key.partition, refusal))
+    return ElectLeadersResponse(
+        error_code=ErrorCode.NONE,
+        replica_election_results=[
+            ReplicaElectionResult(topic=topic, partition_result=found)
+            for topic, found in rows.items()
+        ],
+    )
+
+
+def _row(partition: int, refusal: BrokerError | None) -> PartitionResult:
+    if refusal is None:
+        return PartitionResult(
+            partition_id=partition, error_code=ErrorCode.NONE, error_message=None
+        )
+    return PartitionResult(
+        partition_id=partition, error_code=refusal.code, error_message=refusal.message
+    )

@@ -1,0 +1,65 @@
+"""ListPartitionReassignments (key 46): the partitions whose replicas are being moved.
+
+Served: 0, by the controller.
+    0   introduced (KIP-455)
+Partitions that are not moved, or do not exist, are left out.
+Errors: NOT_CONTROLLER, UNKNOWN_SERVER_ERROR.
+Source: KIP-455; Kafka's KafkaApis.handleListPartitionReassignmentsRequest.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.alter_partition_reassignments import NOT_CONTROLLER
+from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.controller.image import PartitionImage
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from odradek.protocol.topic_partition import TopicPartition
+
+UnderWay = dict[TopicPartition, PartitionImage]
+
+
+def run(context: Context, request: ListPartitionReassignmentsRequest) -> Steps[WhenDone[UnderWay]]:
+    """Ask the controller."""
+    wanted: dict[TopicPartition, None] | None = None
+    if request.topics is not None:
+        wanted = {}
+        for topic in request.topics:
+            wanted |= {TopicPartition(topic.name, index): None for index in topic.partition_indexes}
+            yield None
+    keys = None if wanted is None else list(wanted)
+    return WhenDone(context.services.controller.list_reassignments(keys), _response)
+
+
+def failed(
+    request: ListPartitionReassignmentsRequest, code: ErrorCode, message: str | None
+) -> ListPartitionReassignmentsResponse:
+    """One error for the whole request."""
+    del request
+    if code is ErrorCode.NOT_CONTROLLER:
+        message = NOT_CONTROLLER
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=message, topics=[])
+
+
+def _response(found: UnderWay) -> Steps[ListPartitionReassignmentsResponse]:
+    rows: dict[str, list[OngoingPartitionReassignment]] = {}
+    for key, partition in found.items():
+        rows.setdefault(key.topic, []).append(
+            OngoingPartitionReassignment(
+                partition_index=key.partition,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding),
+                removing_replicas=list(partition.removing),
+            )
+        )
+        yield None
+    return ListPartitionReassignmentsResponse(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        topics=[OngoingTopicReassignment(name=name, partitions=rows[name]) for name in rows],
+    )

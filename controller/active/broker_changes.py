@@ -1,0 +1,254 @@
+"""Brokers that come, change, leave, shut down, or lose and regain log directories.
+
+Source: Kafka's KafkaController.processBrokerChange, onBrokerStartup, onReplicasBecomeOffline,
+doControlledShutdown, processLeaderAndIsrResponseReceived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from odradek.controller.active.partition_states import PartitionStates
+from odradek.controller.active.reassignments import Reassignments
+from odradek.controller.active.topic_deletion import TopicDeletion
+from odradek.controller.control_requests import ControlBatch
+from odradek.controller.decide.deletion import Replica
+from odradek.controller.decide.elections import Strategy
+from odradek.controller.image import BrokerImage
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.cluster_reading import read_brokers, read_registrations
+from odradek.controller.znodes.config_znodes import decode_log_directory_event
+from odradek.controller.znodes.fenced_writes import read_all
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+
+
+class BrokerChanges:
+    """What the active controller does about brokers.  Every method may raise ControllerMoved."""
+
+    def __init__(
+        self, states: PartitionStates, deletion: TopicDeletion, reassignments: Reassignments
+    ) -> None:
+        self._states = states
+        self._deletion = deletion
+        self._reassignments = reassignments
+        self._deletions = states.deletions
+        self._fence = states.fence
+
+    async def on_brokers_changed(self) -> None:
+        """Brokers registered, left, or registered again before this controller saw them leave."""
+        states = self._states
+        now = await read_brokers(self._fence.session, states.warn)
+        before = states.image.brokers
+        new = {one: now[one] for one in now if one not in before}
+        dead = [one for one in before if one not in now]
+        bounced = {
+            one: now[one]
+            for one in now
+            if one in before and now[one].broker_epoch > before[one].broker_epoch
+        }
+        if new:
+            states.image = states.image.with_brokers(new.values())
+            await self._brokers_started(new)
+        if bounced:
+            states.image = states.image.with_brokers(removed=bounced)
+            await self._brokers_failed(list(bounced))
+            states.image = states.image.with_brokers(bounced.values())
+            await self._brokers_started(bounced)
+        if dead:
+            states.image = states.image.with_brokers(removed=dead)
+            await self._brokers_failed(dead)
+
+    async def on_broker_changed(self, broker_id: int) -> None:
+        """A registration changed, or was removed (then `on_brokers_changed` is called, too)."""
+        states = self._states
+        found = await read_registrations(self._fence.session, [broker_id], states.warn)
+        broker = found.get(broker_id)
+        known = states.image.brokers.get(broker_id)
+        if broker is None or known is None or broker == known:
+            return
+        if broker.broker_epoch == known.broker_epoch:
+            states.image = states.image.with_brokers([broker])
+            batch = ControlBatch()
+            batch.add_metadata(brokers=states.image.brokers)
+            states.send(batch)
+
+    async def on_log_directory_events(self) -> None:
+        """Log directories of brokers failed, or have space again.
+
+        These brokers get LeaderAndIsr for all their replicas; those for which they respond with
+        KAFKA_STORAGE_ERROR are offline.
+        """
+        states, session = self._states, self._fence.session
+        names = await session.children(zk_data.LOG_DIRECTORY_EVENTS, watch=True)
+        paths = [f"{zk_data.LOG_DIRECTORY_EVENTS}/{name}" for name in names]
+        brokers: dict[int, None] = {}
+        for path, found in zip(paths, await read_all(session, paths), strict=True):
+            if found is not None:
+                try:
+                    brokers[decode_log_directory_event(found[0])] = None
+                except zk_data.BadZnode as error:
+                    states.warn(f"{path}: {error}")
+        batch = ControlBatch()
+        self._add_replicas(batch, brokers)
+        states.send(batch)
+        await self._fence.remove(*paths)
+
+    async def on_leadership_taken(
+        self,
+        broker_id: int,
+        partitions: Sequence[TopicPartition],
+        errors: Mapping[TopicPartition, ErrorCode],
+    ) -> None:
+        """LeaderAndIsr was applied: replicas with KAFKA_STORAGE_ERROR are offline, the others, if
+        they were offline, are online again."""
+        states = self._states
+        before = dict.fromkeys(states.image.offline_directories.get(broker_id, ()))
+        after = dict(before)
+        for key in partitions:
+            error = errors.get(key, ErrorCode.NONE)
+            if error is ErrorCode.KAFKA_STORAGE_ERROR:
+                after[key] = None
+            elif error is ErrorCode.NONE:
+                after.pop(key, None)
+        if after == before:
+            return
+        states.image = replace(
+            states.image,
+            offline_directories={**states.image.offline_directories, broker_id: tuple(after)},
+        )
+        lost = [key for key in after if key not in before]
+        if lost:
+            await self._replicas_failed(_replicas(lost, broker_id))
+        back = [key for key in before if key not in after]
+        if back:
+            batch = ControlBatch()
+            batch.add_metadata(back)
+            states.send(batch)
+            await states.elect_leaderless()
+
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """ControlledShutdown: move the leaderships of a broker to others, where there are any.
+
+        returns  the partitions with other replicas that the broker still leads
+        raises   BrokerError BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH
+        """
+        states = self._states
+        broker = states.image.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE)
+        if broker_epoch != -1 and broker_epoch < broker.broker_epoch:
+            raise BrokerError(ErrorCode.STALE_BROKER_EPOCH)
+        if broker_id not in states.image.shutting_down:
+            states.image = replace(
+                states.image, shutting_down=(*states.image.shutting_down, broker_id)
+            )
+        led, followed = self._led_and_followed(broker_id)
+        batch = ControlBatch()
+        await states.elect(led, Strategy.CONTROLLED_SHUTDOWN, batch)
+        states.send(batch)
+        batch = ControlBatch()
+        await states.take_offline(_replicas(followed, broker_id), batch)
+        states.send(batch)
+        led, _ = self._led_and_followed(broker_id)
+        return led
+
+    async def start_replicas(self, partitions: Iterable[TopicPartition]) -> None:
+        """After a take-over: online replicas get LeaderAndIsr, offline ones leave the in-sync
+        replicas."""
+        image = self._states.image
+        batch = ControlBatch()
+        dead: list[Replica] = []
+        for key in partitions:
+            partition = image.partition(*key)
+            assert partition is not None, "the key comes from the image"
+            for broker in partition.replicas:
+                if not image.is_online(broker, *key):
+                    dead.append((key.topic, key.partition, broker))
+                elif partition.state is not None:
+                    batch.add_leader_and_isr([broker], key.topic, partition, is_new=False)
+        self._states.send(batch)
+        if dead:
+            batch = ControlBatch()
+            await self._states.take_offline(dead, batch)
+            self._states.send(batch)
+
+    def _led_and_followed(
+        self, broker_id: int
+    ) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """The broker's partitions with other replicas: those that it leads, and the others."""
+        led: list[TopicPartition] = []
+        followed: list[TopicPartition] = []
+        for key in self._states.image.partitions_on([broker_id]):
+            partition = self._states.image.partition(*key)
+            assert partition is not None, "the key comes from the image"
+            if (
+                partition.state is not None
+                and len(partition.replicas) > 1
+                and key.topic not in self._deletions
+            ):
+                (led if partition.state.leader == broker_id else followed).append(key)
+        return led, followed
+
+    def _add_replicas(self, batch: ControlBatch, brokers: Iterable[int]) -> None:
+        """LeaderAndIsr for all replicas of the brokers, but those that are deleted, or about to."""
+        wanted = dict.fromkeys(brokers)
+        for key in self._states.image.partitions_on(wanted) if wanted else ():
+            partition = self._states.image.partition(*key)
+            assert partition is not None, "the key comes from the image"
+            if partition.state is not None:
+                here = [
+                    one
+                    for one in partition.replicas
+                    if one in wanted
+                    and not self._deletions.is_deleting((key.topic, key.partition, one))
+                ]
+                batch.add_leader_and_isr(here, key.topic, partition, is_new=False)
+
+    async def _brokers_started(self, brokers: Mapping[int, BrokerImage]) -> None:
+        states = self._states
+        batch = ControlBatch()
+        batch.add_metadata(brokers=(one for one in states.image.brokers if one not in brokers))
+        states.send(batch)
+        batch = ControlBatch()
+        batch.add_metadata(
+            (TopicPartition(topic, one.partition) for topic, one in states.image.partitions()),
+            brokers,
+        )
+        states.send(batch, only_to=brokers)
+        batch = ControlBatch()
+        self._add_replicas(batch, brokers)
+        states.send(batch)
+        await states.elect_leaderless()
+        await self._reassignments.on_brokers_started(brokers)
+        self._deletions.on_brokers_started(states.image, brokers)
+        await self._deletion.resume()
+
+    async def _brokers_failed(self, brokers: Sequence[int]) -> None:
+        """The brokers are removed from the image already."""
+        await self._replicas_failed(
+            [
+                (topic, index, broker)
+                for broker in brokers
+                for topic, index in self._states.image.partitions_on([broker])
+            ]
+        )
+
+    async def _replicas_failed(self, replicas: Sequence[Replica]) -> None:
+        states = self._states
+        has_elected = await states.elect_leaderless()
+        staying = [one for one in replicas if one[0] not in self._deletions]
+        batch = ControlBatch()
+        await states.take_offline(staying, batch)
+        if not staying and not has_elected:
+            batch.add_metadata(brokers=states.image.brokers)
+        states.send(batch)
+        going = [one for one in replicas if one[0] in self._deletions]
+        if going:
+            self._deletions.on_failed(going)
+            await self._deletion.resume()
+
+
+def _replicas(partitions: Iterable[TopicPartition], broker_id: int) -> list[Replica]:
+    return [(topic, index, broker_id) for topic, index in partitions]

@@ -1,0 +1,107 @@
+"""Topics and partitions that appear, and leave.
+
+Source: Kafka's KafkaController.processTopicChange, processPartitionModifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from odradek.controller.active.partition_states import PartitionStates
+from odradek.controller.active.reassignments import Reassignments
+from odradek.controller.active.topic_deletion import TopicDeletion
+from odradek.controller.control_requests import ControlBatch
+from odradek.controller.image import TopicImage
+from odradek.controller.znodes import zk_data
+from odradek.controller.znodes.cluster_reading import read_states, read_topics
+from odradek.protocol.topic_partition import TopicPartition
+
+
+class TopicChanges:
+    """What the active controller does about topics.  Every method may raise ControllerMoved."""
+
+    def __init__(
+        self,
+        states: PartitionStates,
+        deletion: TopicDeletion,
+        reassignments: Reassignments,
+        new_topic_id: Callable[[], UUID],
+    ) -> None:
+        self._states = states
+        self._deletion = deletion
+        self._reassignments = reassignments
+        self._new_topic_id = new_topic_id
+
+    async def read(self) -> list[TopicImage]:
+        """All topics without their states; watches the list and each topic."""
+        names = await self._states.fence.session.children(zk_data.BROKER_TOPICS, watch=True)
+        return await self._read(names)
+
+    async def on_topics_changed(self) -> None:
+        """Topics were created or removed."""
+        states = self._states
+        names = await states.fence.session.children(zk_data.BROKER_TOPICS, watch=True)
+        present = dict.fromkeys(names)
+        removed = [name for name in states.image.topics if name not in present]
+        new = [name for name in names if name not in states.image.topics]
+        for name in removed:
+            states.deletions.forget(name)
+        topics = await self._read(new)
+        states.image = states.image.with_topics(topics, removed)
+        await self._start_partitions(
+            [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        )
+
+    async def on_topic_changed(self, name: str) -> None:
+        """A topic got partitions, or was removed (then `on_topics_changed` is called, too)."""
+        states = self._states
+        known = states.image.topics.get(name)
+        if known is None:
+            return
+        topics = await self._read([name])
+        if not topics:
+            return
+        (topic,) = topics
+        new = {
+            index: partition
+            for index, partition in topic.partitions.items()
+            if index not in known.partitions
+        }
+        if not new:
+            return
+        if name in states.deletions:
+            await self._deletion.take_partitions_back(name)
+            return
+        states.image = states.image.with_partitions(
+            {TopicPartition(name, index): partition for index, partition in new.items()}
+        )
+        await self._start_partitions([TopicPartition(name, index) for index in sorted(new)])
+
+    async def on_deletions_changed(self) -> None:
+        """There are new pending deletions."""
+        await self._deletion.read()
+        await self._reassignments.on_deletions()
+        await self._deletion.resume()
+
+    async def _read(self, names: Sequence[str]) -> list[TopicImage]:
+        states = self._states
+        return await read_topics(states.fence, names, self._new_topic_id, states.warn)
+
+    async def _start_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        """First leaders for partitions that entered the image; states that exist are kept."""
+        states = self._states
+        batch = ControlBatch()
+        found = await read_states(states.fence.session, partitions, states.warn)
+        states.image = states.image.with_states(found)
+        await states.create_first([key for key in partitions if key not in found], batch)
+        states.send(batch)
+        if found:
+            # The topic's znode was created by hand, over the state znodes of an earlier topic.
+            batch = ControlBatch()
+            for key in found:
+                partition = states.image.partition(*key)
+                assert partition is not None, "it was just read"
+                batch.add_leader_and_isr(partition.replicas, key.topic, partition, is_new=False)
+            states.send(batch)
+            await states.elect_leaderless()
