@@ -1,0 +1,1 @@
+"""Several brokers: replication, failover, moves; and what clients see of them."""

@@ -1,0 +1,29 @@
+"""Compares the replicas of a partition in the log directories of their brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from tests.support.broker_cluster import BrokerCluster
+
+
+def log_bytes(folder: Path) -> bytes:
+    """The batches of all segments, in order."""
+    return b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
+
+
+def assert_identical(cluster: BrokerCluster, topic: str) -> None:
+    """Every replica on a running broker has the same bytes; nothing is written meanwhile."""
+    for partition, found in cluster.partitions(topic).items():
+        folders = [
+            cluster.brokers[one].data / f"{topic}-{partition}"
+            for one in found.replica_nodes
+            if one in cluster.running
+        ]
+        cluster.wait(partial(_is_equal, folders), f"replicas of {topic}-{partition} identical")
+
+
+def _is_equal(folders: Sequence[Path]) -> bool:
+    return len({log_bytes(folder) for folder in folders}) == 1

@@ -1,0 +1,278 @@
+"""Several brokers on one coordination service: processes that a test kills and restarts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.schema import ZERO_UUID
+from tests.support.broker_process import BrokerProcess
+from tests.support.wire import Closed, Wire
+
+WAIT_S = 90.0
+POLL_S = 0.05
+METADATA_VERSION = 12
+CREATE_TOPICS_VERSION = 7
+
+SMALL_CLUSTER: Mapping[str, str] = {
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "3",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "zookeeper.session.timeout.ms": "6000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
+
+
+class ClusterSilent(AssertionError):
+    """The cluster did not get into a state in time; the text says which state it is in."""
+
+
+class BrokerCluster:
+    """Brokers 1 to `count` in folders of their own below `folder`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        zookeeper_connect: str,
+        count: int = 3,
+        overrides: Mapping[str, str] | None = None,
+        of_broker: Mapping[int, Mapping[str, str]] | None = None,
+    ) -> None:
+        """
+        overrides  settings of all brokers
+        of_broker  settings of single brokers, by id
+        """
+        self.brokers: dict[int, BrokerProcess] = {}
+        for broker_id in range(1, count + 1):
+            settings = {
+                **SMALL_CLUSTER,
+                **(overrides or {}),
+                **(of_broker or {}).get(broker_id, {}),
+                "broker.id": str(broker_id),
+                "zookeeper.connect": zookeeper_connect,
+            }
+            self.brokers[broker_id] = BrokerProcess(
+                folder / f"broker-{broker_id}", overrides=settings
+            )
+        self.running: list[int] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def start_all(self) -> None:
+        """Start the brokers that do not run, all at once."""
+        waiting = [one for one in self.brokers if one not in self.running]
+        with ThreadPoolExecutor(len(waiting)) as threads:
+            list(threads.map(lambda one: self.brokers[one].start(), waiting))
+        self.running = sorted(self.brokers)
+
+    def start(self, broker_id: int) -> None:
+        self.brokers[broker_id].start()
+        self.running = sorted({*self.running, broker_id})
+
+    def stop(self, broker_id: int) -> None:
+        """SIGTERM: a controlled shutdown."""
+        self.running.remove(broker_id)
+        assert self.brokers[broker_id].stop() == 0, self.brokers[broker_id].folder
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL."""
+        self.running.remove(broker_id)
+        self.brokers[broker_id].kill()
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: the process keeps its sockets and says nothing."""
+        os.kill(self.brokers[broker_id].process.pid, signal.SIGSTOP)
+
+    def resume(self, broker_id: int) -> None:
+        os.kill(self.brokers[broker_id].process.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """End all processes, whatever their state."""
+        for broker_id, broker in self.brokers.items():
+            if broker_id in self.running:
+                with suppress(ProcessLookupError, AssertionError):
+                    self.resume(broker_id)
+            broker.close()
+
+    # What the brokers say.
+
+    def metadata(self, *topics: str, of: int | None = None) -> Any:
+        """The Metadata response of one running broker, or of the first that responds.
+
+        raises  ClusterSilent when none does
+        """
+        names = [MetadataRequestTopic(name=name, topic_id=ZERO_UUID) for name in topics]
+        request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        for broker_id in self.running if of is None else [of]:
+            with suppress(OSError, Closed), Wire(self.brokers[broker_id].address) as wire:
+                return wire.call(request, METADATA_VERSION)
+        raise ClusterSilent(f"no response of {self.running if of is None else of}")
+
+    def partitions(self, topic: str, *, of: int | None = None) -> dict[int, Any]:
+        """The partitions of a topic in a Metadata response, by number."""
+        (found,) = self.metadata(topic, of=of).topics
+        return {one.partition_index: one for one in found.partitions}
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The leader as the first running broker knows it; -1 when there is none."""
+        found = self.partitions(topic).get(partition)
+        return -1 if found is None else int(found.leader_id)
+
+    def controller(self) -> int:
+        return int(self.metadata().controller_id)
+
+    # Waiting.
+
+    def wait(self, state: Callable[[], bool], what: str, *, timeout_s: float = WAIT_S) -> None:
+        """Until a state is reached; an exception of a broker that is away counts as not yet."""
+        deadline = monotonic() + timeout_s
+        while True:
+            last: Exception | None = None
+            try:
+                if state():
+                    return
+            except (OSError, Closed, ClusterSilent, ValueError) as error:
+                last = error
+            if monotonic() > deadline:
+                raise ClusterSilent(f"not {what} in {timeout_s} s ({last!r})\n{self._logs()}")
+            sleep(POLL_S)
+
+    def wait_until_complete(
+        self, topic: str, *, isr: int | None = None, timeout_s: float = WAIT_S
+    ) -> None:
+        """Until every running broker knows a leader, and `isr` replicas in sync (default: all),
+        of each partition."""
+
+        def is_complete() -> bool:
+            for broker_id in self.running:
+                partitions = self.partitions(topic, of=broker_id).values()
+                if not partitions:
+                    return False
+                for one in partitions:
+                    if one.leader_id not in self.running:
+                        return False
+                    if len(one.isr_nodes) != (len(one.replica_nodes) if isr is None else isr):
+                        return False
+            return True
+
+        self.wait(is_complete, f"every partition of {topic} led and in sync", timeout_s=timeout_s)
+
+    def wait_for_brokers(self, *, timeout_s: float = WAIT_S) -> None:
+        """Until every running broker knows exactly the running ones, and the same controller."""
+
+        def is_known() -> bool:
+            found = [self.metadata(of=one) for one in self.running]
+            known = {tuple(sorted(broker.node_id for broker in one.brokers)) for one in found}
+            controllers = {one.controller_id for one in found}
+            return (
+                known == {tuple(self.running)}
+                and controllers <= set(self.running)
+                and (len(controllers) == 1)
+            )
+
+        self.wait(is_known, "all brokers known", timeout_s=timeout_s)
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, list[int]] | None = None,
+    ) -> None:
+        """Create a topic at the controller, and wait until all of it is led and in sync."""
+        self.wait(
+            lambda: self._create(topic, partitions, replication_factor, configs, assignment),
+            f"{topic} created",
+        )
+        self.wait_until_complete(topic)
+
+    def _create(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str] | None,
+        assignment: Mapping[int, list[int]] | None,
+    ) -> bool:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=topic,
+                    num_partitions=-1 if assignment else partitions,
+                    replication_factor=-1 if assignment else replication_factor,
+                    assignments=[
+                        CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
+                        for index, replicas in (assignment or {}).items()
+                    ],
+                    configs=[
+                        CreatableTopicConfig(name=name, value=value)
+                        for name, value in (configs or {}).items()
+                    ],
+                )
+            ],
+            timeout_ms=30_000,
+            validate_only=False,
+        )
+        controller = self.controller()
+        if controller not in self.running:
+            return False
+        with Wire(self.brokers[controller].address) as wire:
+            (result,) = wire.call(request, CREATE_TOPICS_VERSION).topics
+        if result.error_code == ErrorCode.NOT_CONTROLLER:
+            return False
+        assert result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), result
+        return True
+
+    def _logs(self) -> str:
+        return "\n".join(
+            f"--- broker {one}:\n{broker.process.tail()}"
+            for one, broker in self.brokers.items()
+            if one in self.running
+        )
+
+
+@contextmanager
+def broker_cluster(
+    folder: Path,
+    *,
+    zookeeper_connect: str,
+    count: int = 3,
+    overrides: Mapping[str, str] | None = None,
+    of_broker: Mapping[int, Mapping[str, str]] | None = None,
+) -> Iterator[BrokerCluster]:
+    """Running brokers that know each other."""
+    cluster = BrokerCluster(
+        folder,
+        zookeeper_connect=zookeeper_connect,
+        count=count,
+        overrides=overrides,
+        of_broker=of_broker,
+    )
+    try:
+        cluster.start_all()
+        cluster.wait_for_brokers()
+        yield cluster
+    finally:
+        cluster.close()
