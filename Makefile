@@ -2,7 +2,8 @@
 #            PORT=9093     another port, with a data directory of its own
 #            CONFIG=FILE   another settings file
 #            ARGS='...'    more arguments of `odradek start`
-# make test  everything a change must pass: lint, then all tests and the coverage of the parts
+# make test  everything a change must pass: lint, then all tests
+# make coverage  which lines the tests of the parts run; CI runs it after `make test`
 # make docs  the documentation site, into build/site
 # make release  the source distribution and the wheel, into dist, checked; uploads nothing
 VENV   := .venv
@@ -28,7 +29,7 @@ run: $(VENV)/.run
 # The rows wait for Java and for sessions most of the time: two run at once, and each prints what it
 # found at its end.
 test: lint tools
-	@$(MAKE) --no-print-directory -k -j2 --output-sync=target test-pipelines test-others coverage
+	@$(MAKE) --no-print-directory -k -j2 --output-sync=target test-pipelines test-others
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
