@@ -35,6 +35,7 @@ from tests.scripts.chapters import (
     groups_rebalancing,
     groups_static,
     metadata,
+    moves,
     offsets,
     produce,
     producers,
@@ -111,6 +112,7 @@ CONSUMER_SETTINGS: Final = {
 ACTS: Final = {
     "general": Act(GENERAL),
     "groups": Act(CLASSIC_GROUPS, GROUP_SETTINGS),
+    "moves": Act({"moves": moves.play}, {"auto.leader.rebalance.enable": "false"}),
 }
 ACTS_4_3: Final = {
     "groups": Act(CLASSIC_GROUPS, GROUP_SETTINGS),

@@ -46,6 +46,7 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.DESCRIBE_LOG_DIRS: range(5),
     ApiKey.CREATE_PARTITIONS: range(4),
     ApiKey.DELETE_GROUPS: range(3),
+    ApiKey.ELECT_LEADERS: range(3),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),
     ApiKey.OFFSET_DELETE: range(1),
     ApiKey.DESCRIBE_CLUSTER: range(2),
