@@ -16,6 +16,7 @@ from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 
+REPLICATION_FACTOR_MAX: Final = 32_767
 UNDER_WAY_MAX: Final = 1_000
 """Topics that are being created at a time; clients must retry for more."""
 
@@ -55,17 +56,19 @@ class AutoTopicCreation:
 def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) -> CreateTopicSpec:
     """The settings of a topic that is created on first use (Kafka: creatableTopic).
 
-    broker_count  live brokers, the largest replication factor of an internal topic.
+    broker_count  live brokers, the largest replication factor of an internal topic without
+                  zookeeper.connect.
                   Differs from Kafka, which creates no internal topic while there are fewer brokers
                   than its replication factor (KIP-115): with embedded coordination there is one
     """
+    largest = broker_count if settings.zookeeper_connect is None else REPLICATION_FACTOR_MAX
     if topic not in INTERNAL_TOPICS:
         return CreateTopicSpec(topic)
     if topic == OFFSETS_TOPIC:
         return CreateTopicSpec(
             topic,
             partitions=settings.offsets_topic_num_partitions,
-            replication_factor=min(settings.offsets_topic_replication_factor, broker_count),
+            replication_factor=min(settings.offsets_topic_replication_factor, largest),
             config={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -75,7 +78,7 @@ def first_use_topic(topic: str, settings: BrokerSettings, *, broker_count: int) 
     return CreateTopicSpec(
         topic,
         partitions=settings.transaction_state_log_num_partitions,
-        replication_factor=min(settings.transaction_state_log_replication_factor, broker_count),
+        replication_factor=min(settings.transaction_state_log_replication_factor, largest),
         config={
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",

@@ -13,7 +13,8 @@ from typing import Final
 
 import uvloop
 
-from odradek.broker.node.node import Node, StartError, StartInterrupted
+from odradek.broker.node.node import Node
+from odradek.broker.node.start_error import StartError, StartInterrupted
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.state_files import CoordinationDamaged
@@ -43,12 +44,6 @@ def run(settings: BrokerSettings, on_ready: Callable[[tuple[str, ...]], None]) -
     """
     for warning in settings.warnings:
         logger.warning("%s", warning)
-    if settings.zookeeper_connect is not None:
-        logger.warning(
-            "zookeeper.connect=%s has no effect: coordination is embedded in this broker, for one "
-            "machine, development and tests",
-            settings.zookeeper_connect,
-        )
     signals = StopSignals()
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)

@@ -27,6 +27,8 @@ REFUSED: Final = (
     ("process.roles", ((),), "KRaft mode is not served, only ZooKeeper mode"),
     ("controller.listener.names", (None, ""), "KRaft mode is not served, only ZooKeeper mode"),
     ("zookeeper.metadata.migration.enable", (False,), "Moving to KRaft is not served"),
+    ("zookeeper.set.acl", (False,), "ACLs in ZooKeeper are not served yet"),
+    ("zookeeper.ssl.client.enable", (False,), "TLS to ZooKeeper is not served yet"),
     ("remote.log.storage.system.enable", (False,), "Tiered storage is not served"),
     ("authorizer.class.name", ("",), "No authorizer is served yet"),
     ("create.topic.policy.class.name", (None,), "Java classes cannot be loaded"),

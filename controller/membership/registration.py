@@ -17,11 +17,13 @@ from odradek.controller.coordination.errors import (
     NodeExists,
     NoNode,
 )
+from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.session import CoordinationSession, Create, SetData, Stat
 from odradek.controller.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker, encode_broker
 from odradek.controller.znodes.fenced_writes import ensure_path, read_all
+from odradek.runtime.pending import Pending
 
 ATTEMPTS_MAX: Final = 10
 
@@ -53,6 +55,20 @@ async def find_cluster_id(session: CoordinationSession, proposal: str) -> str:
         data, _ = await session.get(zk_data.CLUSTER_ID)
         return zk_data.decode_cluster_id(data)
     return proposal
+
+
+def next_broker_id(session: CoordinationSession) -> Pending[int]:
+    """A number from 1 that the cluster has given to no other broker (KAFKA-1070).
+
+    It is the version of a node that each caller writes once.
+    fails  CoordinationError
+    """
+
+    async def run() -> int:
+        await ensure_path(session, zk_data.BROKER_SEQUENCE)
+        return (await session.set(zk_data.BROKER_SEQUENCE, b"")).version
+
+    return SerialExecutor().submit(run)
 
 
 async def register(

@@ -65,8 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(list(arguments))
     # Imports create little garbage; `process.run` enables the collector when the broker is ready.
     gc.disable()
-    from odradek.broker.node.node import StartError
     from odradek.broker.node.process import run
+    from odradek.broker.node.start_error import StartError
     from odradek.broker.settings.load import load_settings
     from odradek.broker.settings.types import SettingsError
     from odradek.runtime.logging import format_line, set_up_logging

@@ -121,7 +121,7 @@ class Running:
         async def wait() -> None:
             self.loop.call_soon(work)
             await asyncio.to_thread(lambda: None)
-            await self.node._jobs.finish()
+            await self.node.parts.jobs.finish()
 
         self.loop.run_until_complete(wait())
 
@@ -276,7 +276,7 @@ def test_no_callback_of_the_loop_grows_with_the_logs(tmp_path: Path, measured: M
         broker.client(lambda: produce(at, "one"))
         log.roll(now_ms=broker.node.services.clock.now_ms())
         broker.client(lambda: produce(at, "one"))
-        broker.on_loop(broker.node._background._tick)
+        broker.on_loop(broker.node.parts.background._tick)
         measured.check("appends, a roll and a flush")
 
         manager = broker.node.services.logs
@@ -284,7 +284,7 @@ def test_no_callback_of_the_loop_grows_with_the_logs(tmp_path: Path, measured: M
         assert gone is not None
         directory = manager.directory_of(gone)
         broker.on_loop(lambda: manager.take_offline(directory, OSError("the disk has failed")))
-        broker.on_loop(broker.node._background._tick)
+        broker.on_loop(broker.node.parts.background._tick)
         measured.check("a directory that goes offline")
         measured.is_at_work = False
     measured.check("the stop")
@@ -295,11 +295,11 @@ def apply_retention(broker: Running, one: LargeLog) -> Log:
     node = broker.node
     log = broker.node.services.logs.get("one", 0)
     assert log is not None
-    broker.on_loop(node._retention.run)
-    broker.loop.run_until_complete(until(lambda: not node._retention.is_running))
+    broker.on_loop(node.parts.retention.run)
+    broker.loop.run_until_complete(until(lambda: not node.parts.retention.is_running))
     # The half that DeleteRecords has left is too old for retention.ms as well.
     assert len(log.segments) == 1
-    broker.on_loop(lambda: node._jobs.run(list(node._upkeep.remove(now_ms=1 << 62))))
+    broker.on_loop(lambda: node.parts.jobs.run(list(node.parts.upkeep.remove(now_ms=1 << 62))))
     assert len(list(one.folder.glob("*.deleted"))) == 0
     return log
 

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, NoReturn
 import pytest
 
 from odradek.broker.node.disk_reserve import RESERVE_BYTES, RESERVE_NAME
-from odradek.broker.node.node import Node, StartError, StartInterrupted
+from odradek.broker.node.node import Node
+from odradek.broker.node.start_error import StartError, StartInterrupted
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.errors import StorageFailed
@@ -131,8 +132,8 @@ CHECKPOINT_FILES = (
     CLEANER_OFFSET_FILE,
 )
 STEPS = [
-    "odradek.broker.node.node.EmbeddedTree",
-    "odradek.broker.node.node.Node._build_services",
+    "odradek.broker.node.coordination.EmbeddedTree",
+    "odradek.broker.node.parts.NodeParts._build_services",
     "odradek.controller.controller.Controller.prepare",
     "odradek.storage.directories.log_manager.LogManager.claim",
     "odradek.broker.node.node.bind",
@@ -307,7 +308,7 @@ def test_a_broker_starts_on_a_full_disk(
     if state == "killed":
         (data / CLEAN_SHUTDOWN_FILE).unlink()
     assert (data / RESERVE_NAME).stat().st_size == RESERVE_BYTES
-    monkeypatch.setattr("odradek.broker.node.node.SystemFileSystem", LimitedFileSystem)
+    monkeypatch.setattr("odradek.broker.node.platform.SystemFileSystem", LimitedFileSystem)
     monkeypatch.setattr(LimitedFileSystem, "free_bytes", 0)
     for _ in range(8):
         LimitedFileSystem.free_bytes = 0

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import uvloop
 
-from odradek.broker.node.node import Node, StartError
+from odradek.broker.node.node import Node
+from odradek.broker.node.start_error import StartError
 from odradek.broker.settings.load import make_settings
 
 JOIN_TIMEOUT_S = 60.0

@@ -87,7 +87,7 @@ def our_leader(folder: Path, overrides: Mapping[str, str]) -> Iterator[LeadingBr
     with node_in_thread(folder, overrides) as running:
 
         def register(node: Node) -> None:
-            session = node._tree.connect(lambda event: None)
+            session = node._coordination.connect(lambda event: None)
             sessions.append(session)
             session.create("/brokers/ids/1", registration(port, "far"), ephemeral=True)
 

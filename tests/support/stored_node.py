@@ -1,7 +1,7 @@
 """The parts of a node that write to disk, coordination and logs, on a `MemoryFileSystem`.
 
-The parts are the broker's own, put together as `broker/node/node.py` does it; there are no sockets,
-and threads work when the test says so.
+The parts are the broker's own, put together as `broker/node/parts.py` does it; there are no
+sockets, and threads work when the test says so.
 """
 
 from __future__ import annotations

@@ -1,0 +1,186 @@
+"""Where a node's coordination session is: in files of its own, or with a ZooKeeper ensemble."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from odradek.broker.node.disk_reserve import DiskReserve
+from odradek.broker.node.start_error import StartError
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.controller.coordination.commits import RunInThread
+from odradek.controller.coordination.embedded import EmbeddedTree
+from odradek.controller.coordination.session import CoordinationSession, EventCallback
+from odradek.controller.coordination.state_files import find_files
+from odradek.runtime.clock import Clock
+from odradek.runtime.files import FileSystem
+from odradek.runtime.wheel_driver import WheelDriver
+
+RESERVE_CHECK_MS: Final = 60_000
+
+logger = logging.getLogger("odradek")
+
+
+class Coordination(Protocol):
+    """The coordination service as a node uses it."""
+
+    is_embedded: bool
+
+    def connect(self, on_event: EventCallback) -> CoordinationSession:
+        """Begin a session."""
+
+    def serve(
+        self,
+        run_in_thread: RunInThread,
+        *,
+        on_failure: Callable[[str], None],
+        on_warning: Callable[[str], None],
+    ) -> None:
+        """The node has started: from now on its loop must not wait."""
+
+    def close(self) -> None:
+        """The session has ended."""
+
+
+class EmbeddedCoordination:
+    """A tree in the first log directory, with a reserve of space for it.
+
+    raises  StartError
+    """
+
+    is_embedded = True
+
+    def __init__(
+        self, files: FileSystem, log_dirs: Sequence[str], clock: Clock, wheel: WheelDriver
+    ) -> None:
+        check_first_directory(files, log_dirs)
+        self._wheel = wheel
+        self._reserve = DiskReserve(files, log_dirs[0])
+        try:
+            self._tree = EmbeddedTree(files, log_dirs[0], clock, free_space=self._release_reserve)
+        except OSError as error:
+            raise StartError(
+                f"the first of log.dirs, with the coordination files, cannot be used: {error}"
+            ) from error
+        for warning in self._tree.warnings:
+            logger.warning("%s", warning)
+
+    def connect(self, on_event: EventCallback) -> CoordinationSession:
+        """A session, whose calls are done at once until `serve`."""
+        return self._tree.connect(on_event)
+
+    def serve(
+        self,
+        run_in_thread: RunInThread,
+        *,
+        on_failure: Callable[[str], None],
+        on_warning: Callable[[str], None],
+    ) -> None:
+        """From now on syncs happen in threads."""
+        self._tree.serve(run_in_thread, on_failure=on_failure, on_warning=on_warning)
+        self._reserve.restore()
+        self._wheel.every(RESERVE_CHECK_MS, self._reserve.restore)
+
+    def close(self) -> None:
+        """End all sessions and store the tree."""
+        self._tree.close()
+
+    def _release_reserve(self) -> bool:
+        if not self._reserve.release_step():
+            return False
+        logger.warning("%s is full: coordination uses its reserve", self._reserve.folder)
+        return True
+
+
+class ZooKeeperCoordination:
+    """Sessions with the ensemble of zookeeper.connect.
+
+    after  called on the loop after results and events were handed over
+    """
+
+    is_embedded = False
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: BrokerSettings,
+        wheel: WheelDriver,
+        clock: Clock,
+        *,
+        after: Callable[[], None],
+    ) -> None:
+        # Imported here: an embedded node needs none of it.
+        from odradek.controller.coordination.zookeeper import parse_connect
+        from odradek.controller.coordination.zookeeper_connection import ZooKeeperOptions
+
+        assert settings.zookeeper_connect is not None, "it selects this coordination"
+        hosts, chroot = parse_connect(settings.zookeeper_connect)
+        self._loop = loop
+        self._wheel = wheel
+        self._clock = clock
+        self._after = after
+        self._options = ZooKeeperOptions(
+            hosts=hosts,
+            chroot=chroot,
+            session_timeout_ms=settings.zookeeper_session_timeout_ms,
+            connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
+            in_flight_max=settings.zookeeper_max_in_flight_requests,
+        )
+        # It reports each attempt to connect; the session reports when a connection is lost.
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+
+    def connect(self, on_event: EventCallback) -> CoordinationSession:
+        """A session, whose calls wait for the connection."""
+        from odradek.controller.coordination.zookeeper import ZooKeeperSession
+
+        return ZooKeeperSession(
+            self._options,
+            on_event,
+            call_on_loop=self._call_on_loop,
+            add_timer=lambda delay_ms, callback: self._wheel.add(
+                self._clock.monotonic_ms() + delay_ms, callback
+            ),
+        )
+
+    def serve(
+        self,
+        run_in_thread: RunInThread,
+        *,
+        on_failure: Callable[[str], None],
+        on_warning: Callable[[str], None],
+    ) -> None:
+        """Nothing: the loop has never waited."""
+
+    def close(self) -> None:
+        """Nothing: the ensemble goes on."""
+
+    def _call_on_loop(self, work: Callable[[], None]) -> None:
+        def run() -> None:
+            work()
+            self._after()
+
+        # The loop is closed when the process ends.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(run)
+
+
+def check_first_directory(files: FileSystem, log_dirs: Sequence[str]) -> None:
+    """Refuse a start when a later directory has the coordination files, but not the first one.
+
+    The broker would start without any topic.
+    raises  StartError
+    """
+    first = log_dirs[0]
+    found = []
+    for folder in log_dirs:
+        with contextlib.suppress(OSError):
+            if any(find_files(files, folder)):
+                found.append(folder)
+    if found and first not in found:
+        raise StartError(
+            f"the coordination files are in {found[0]}, not in the first of log.dirs, {first}: "
+            f"put it first"
+        )

@@ -1,0 +1,233 @@
+"""The parts of a node, built bottom-up: each is given those that it uses.
+
+The controller sends requests to `Leadership` and is built after it, so it observes failed
+directories instead of being called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.broker.auto_topic_creation import AutoTopicCreation
+from odradek.broker.node.background import Background
+from odradek.broker.node.coordination import Coordination
+from odradek.broker.node.directory_failures import DirectoryFailures
+from odradek.broker.node.disk_job_runner import DiskJobRunner
+from odradek.broker.node.dynamic_configs import DynamicConfigs
+from odradek.broker.node.group_coordination import GroupLeadership, build_group_coordinator
+from odradek.broker.node.lazy_compaction import LazyCompaction
+from odradek.broker.node.local_alter_partition import LocalAlterPartition
+from odradek.broker.node.orphaned_logs import OrphanedLogs
+from odradek.broker.node.platform import Platform
+from odradek.broker.node.retention import Retention
+from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.refused_transactions import RefusedTransactions
+from odradek.broker.replication.fetch_session import FetchSessions
+from odradek.broker.replication.in_sync_replicas import InSyncReplicas
+from odradek.broker.replication.leader import InSyncRules
+from odradek.broker.replication.leadership import Leadership
+from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.staged_appends import StagedAppends
+from odradek.broker.replication.time_lookups import TimeLookups
+from odradek.broker.server.socket_server import SocketServer
+from odradek.broker.services import Services
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.topics import Topics
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.controller import Controller
+from odradek.controller.metadata_cache import MetadataCache
+from odradek.runtime.thread_work import ThreadWork
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.directories.upkeep import Upkeep
+
+
+class NodeParts:
+    """What serves clients and the cluster, from the coordination session to the socket server."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        settings: BrokerSettings,
+        coordination: Coordination,
+        *,
+        broker_id: int,
+        logs: LogManager,
+        connections_max: Callable[[], int],
+    ) -> None:
+        """connections_max  how many connections there may be now"""
+        self._platform = platform
+        self._coordination = coordination
+        self._broker_id = broker_id
+        self._logs = logs
+        current = CurrentSettings(settings)
+        self.metadata = MetadataCache()
+        self.partitions = Partitions()
+        self.coordination_work = ThreadWork(
+            platform.loop,
+            platform.coordination_executor,
+            after=platform.purgatory.run_notified,
+            on_broken=lambda error: platform.on_task_failure("coordination", error),
+        )
+        self._build_upkeep(current)
+        self.configs = DynamicConfigs(
+            broker_id=self._broker_id,
+            settings=current,
+            metadata=self.metadata,
+            partitions=self.partitions,
+            compaction=self.lazy_compaction,
+        )
+        self.services = self._build_services(current)
+        self.server = SocketServer(
+            platform.loop,
+            self.services,
+            platform.executor,
+            platform.supervisor,
+            connections_max,
+        )
+        self.background = Background(
+            clock=platform.clock,
+            settings=current,
+            wheel=platform.wheel,
+            upkeep=self.upkeep,
+            jobs=self.jobs,
+            failures=self.failures,
+            retention=self.retention,
+            compaction=self.lazy_compaction,
+            leadership=self.leadership,
+            controller=self.services.controller,
+            server=self.server,
+            on_fatal=platform.on_fatal,
+        )
+
+    def _build_upkeep(self, current: CurrentSettings) -> None:
+        platform = self._platform
+        self.upkeep = Upkeep(self._logs)
+        self.failures = DirectoryFailures(
+            self._logs, self.partitions, platform.purgatory, platform.metrics
+        )
+        self.jobs = DiskJobRunner(
+            platform.loop,
+            executor=platform.executor,
+            supervisor=platform.supervisor,
+            files=platform.files,
+            clock=platform.clock,
+            loop_watch=platform.loop_watch,
+            upkeep=self.upkeep,
+            partitions=self.partitions,
+            purgatory=platform.purgatory,
+            failures=self.failures,
+            on_fatal=platform.on_fatal,
+        )
+        self.retention = Retention(
+            platform.loop,
+            clock=platform.clock,
+            logs=self._logs,
+            upkeep=self.upkeep,
+            loop_watch=platform.loop_watch,
+            on_fatal=platform.on_fatal,
+        )
+        self.lazy_compaction = LazyCompaction(
+            clock=platform.clock,
+            settings=current,
+            logs=self._logs,
+            metrics=platform.metrics,
+            loop_watch=platform.loop_watch,
+            files=platform.files,
+            executor=platform.executor,
+            supervisor=platform.supervisor,
+            wheel=platform.wheel,
+            upkeep=self.upkeep,
+            jobs=self.jobs,
+            retention=self.retention,
+            on_fatal=platform.on_fatal,
+        )
+
+    def _build_services(self, current: CurrentSettings) -> Services:
+        platform = self._platform
+        settings = current.value
+        topics = Topics(self.metadata)
+        groups = build_group_coordinator(
+            settings,
+            topics=topics,
+            purgatory=platform.purgatory,
+            wheel=platform.wheel,
+            clock=platform.clock,
+            rng=platform.rng,
+        )
+        self.leadership = Leadership(
+            broker_id=self._broker_id,
+            logs=self._logs,
+            partitions=self.partitions,
+            purgatory=platform.purgatory,
+            config_of=self.configs.log_config,
+            run_jobs=self.jobs.run,
+            on_flush_awaited=self.jobs.flush_soon,
+            in_sync_rules=self._in_sync_rules(settings),
+            observers=(GroupLeadership(groups),),
+            clock=platform.clock,
+            rng=platform.rng,
+            on_fatal=platform.on_fatal,
+        )
+        controller = self._build_controller(settings)
+        self.failures.observe(controller.report_log_directories)
+        self.in_sync_replicas = InSyncReplicas(
+            partitions=self.partitions,
+            purgatory=platform.purgatory,
+            sender=LocalAlterPartition(controller),
+            wheel=platform.wheel,
+            clock=platform.clock,
+            metrics=platform.metrics,
+        )
+        return Services(
+            current_settings=current,
+            clock=platform.clock,
+            rng=platform.rng,
+            metrics=platform.metrics,
+            loop_watch=platform.loop_watch,
+            purgatory=platform.purgatory,
+            partitions=self.partitions,
+            appends=StagedAppends(platform.purgatory, platform.metrics),
+            fetch_sessions=FetchSessions(
+                settings.max_incremental_fetch_session_cache_slots, platform.rng.below
+            ),
+            in_sync_replicas=self.in_sync_replicas,
+            time_lookups=TimeLookups(platform.files, self.jobs.search, platform.purgatory),
+            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            topics=topics,
+            auto_topic_creation=AutoTopicCreation(controller, current),
+            controller=controller,
+            logs=self._logs,
+            files=platform.files,
+            groups=groups,
+            refused_transactions=RefusedTransactions(),
+        )
+
+    def _in_sync_rules(self, settings: BrokerSettings) -> InSyncRules:
+        return InSyncRules(
+            lag_time_max_ms=settings.replica_lag_time_max_ms,
+            is_live=lambda broker_id: broker_id in self.metadata.image.brokers,
+            monotonic_ms=self._platform.clock.monotonic_ms,
+        )
+
+    def _build_controller(self, settings: BrokerSettings) -> Controller:
+        platform = self._platform
+        self.orphaned = OrphanedLogs()
+        return Controller(
+            self._coordination.connect,
+            ControllerSettings(
+                partitions=settings.num_partitions,
+                replication_factor=settings.default_replication_factor,
+                is_deletion_enabled=settings.delete_topic_enable,
+                is_unclean_election_enabled=settings.unclean_leader_election_enable,
+                is_rebalance_enabled=settings.auto_leader_rebalance_enable,
+                rebalance_interval_s=settings.leader_imbalance_check_interval_seconds,
+                imbalance_percentage=settings.leader_imbalance_per_broker_percentage,
+            ),
+            handler=self.leadership,
+            listener=self.configs,
+            clock=platform.clock,
+            randomness=platform.rng,
+            metadata=self.metadata,
+            check_new_topic=self.orphaned.check_new_topic,
+        )

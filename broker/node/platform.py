@@ -1,0 +1,78 @@
+"""What the parts of a node reach the outside through: loop, threads, files, timers, counters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic_ns
+from typing import Final
+
+from odradek.broker.node.storage_log import StorageLog
+from odradek.broker.purgatory import Purgatory
+from odradek.runtime.clock import Clock, SystemClock
+from odradek.runtime.descriptor_limit import raise_descriptor_limit, share_out
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.randomness import SystemRandomness
+from odradek.runtime.system_files import SystemFileSystem
+from odradek.runtime.tasks import Supervisor
+from odradek.runtime.timers import TimingWheel
+from odradek.runtime.wheel_driver import WheelDriver
+from odradek.storage.files.descriptors import Descriptors
+
+WORKERS: Final = 4
+COORDINATION_WORKERS: Final = 2
+"""One syncs the journal while the other writes a snapshot; neither waits for logs to be flushed."""
+
+
+class Platform:
+    """One of each for a node.
+
+    on_fatal  called with the reason why the broker cannot go on
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, on_fatal: Callable[[str], None]) -> None:
+        self.loop = loop
+        self.on_fatal = on_fatal
+        self.files = SystemFileSystem()
+        self.clock: Clock = SystemClock()
+        self.rng = SystemRandomness()
+        self.executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="disk")
+        self.coordination_executor = ThreadPoolExecutor(
+            COORDINATION_WORKERS, thread_name_prefix="coordination"
+        )
+        self.supervisor = Supervisor(loop, self.on_task_failure)
+        self.metrics = BrokerMetrics()
+        self.loop_watch = LoopWatch(self.metrics)
+        self.wheel = WheelDriver(
+            loop, self.clock, TimingWheel(self.clock.monotonic_ms()), self.loop_watch
+        )
+        self.purgatory = Purgatory(self.wheel, self.metrics)
+        self.wheel.after_each_turn(self.purgatory.run_notified)
+        self.shares = share_out(raise_descriptor_limit())
+        self.descriptors = Descriptors(
+            self.files,
+            open_max=self.shares.files,
+            report=StorageLog(self.clock.monotonic_ms),
+        )
+
+    def on_task_failure(self, name: str, error: BaseException) -> None:
+        """A task or a thread has raised what nothing handles: the broker stops."""
+        self.on_fatal(f"task {name} died: {error!r}")
+
+    def defer(self, work: Callable[[], None]) -> None:
+        """Call `work`, and what it has completed, in a callback of their own."""
+
+        def run() -> None:
+            began_ns = monotonic_ns()
+            work()
+            self.purgatory.run_notified()
+            self.loop_watch.ran(began_ns, work)
+
+        self.loop.call_soon(run)
+
+    def close(self) -> None:
+        """End the threads; what they do now, they finish."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.coordination_executor.shutdown(wait=False)

@@ -1,0 +1,232 @@
+"""A broker process on a real ZooKeeper: registration, election, topics, death, restart."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.processes import LoggedProcess, ProcessFailed, free_port
+from tests.support.zookeeper import (
+    ZooKeeperServer,
+    connect_text,
+    zookeeper_ensemble,
+    zookeeper_server,
+)
+
+pytestmark = [pytest.mark.judge, pytest.mark.client]
+
+WAIT_S = 60.0
+POLL_S = 0.01
+SESSION_MS = 3_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """One server; each test has a chroot of its own."""
+    with zookeeper_server(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A client without a chroot."""
+    with_server = KazooClient(server.address, timeout=30.0)
+    with_server.start(timeout=60)
+    yield with_server
+    with_server.stop()
+    with_server.close()
+
+
+def settings(connect: str, **others: str) -> dict[str, str]:
+    """Overrides for a broker of a cluster with one broker."""
+    return {
+        "zookeeper.connect": connect,
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "2",
+        "group.initial.rebalance.delay.ms": "0",
+        **{name.replace("_", "."): value for name, value in others.items()},
+    }
+
+
+def until(condition: Callable[[], object], what: str) -> float:
+    """Wait; how long it took, in seconds."""
+    began = time.monotonic()
+    never = threading.Event()
+    while not condition():
+        assert time.monotonic() - began < WAIT_S, what
+        never.wait(POLL_S)
+    return time.monotonic() - began
+
+
+def create_topic(address: str, name: str, partitions: int = 2) -> None:
+    """Through the Admin API."""
+    admin = AdminClient({"bootstrap.servers": address})
+    for created in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        created.result(WAIT_S)
+
+
+def produce(address: str, topic: str, values: list[bytes]) -> None:
+    """All values with acks=all."""
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": address, "acks": "all"})
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(WAIT_S) == 0
+    assert errors == [None] * len(values)
+
+
+def consume(address: str, topic: str, count: int) -> list[bytes]:
+    """So many values, in a group."""
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    values: list[bytes] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(values) < count:
+        assert time.monotonic() < deadline, f"{len(values)} of {count} records"
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            value = message.value()
+            assert value is not None
+            values.append(value)
+    consumer.close()
+    return values
+
+
+def test_broker_registers_is_elected_and_serves_clients(
+    tmp_path: Path, server: ZooKeeperServer, client: KazooClient
+) -> None:
+    values = [b"%d" % number for number in range(200)]
+    with odradek_broker(
+        tmp_path, overrides=settings(f"{server.address}/serves/kafka", broker_rack="r1")
+    ) as broker:
+        content, stat = client.get("/serves/kafka/brokers/ids/0")
+        registration = json.loads(content)
+        assert registration["port"] == broker.port
+        assert registration["endpoints"] == [f"PLAINTEXT://{broker.address}"]
+        assert registration["rack"] == "r1"
+        assert stat.ephemeralOwner != 0
+        controller = json.loads(client.get("/serves/kafka/controller")[0])
+        assert controller["brokerid"] == 0
+        assert client.get("/serves/kafka/controller_epoch")[0] == b"1"
+        create_topic(broker.address, "one")
+        state = client.get("/serves/kafka/brokers/topics/one/partitions/0/state")[0]
+        assert json.loads(state)["isr"] == [0]
+        produce(broker.address, "one", values)
+        assert sorted(consume(broker.address, "one", 200)) == sorted(values)
+        assert broker.stop() == 0
+    assert client.get_children("/serves/kafka/brokers/ids") == []
+    assert client.exists("/serves/kafka/controller") is None
+
+
+def test_killed_broker_is_removed_after_its_session_and_recovers(
+    tmp_path: Path, server: ZooKeeperServer, client: KazooClient
+) -> None:
+    with odradek_broker(tmp_path, overrides=settings(f"{server.address}/killed")) as broker:
+        create_topic(broker.address, "one", 1)
+        produce(broker.address, "one", [b"%d" % number for number in range(100)])
+        first = client.get("/killed/brokers/ids/0")[1].czxid
+        broker.kill()
+        taken_s = until(
+            lambda: client.exists("/killed/brokers/ids/0") is None, "the registration ends"
+        )
+        assert taken_s < SESSION_MS / 1000 + 2
+        broker.start()
+        assert client.get("/killed/brokers/ids/0")[1].czxid > first
+        assert client.get("/killed/controller_epoch")[0] == b"2"
+        assert len(consume(broker.address, "one", 100)) == 100
+        produce(broker.address, "one", [b"after"])
+
+
+def test_broker_restarted_at_once_waits_for_its_earlier_session(
+    tmp_path: Path, server: ZooKeeperServer, client: KazooClient
+) -> None:
+    with odradek_broker(tmp_path, overrides=settings(f"{server.address}/quick")) as broker:
+        first = client.get("/quick/brokers/ids/0")[1].ephemeralOwner
+        broker.kill()
+        broker.start()
+        assert client.get("/quick/brokers/ids/0")[1].ephemeralOwner not in (0, first)
+        assert any("waiting for the end of its session" in line for line in broker.process.lines())
+
+
+def test_second_broker_with_the_same_id_is_refused(
+    tmp_path: Path, server: ZooKeeperServer, client: KazooClient
+) -> None:
+    overrides = settings(f"{server.address}/twice")
+    with odradek_broker(tmp_path / "one", overrides=overrides):
+        owner = client.get("/twice/brokers/ids/0")[1].ephemeralOwner
+        second = BrokerProcess(tmp_path / "two", overrides=overrides)
+        with pytest.raises(ProcessFailed, match="broker id 0 is in use by another broker"):
+            second.start()
+        assert client.get("/twice/brokers/ids/0")[1].ephemeralOwner == owner
+
+
+def test_brokers_without_ids_get_those_of_the_cluster_and_keep_them(
+    tmp_path: Path, server: ZooKeeperServer, client: KazooClient
+) -> None:
+    overrides = settings(f"{server.address}/ids", broker_id="-1", reserved_broker_max_id="50")
+    with (
+        odradek_broker(tmp_path / "one", overrides=overrides) as one,
+        odradek_broker(tmp_path / "two", overrides=overrides),
+    ):
+        assert sorted(client.get_children("/ids/brokers/ids")) == ["51", "52"]
+        one.stop()
+        assert client.get_children("/ids/brokers/ids") == ["52"]
+        one.start()
+        assert sorted(client.get_children("/ids/brokers/ids")) == ["51", "52"]
+
+
+def test_broker_survives_the_loss_of_each_server_of_an_ensemble(tmp_path: Path) -> None:
+    with (
+        zookeeper_ensemble(tmp_path / "ensemble") as servers,
+        odradek_broker(
+            tmp_path / "broker",
+            overrides=settings(
+                connect_text(servers, "/kafka"), zookeeper_session_timeout_ms="10000"
+            ),
+        ) as broker,
+    ):
+        for number, victim in enumerate(servers):
+            victim.kill()
+            create_topic(broker.address, f"topic-{number}", 1)
+            produce(broker.address, f"topic-{number}", [b"v"])
+            victim.start()
+        assert broker.stop() == 0
+
+
+def start_process(folder: Path, connect: str, **others: str) -> LoggedProcess:
+    """A broker process that need not become ready."""
+    folder.mkdir(parents=True)
+    broker = BrokerProcess(folder, overrides=settings(connect, **others))
+    return LoggedProcess(broker.command(), log=folder / "broker.log", folder=folder)
+
+
+def test_start_without_an_ensemble_fails_in_time(tmp_path: Path) -> None:
+    connect = f"127.0.0.1:{free_port()}"
+    with start_process(
+        tmp_path / "broker", connect, zookeeper_connection_timeout_ms="1000"
+    ) as process:
+        assert process.wait(timeout_s=WAIT_S) == 1
+        assert f"no connection to ZooKeeper at {connect} for 1000 ms" in process.tail()
+
+
+def test_signal_while_a_start_waits_for_the_ensemble_ends_it(tmp_path: Path) -> None:
+    with start_process(
+        tmp_path / "broker",
+        f"127.0.0.1:{free_port()}",
+        zookeeper_connection_timeout_ms="600000",
+    ) as process:
+        until(lambda: (tmp_path / "broker" / "data" / ".lock").exists(), "it has begun")
+        process.stop(timeout_s=WAIT_S)
+        assert "stopped by a signal before the broker was ready" in process.tail()
