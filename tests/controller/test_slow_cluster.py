@@ -8,11 +8,26 @@ from __future__ import annotations
 import pytest
 
 from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.control_requests import (
+    EPOCH_DURING_DELETE,
+    ControlRequest,
+    ControlResponse,
+    StopReplica,
+)
+from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.image import NO_LEADER
+from odradek.controller.znodes.admin_znodes import REASSIGN_PARTITIONS, encode_reassignments
 from odradek.controller.znodes.config_znodes import decode_config
-from odradek.controller.znodes.zk_data import BROKER_TOPICS, PartitionStateZnode
+from odradek.controller.znodes.zk_data import (
+    BROKER_TOPICS,
+    PartitionStateZnode,
+    TopicAssignmentZnode,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from tests.support.cluster import Node
 from tests.support.slow_cluster import SlowCluster
 
 SETTINGS = ControllerSettings(partitions=2, replication_factor=2)
@@ -53,7 +68,34 @@ class Auditor:
             assert state.leader_epoch > before.leader_epoch or is_isr_change
             assert state.leader_epoch >= before.leader_epoch
             assert state.controller_epoch >= before.controller_epoch
+            if state.leader not in (NO_LEADER, before.leader):
+                # An acknowledged record is in the logs of all in-sync replicas.
+                assert state.leader in before.isr
+                assert all(one in before.isr for one in state.isr)
         self._states[path, czxid] = state
+
+
+def check_stops(cluster: SlowCluster, node: Node) -> None:
+    """A replica that is in sync is not deleted, unless its topic is."""
+
+    def respond(request: ControlRequest) -> ControlResponse:
+        for one in request.partitions if isinstance(request, StopReplica) else ():
+            path = f"{BROKER_TOPICS}/{one.topic}/partitions/{one.partition}/state"
+            znode = cluster.tree.tree.nodes.get(path)
+            if znode is not None and one.is_deleted and one.leader_epoch != EPOCH_DURING_DELETE:
+                state = PartitionStateZnode.decode(znode.data)
+                is_fenced = one.leader_epoch < state.leader_epoch
+                assert is_fenced or node.broker_id not in state.isr
+        return ControlResponse()
+
+    node.respond = respond
+
+
+def join(cluster: SlowCluster, broker_id: int) -> None:
+    """A broker is added and begins to start."""
+    node = cluster.add(broker_id, is_started=False)
+    check_stops(cluster, node)
+    node.start()
 
 
 def disturb(cluster: SlowCluster, number: int) -> None:
@@ -61,17 +103,17 @@ def disturb(cluster: SlowCluster, number: int) -> None:
     rng = cluster.rng
     alive = list(cluster.nodes)
     if not alive:
-        cluster.add(BROKERS[0], is_started=False).start()
+        join(cluster, BROKERS[0])
         return
     victim = alive[rng.below(len(alive))]
     session = cluster.session_of(victim)
-    match rng.below(17):
+    match rng.below(24):
         case 0 if len(alive) > 1:
             cluster.kill(victim)
         case 1:
             absent = [one for one in BROKERS if one not in cluster.nodes]
             if absent:
-                cluster.add(absent[0], is_started=False).start()
+                join(cluster, absent[0])
         case 2:
             cluster.expire(victim)
         case 3:
@@ -100,10 +142,34 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             client = cluster.tree.connect(lambda _: None)
             client.delete("/controller")
             client.close().result()
-        case 12:
+        case 12 | 13 | 14:
             ask_for_another_isr(cluster, victim)
+        case 15 | 16 | 17:
+            reassign(cluster, TopicPartition(f"t{rng.below(number + 1)}", rng.below(2)))
+        case 18:
+            key = TopicPartition(f"t{rng.below(number + 1)}", rng.below(2))
+            rows = {key: [BROKERS[rng.below(3)]]}
+            client = cluster.tree.connect(lambda _: None)
+            client.create(REASSIGN_PARTITIONS, encode_reassignments(rows))
+            client.close().result()
+        case 19:
+            kind = ElectionType.PREFERRED
+            keys = [TopicPartition(f"t{rng.below(number + 1)}", one) for one in range(2)]
+            for node in cluster.nodes.values():
+                node.controller.elect_leaders(kind, keys)
         case _:
             cluster.nodes[victim].controller.auto_create_topic(CreateTopicSpec(f"t{number}"))
+
+
+def reassign(cluster: SlowCluster, key: TopicPartition) -> None:
+    """Another target, or the end of the reassignment that is under way."""
+    rng = cluster.rng
+    target: tuple[int, ...] | None = None
+    if rng.below(4):
+        first = rng.below(3)
+        target = tuple(BROKERS[(first + one) % 3] for one in range(1 + rng.below(3)))
+    for node in cluster.nodes.values():
+        node.controller.alter_reassignments({key: target})
 
 
 def ask_for_another_isr(cluster: SlowCluster, broker_id: int) -> None:
@@ -126,8 +192,25 @@ def heal(cluster: SlowCluster) -> None:
     cluster.settle()
     for broker_id in BROKERS:
         if broker_id not in cluster.nodes:
-            cluster.add(broker_id, is_started=False).start()
+            join(cluster, broker_id)
     cluster.settle()
+    for broker_id in BROKERS:
+        catch_up(cluster, broker_id)
+        cluster.settle()
+
+
+def catch_up(cluster: SlowCluster, broker_id: int) -> None:
+    """The followers of a leader come into sync, which completes what is reassigned."""
+    node = cluster.nodes[broker_id].controller
+    controller = cluster.nodes[node.image.controller_id].controller
+    proposals: list[tuple[str, AlterIsr]] = []
+    for topic, partition in node.image.partitions():
+        state = partition.state
+        if state is not None and state.leader == broker_id:
+            isr = (*state.isr, *(one for one in partition.replicas if one not in state.isr))
+            proposal = AlterIsr(partition.partition, state.leader_epoch, isr, state.partition_epoch)
+            proposals.append((topic, proposal))
+    controller.alter_isr(broker_id, node.broker_epoch, proposals)
 
 
 def check_the_end(cluster: SlowCluster) -> None:
@@ -147,6 +230,11 @@ def check_the_end(cluster: SlowCluster) -> None:
         znode = nodes[f"{BROKER_TOPICS}/{topic}/partitions/{partition.partition}/state"]
         state = PartitionStateZnode.decode(znode.data)
         assert partition.state is not None
+        assert sorted(state.isr) == sorted(partition.replicas)
+        assignment = TopicAssignmentZnode.decode(nodes[f"{BROKER_TOPICS}/{topic}"].data)
+        assert assignment.partitions[partition.partition] == partition.replicas
+        assert not assignment.adding
+        assert not assignment.removing
         assert (state.leader, state.leader_epoch, state.isr, znode.version) == (
             partition.state.leader,
             partition.state.leader_epoch,
@@ -157,6 +245,7 @@ def check_the_end(cluster: SlowCluster) -> None:
         config = decode_config(nodes[f"/config/topics/{node_path}"].data)
         assert all(image.topic_config(node_path) == config for image in images)
     assert not nodes["/admin/delete_topics"].children
+    assert REASSIGN_PARTITIONS not in nodes
     for broker_id in BROKERS:
         epoch = nodes[f"/brokers/ids/{broker_id}"].czxid
         assert cluster.nodes[broker_id].controller.broker_epoch == epoch
@@ -168,7 +257,7 @@ def test_brokers_agree_after_late_responses_and_deaths(seed: int) -> None:
     cluster = SlowCluster(seed, SETTINGS)
     cluster.checks.append(Auditor(cluster).check)
     for broker_id in BROKERS:
-        cluster.add(broker_id, is_started=False).start()
+        join(cluster, broker_id)
         cluster.run(cluster.rng.below(150))
     for number in range(12):
         cluster.run(cluster.rng.below(250))
@@ -181,7 +270,7 @@ def test_same_seed_repeats_the_same_history() -> None:
     def history(seed: int) -> list[str]:
         cluster = SlowCluster(seed, SETTINGS)
         for broker_id in BROKERS:
-            cluster.add(broker_id, is_started=False).start()
+            join(cluster, broker_id)
         for number in range(6):
             cluster.run(cluster.rng.below(250))
             disturb(cluster, number)
