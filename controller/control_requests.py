@@ -122,13 +122,26 @@ class ControlRequestHandler(Protocol):
         of all topics that the request names.
         """
 
+
+class ControlRequestSender(Protocol):
+    """Carries requests of the active controller to the other brokers.
+
+    Source: Kafka's ControllerChannelManager.
+    """
+
+    def set_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """These brokers are registered; none, when this broker is no longer the controller.
+
+        What was sent to other brokers, and to earlier registrations of these, is dropped.
+        """
+
     def send(
         self,
         broker_id: int,
         request: ControlRequest,
         respond: Callable[[ControlResponse], None],
     ) -> None:
-        """Send to another broker, in order, until it responds or its registration ends.
+        """Send to a registered broker, in order, until it responds or its registration ends.
 
         respond  must not be called within this call
         """

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+from uuid import UUID
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.control_channel import ControlChannel
@@ -37,6 +38,7 @@ from odradek.controller.control_request_receiver import ControllerListener, Cont
 from odradek.controller.control_requests import (
     ControlRequest,
     ControlRequestHandler,
+    ControlRequestSender,
     ControlResponse,
 )
 from odradek.controller.coordination.errors import CoordinationError
@@ -101,12 +103,13 @@ class Identity:
 class Controller:
     """Everything that a broker does in the cluster; see the module."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it hears from, what it drives, and its settings
         self,
         connect: Callable[[EventCallback], CoordinationSession],
         settings: ControllerSettings,
         *,
         handler: ControlRequestHandler,
+        sender: ControlRequestSender,
         listener: ControllerListener,
         clock: Clock,
         randomness: Randomness,
@@ -115,6 +118,7 @@ class Controller:
     ) -> None:
         """connect          opens the coordination session, whose events go to the callback given
         handler          applies control requests on this broker
+        sender           carries them to the other brokers while this one is the controller
         metadata         gets each new image; None makes a cache of its own
         check_new_topic  raises BrokerError when this broker cannot hold a new topic of that name
         """
@@ -124,7 +128,7 @@ class Controller:
         controller whose requests this broker applied last."""
         self._identity: Identity | None = None
         self._settings = settings
-        self._handler = handler
+        self._sender = sender
         self._warn = listener.on_warning
         self._clock = clock
         self._randomness = randomness
@@ -292,15 +296,24 @@ class Controller:
             )
         )
 
-    def allocate_producer_ids(self) -> Pending[tuple[int, int]]:
-        """(first id, count) of a new block; at the active controller only.
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The topic with this id, in the image of the active controller; None on other brokers."""
+        return None if self._active is None else self._active.image.topic_names.get(topic_id)
 
-        fails  BrokerError NOT_CONTROLLER, UNKNOWN_SERVER_ERROR; CoordinationError
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Pending[tuple[int, int]]:
+        """(first id, count) of a new block for a broker; at the active controller only.
+
+        fails  BrokerError NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
+               UNKNOWN_SERVER_ERROR; CoordinationError
         """
 
         async def run() -> tuple[int, int]:
-            self._require_active()
-            return await allocate_producer_ids(self._session, self.broker_id)
+            registered = self._require_active().image.brokers.get(broker_id)
+            if registered is None:
+                raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED)
+            if registered.broker_epoch != broker_epoch:
+                raise BrokerError(ErrorCode.STALE_BROKER_EPOCH)
+            return await allocate_producer_ids(self._session, broker_id)
 
         return self._executor.submit(run)
 
@@ -370,10 +383,15 @@ class Controller:
 
         async def run() -> None:
             self._is_closed = True
-            self._active = None
+            self._resign()
             await self._session.close()
 
         return self._executor.submit(run)
+
+    def _resign(self) -> None:
+        """This broker is not, or no longer, the active controller."""
+        self._active = None
+        self._sender.set_brokers({})
 
     def _require_active(self) -> ActiveController:
         if self._active is None:
@@ -420,7 +438,7 @@ class Controller:
             replace(self.image, controller_id=self.broker_id, controller_epoch=outcome.epoch),
             epoch_version=outcome.epoch_version,
             settings=self._settings,
-            channel=ControlChannel(self.broker_id, self.receiver, self._handler, self._on_response),
+            channel=ControlChannel(self.broker_id, self.receiver, self._sender, self._on_response),
             new_topic_id=self._admin.new_topic_id,
             warn=self._warn,
             dynamic_setting=self._dynamic_setting,
@@ -431,7 +449,7 @@ class Controller:
         """/controller was created, changed or removed."""
         self.controller_id = await watch_controller(self._session)
         if self.controller_id != self.broker_id:
-            self._active = None
+            self._resign()
         if self.controller_id < 0 or (
             self.controller_id == self.broker_id and self._active is None
         ):
@@ -439,7 +457,7 @@ class Controller:
 
     async def _on_moved(self) -> None:
         """A fenced write failed: another controller was elected."""
-        self._active = None
+        self._resign()
         await self._elect()
 
     async def _recover(self) -> None:
@@ -456,7 +474,7 @@ class Controller:
 
     async def _on_expired(self) -> None:
         """The session expired: its registration and, if active, the controllership ended."""
-        self._active = None
+        self._resign()
         if not self._has_session:
             self._earlier_sessions = (*self._earlier_sessions[-7:], self._session.session_id)
             await self._session.reopen()

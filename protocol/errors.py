@@ -152,6 +152,14 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
+def error_of(code: int) -> ErrorCode:
+    """The error that another broker responded with; one of a later release is unknown."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class BrokerError(Exception):
     """An error that the response returns to the client.
 

@@ -22,6 +22,7 @@ from odradek.broker.interbroker.receive_buffer import ReceiveBuffer
 from odradek.protocol.api_keys import messages_of
 from odradek.protocol.compiler import decoder, encoder
 from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.headers import (
     ResponseHeader,
     encode_request_header,
@@ -45,11 +46,17 @@ logger = logging.getLogger("odradek.interbroker")
 Decode = Callable[[memoryview, int], tuple[Any, int]]
 
 
-class Disconnected(Exception):
+class Disconnected(BrokerError):
     """There is no connection, or it ended before the response came.
 
     The broker may have carried out the request, or may do so later.
     """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, reason)
+
+    def __str__(self) -> str:
+        return str(self.message)
 
 
 class _Call:
@@ -159,6 +166,51 @@ class NetworkClient:
         if not self._is_closed:
             self._on_closed(error)
         self._after()
+
+
+class NetworkClients:
+    """Makes the clients of one node.
+
+    connect_timeout_ms, request_timeout_ms, after, loop_watch  as of `NetworkClient`
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wheel: WheelDriver,
+        *,
+        connect_timeout_ms: int,
+        request_timeout_ms: int,
+        after: Callable[[], None] = lambda: None,
+        loop_watch: LoopWatch | None = None,
+    ) -> None:
+        self._loop = loop
+        self._wheel = wheel
+        self._connect_timeout_ms = connect_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._after = after
+        self._loop_watch = loop_watch
+
+    def client(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        on_closed: Callable[[Disconnected], None] = lambda reason: None,
+    ) -> NetworkClient:
+        """A client that connects at its first request."""
+        return NetworkClient(
+            self._loop,
+            host,
+            port,
+            client_id=client_id,
+            connect_timeout_ms=self._connect_timeout_ms,
+            request_timeout_ms=self._request_timeout_ms,
+            wheel=self._wheel,
+            on_closed=on_closed,
+            after=self._after,
+            loop_watch=self._loop_watch,
+        )
 
 
 @cache

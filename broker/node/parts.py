@@ -16,8 +16,8 @@ from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.dynamic_configs import DynamicConfigs
 from odradek.broker.node.group_coordination import GroupLeadership, build_group_coordinator
 from odradek.broker.node.lazy_compaction import LazyCompaction
-from odradek.broker.node.local_alter_partition import LocalAlterPartition
 from odradek.broker.node.orphaned_logs import OrphanedLogs
+from odradek.broker.node.peers import Peers
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
 from odradek.broker.producer_ids import ProducerIds
@@ -174,7 +174,7 @@ class NodeParts:
         self.in_sync_replicas = InSyncReplicas(
             partitions=self.partitions,
             purgatory=platform.purgatory,
-            sender=LocalAlterPartition(controller),
+            sender=self.controller_channel,
             wheel=platform.wheel,
             clock=platform.clock,
             metrics=platform.metrics,
@@ -193,7 +193,7 @@ class NodeParts:
             ),
             in_sync_replicas=self.in_sync_replicas,
             time_lookups=TimeLookups(platform.files, self.jobs.search, platform.purgatory),
-            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            producer_ids=ProducerIds(self.controller_channel.allocate_producer_ids),
             topics=topics,
             auto_topic_creation=AutoTopicCreation(controller, current),
             controller=controller,
@@ -212,8 +212,17 @@ class NodeParts:
 
     def _build_controller(self, settings: BrokerSettings) -> Controller:
         platform = self._platform
+        peers = Peers(
+            platform.loop,
+            settings,
+            broker_id=self._broker_id,
+            wheel=platform.wheel,
+            clock=platform.clock,
+            purgatory=platform.purgatory,
+            loop_watch=platform.loop_watch,
+        )
         self.orphaned = OrphanedLogs()
-        return Controller(
+        controller = Controller(
             self._coordination.connect,
             ControllerSettings(
                 partitions=settings.num_partitions,
@@ -225,9 +234,12 @@ class NodeParts:
                 imbalance_percentage=settings.leader_imbalance_per_broker_percentage,
             ),
             handler=self.leadership,
+            sender=peers.control_channels,
             listener=self.configs,
             clock=platform.clock,
             randomness=platform.rng,
             metadata=self.metadata,
             check_new_topic=self.orphaned.check_new_topic,
         )
+        self.controller_channel = peers.controller_channel(controller, self.partitions)
+        return controller

@@ -140,17 +140,6 @@ class Leadership:
                     self._purgatory.notify(topic_key(partition.topic))
         return Pending.of(ControlResponse())
 
-    def send(
-        self,
-        broker_id: int,
-        request: ControlRequest,
-        respond: Callable[[ControlResponse], None],
-    ) -> None:
-        """Carry a request to another broker; a node on an embedded tree has no other."""
-        logger.error(
-            "a request for broker %d is dropped: brokers do not reach each other yet", broker_id
-        )
-
     def _lead_or_follow(
         self, left: deque[LeaderAndIsrPartition], response: Pending[ControlResponse]
     ) -> Iterator[None]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from odradek.controller.control_request_receiver import ControlRequestReceiver
 from odradek.controller.control_requests import (
     ControlRequest,
-    ControlRequestHandler,
+    ControlRequestSender,
     ControlResponse,
 )
+from odradek.controller.image import BrokerImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,14 @@ class ControlChannel:
     """This broker."""
     receiver: ControlRequestReceiver
     """Of this broker."""
-    handler: ControlRequestHandler
+    sender: ControlRequestSender
+    """To other brokers."""
     on_response: Callable[[int, ControlRequest, ControlResponse], None]
     """(broker, request, response); may be called within `send`, and must only queue."""
+
+    def set_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """The registered brokers, as the image of the controller has them now."""
+        self.sender.set_brokers(brokers)
 
     def send(self, broker_id: int, request: ControlRequest) -> None:
         """Pass a request on; requests for one broker arrive in the order of the calls."""
@@ -37,4 +43,4 @@ class ControlChannel:
         if broker_id == self.broker_id:
             self.receiver.receive(request, respond)
         else:
-            self.handler.send(broker_id, request, respond)
+            self.sender.send(broker_id, request, respond)

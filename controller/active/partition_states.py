@@ -91,6 +91,7 @@ class PartitionStates:
         only_to  leave out what is for other brokers
         """
         image = self.image
+        self.channel.set_brokers(image.brokers)
         for broker, request in batch.requests(image, image.controller_id, self.deletions):
             if only_to is None or broker in only_to:
                 self.channel.send(broker, request)

@@ -1,11 +1,14 @@
 """AlterPartition: whether a leader may change the in-sync replicas.  Pure.
 
-Source: KIP-497, KIP-704, KIP-841; Kafka's KafkaController.tryProcessAlterPartition.
+A replica that is not live, or has registered again since it fetched, is not eligible.
+Differs from Kafka: its controller in ZooKeeper mode does not look at the broker epochs of KIP-903.
+Source: KIP-497, KIP-704, KIP-841, KIP-903; Kafka's KafkaController.tryProcessAlterPartition.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from odradek.controller.image import RECOVERED, RECOVERING, Image, PartitionImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -21,6 +24,8 @@ class AlterIsr:
     partition_epoch: int
     """The data version of the state znode that the leader knows."""
     leader_recovery_state: int = RECOVERED
+    broker_epochs: Mapping[int, int] = field(default_factory=dict)
+    """Of in-sync replicas, as far as the leader knows them; -1 is unknown."""
 
 
 def check_sender(image: Image, broker_id: int, broker_epoch: int) -> None:
@@ -64,7 +69,7 @@ def decide_alter_isr(
         len(proposal.isr) > 1 or state.leader_recovery_state == RECOVERED
     ):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    if not all(image.is_live(one) for one in proposal.isr):
+    if not all(_is_eligible(image, one, proposal) for one in proposal.isr):
         raise BrokerError(ErrorCode.INELIGIBLE_REPLICA)
     return replace(
         state,
@@ -72,3 +77,8 @@ def decide_alter_isr(
         leader_recovery_state=proposal.leader_recovery_state,
         controller_epoch=image.controller_epoch,
     )
+
+
+def _is_eligible(image: Image, broker_id: int, proposal: AlterIsr) -> bool:
+    epoch = proposal.broker_epochs.get(broker_id, -1)
+    return image.is_live(broker_id) and epoch in (-1, image.brokers[broker_id].broker_epoch)

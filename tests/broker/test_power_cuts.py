@@ -311,7 +311,7 @@ def test_nothing_is_acknowledged_before_its_sync() -> None:
     world = World(1)
     results: list[Pending[Any]] = [
         world.node.controller.create_topics([CreateTopicSpec("t", 1, 1)]),
-        world.node.controller.allocate_producer_ids(),
+        world.node.allocate_producer_ids(),
         world.node.controller.alter_config("topics", "t", {CONFIG: "1"}),
     ]
     assert not any(pending.is_done for pending in results)

@@ -90,7 +90,7 @@ def test_create_topics_elsewhere_returns_not_controller_but_auto_create_succeeds
     assert refused.error is ErrorCode.NOT_CONTROLLER
     assert other.delete_topics(["t"]).result()[0].error is ErrorCode.NOT_CONTROLLER
     with pytest.raises(BrokerError):
-        other.allocate_producer_ids().result()
+        other.allocate_producer_ids(2, other.broker_epoch).result()
     assert other.auto_create_topic(CreateTopicSpec("t")).result().error is ErrorCode.NONE
     cluster.settle()
     assert other.image.has_leaders(["t"])

@@ -276,8 +276,8 @@ def test_producer_id_blocks_do_not_overlap() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     blocks = []
     for _ in range(3):
-        node = Cluster(files).add(1)
-        blocks.append(node.controller.allocate_producer_ids().result())
+        controller = Cluster(files).add(1).controller
+        blocks.append(controller.allocate_producer_ids(1, controller.broker_epoch).result())
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
 
 

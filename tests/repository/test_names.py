@@ -15,10 +15,7 @@ MANAGERS: Final = {"storage/directories/log_manager.py"}
 WITHOUT_USER: Final = {
     "odradek/command.py:main": "the command's entry point (pyproject.toml)",
     "protocol/messages/": "declarations are found by their API key (`protocol.api_keys`)",
-    "broker/interbroker/network_client.py:NetworkClient": "control requests and followers",
-    "broker/interbroker/network_client.py:NetworkClient.send": "likewise",
     "broker/settings/rules.py:rule_text": "the page of settings (docs/generate/settings.py)",
-    "controller/controller.py:Controller.shut_down_broker": "ControlledShutdown, between brokers",
     "controller/coordination/tree.py:Tree.expired_sessions": "when the tree serves other processes",
     "protocol/gathered.py:Gathered.add_slice": "called by generated encoders",
     "protocol/records/control.py:build_end_marker": "WriteTxnMarkers, when transactions are served",

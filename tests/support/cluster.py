@@ -16,7 +16,7 @@ from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.session import CoordinationSession, EventCallback
-from odradek.controller.image import Endpoint
+from odradek.controller.image import BrokerImage, Endpoint
 from odradek.runtime.files import FileSystem
 from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import MemoryFileSystem
@@ -50,6 +50,7 @@ class Node:
             self._connect,
             settings,
             handler=self,
+            sender=self,
             listener=self,
             clock=cluster.clock,
             randomness=SeededRandomness(broker_id),
@@ -76,6 +77,9 @@ class Node:
         """Record it."""
         self.requests.append(request)
         return Pending.of(self.respond(request))
+
+    def set_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """Nothing: `deliver_one` drops what is sent to a broker that is gone."""
 
     def send(self, broker_id: int, request: ControlRequest, respond: Respond) -> None:
         """Deliver it when the cluster settles."""

@@ -20,14 +20,16 @@ from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.topic_config import topic_log_config
 from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.control_requests import ControlRequest, ControlResponse
 from odradek.controller.controller import Controller, Identity
 from odradek.controller.coordination.embedded import EmbeddedTree
-from odradek.controller.image import Endpoint
+from odradek.controller.image import BrokerImage, Endpoint
 from odradek.controller.metadata_cache import MetadataCache
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
 from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.pending import Pending
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.testing.virtual_clock import VirtualClock
 from odradek.runtime.timers import TimingWheel
@@ -42,6 +44,19 @@ from tests.support.threads import HeldThreads
 FOLDER = "/data"
 BROKER_ID = 0
 DATE = "Tue Jul 01 12:00:00 UTC 2025"
+
+
+class NoOtherBrokers:
+    """Carries control requests in a cluster of one broker."""
+
+    def set_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """Nothing."""
+
+    def send(
+        self, broker_id: int, request: ControlRequest, respond: Callable[[ControlResponse], None]
+    ) -> None:
+        """Never called."""
+        raise AssertionError(f"there is no broker {broker_id}")
 
 
 class StoredNode:
@@ -79,13 +94,14 @@ class StoredNode:
             tree.connect,
             ControllerSettings(),
             handler=leadership,
+            sender=NoOtherBrokers(),
             listener=self,
             clock=self.clock,
             randomness=rng,
             metadata=self.metadata,
             check_new_topic=orphaned.check_new_topic,
         )
-        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.producer_ids = ProducerIds(self.allocate_producer_ids)
         self.topics = Topics(self.metadata)
         self.topic_creation = AutoTopicCreation(self.controller, CurrentSettings(self.settings))
         cluster_id = self.controller.prepare(stored_cluster_id(identities)).result()
@@ -97,6 +113,10 @@ class StoredNode:
         orphaned.find(self.controller.image, self.logs)
         self.orphans = orphaned.warning()
         tree.serve(self.threads, on_failure=self.on_warning, on_warning=self.on_warning)
+
+    def allocate_producer_ids(self) -> Pending[tuple[int, int]]:
+        """A block of producer ids for this node."""
+        return self.controller.allocate_producer_ids(BROKER_ID, self.controller.broker_epoch)
 
     def _config_of(self, topic: str) -> LogConfig:
         return topic_log_config(self.settings, None, self.controller.image.topic_config(topic))

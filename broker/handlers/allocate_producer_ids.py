@@ -1,0 +1,34 @@
+"""AllocateProducerIds (key 67): the controller gives a broker a block of producer ids.
+
+Served: 0.
+Errors: NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+Source: KIP-730; Kafka's KafkaController.processAllocateProducerIds.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+def run(context: Context, request: AllocateProducerIdsRequest) -> WhenDone[tuple[int, int]]:
+    """The block is stored before the response is sent."""
+    controller = context.services.controller
+    pending = controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+    return WhenDone(
+        pending,
+        lambda block: AllocateProducerIdsResponse(
+            error_code=ErrorCode.NONE, producer_id_start=block[0], producer_id_len=block[1]
+        ),
+    )
+
+
+def failed(
+    request: AllocateProducerIdsRequest, code: ErrorCode, message: str | None
+) -> AllocateProducerIdsResponse:
+    """The error of the request."""
+    return AllocateProducerIdsResponse(error_code=code, producer_id_start=0, producer_id_len=0)

@@ -1,0 +1,38 @@
+"""StopReplica (key 5): the controller makes this broker stop replicas, and delete them.
+
+Served: 0-4.
+    1   partitions grouped by topic; broker epoch (KIP-380)
+    2   flexible encoding (KIP-482)
+    3   leader epoch, and deletion decided for each partition (KIP-570)
+    4   whether the controller is a KRaft one (KIP-866), which is ignored
+Errors of the request: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH; no partition is listed then.
+Errors of a partition: FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+Source: Kafka's KafkaApis.handleStopReplicaRequest, ReplicaManager.stopReplicas.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.interbroker.wire.stop_replica import (
+    stop_replica_response,
+    stop_replica_value,
+)
+from odradek.controller.control_requests import ControlResponse
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.runtime.pending import Pending
+
+
+def run(context: Context, request: StopReplicaRequest) -> Steps[WhenDone[ControlResponse]]:
+    """Through the receiver, as the requests of this broker's own controller."""
+    value = yield from stop_replica_value(request)
+    applied: Pending[ControlResponse] = Pending()
+    context.services.controller.receiver.receive(value, applied.resolve)
+    return WhenDone(applied, lambda response: stop_replica_response(value, response))
+
+
+def failed(
+    request: StopReplicaRequest, code: ErrorCode, message: str | None
+) -> StopReplicaResponse:
+    """The error of the request."""
+    return StopReplicaResponse(error_code=code, partition_errors=[])

@@ -1,0 +1,42 @@
+"""UpdateMetadata (key 6): the controller changes the image of the cluster that this broker has.
+
+Served: 0-8.
+    1   several listeners for each broker (KIP-2)
+    2   racks (KIP-36)
+    3   names of listeners (KIP-103)
+    4   offline replicas (KIP-112)
+    5   partitions grouped by topic; broker epoch (KIP-380)
+    6   flexible encoding (KIP-482)
+    7   topic ids (KIP-516)
+    8   whether the controller is a KRaft one, and whether the request is about all partitions
+        (KIP-866): both are ignored
+Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
+Source: Kafka's KafkaApis.handleUpdateMetadataRequest, ZkMetadataCache.updateMetadata.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.interbroker.wire.update_metadata import update_metadata_value
+from odradek.controller.control_requests import ControlResponse
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from odradek.runtime.pending import Pending
+
+
+def run(context: Context, request: UpdateMetadataRequest) -> Steps[WhenDone[ControlResponse]]:
+    """Through the receiver, as the requests of this broker's own controller."""
+    value = yield from update_metadata_value(request, context.version)
+    applied: Pending[ControlResponse] = Pending()
+    context.services.controller.receiver.receive(value, applied.resolve)
+    return WhenDone(applied, lambda response: failed(request, response.error, None))
+
+
+def failed(
+    request: UpdateMetadataRequest, code: ErrorCode, message: str | None
+) -> UpdateMetadataResponse:
+    """The error of the request, or none."""
+    return UpdateMetadataResponse(error_code=code)

@@ -1,0 +1,1 @@
+"""Control requests and their responses: values of the controller <-> messages of the protocol."""

@@ -1,0 +1,190 @@
+"""LeaderAndIsr: value <-> message, versions 0-7.
+
+Below version 5 a message has no topic ids: the id of its partitions is then `NO_TOPIC_ID`.
+Source: Kafka's LeaderAndIsrRequest, LeaderAndIsrResponse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from uuid import UUID
+
+from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
+from odradek.controller.control_requests import (
+    ControlResponse,
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+)
+from odradek.controller.image import BrokerImage, Endpoint, PartitionState
+from odradek.controller.znodes.zk_data import NO_TOPIC_ID
+from odradek.protocol.errors import ErrorCode, error_of
+from odradek.protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from odradek.protocol.topic_partition import TopicPartition
+
+GROUPED_FROM: Final = 2
+TOPIC_IDS_FROM: Final = 5
+
+
+def leader_and_isr_message(
+    value: LeaderAndIsr, version: int, listener_name: str
+) -> LeaderAndIsrRequest:
+    """The message; `listener_name` is the one over which brokers replicate."""
+    topics: dict[str, LeaderAndIsrTopicState] = {}
+    ungrouped: list[LeaderAndIsrPartitionState] = []
+    for one in value.partitions:
+        state = _partition_message(one)
+        if version < GROUPED_FROM:
+            ungrouped.append(state)
+            continue
+        topic = topics.get(one.topic)
+        if topic is None:
+            topic = topics[one.topic] = LeaderAndIsrTopicState(
+                topic_name=one.topic, topic_id=one.topic_id, partition_states=[]
+            )
+        topic.partition_states.append(state)
+    leaders = ((broker, broker.endpoint(listener_name)) for broker in value.leaders)
+    return LeaderAndIsrRequest(
+        controller_id=value.controller_id,
+        controller_epoch=value.controller_epoch,
+        broker_epoch=value.broker_epoch,
+        ungrouped_partition_states=ungrouped,
+        topic_states=list(topics.values()),
+        live_leaders=[
+            LeaderAndIsrLiveLeader(
+                broker_id=broker.broker_id, host_name=endpoint.host, port=endpoint.port
+            )
+            for broker, endpoint in leaders
+            if endpoint is not None
+        ],
+    )
+
+
+def _partition_message(one: LeaderAndIsrPartition) -> LeaderAndIsrPartitionState:
+    state = one.state
+    return LeaderAndIsrPartitionState(
+        topic_name=one.topic,
+        partition_index=one.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=state.partition_epoch,
+        replicas=list(one.replicas),
+        adding_replicas=list(one.adding),
+        removing_replicas=list(one.removing),
+        is_new=one.is_new,
+        leader_recovery_state=state.leader_recovery_state,
+    )
+
+
+def leader_and_isr_value(message: LeaderAndIsrRequest, listener_name: str) -> Steps[LeaderAndIsr]:
+    """The value; the endpoints of its leaders have the name `listener_name`."""
+    partitions = yield from collect(_partition_values(message))
+    return LeaderAndIsr(
+        message.controller_id,
+        message.controller_epoch,
+        message.broker_epoch,
+        partitions,
+        tuple(
+            BrokerImage(one.broker_id, -1, (Endpoint(listener_name, one.host_name, one.port, ""),))
+            for one in message.live_leaders
+        ),
+    )
+
+
+def _partition_values(message: LeaderAndIsrRequest) -> Iterator[LeaderAndIsrPartition]:
+    for state in message.ungrouped_partition_states:
+        yield _partition_value(state.topic_name, NO_TOPIC_ID, state)
+    for topic in message.topic_states:
+        for state in topic.partition_states:
+            yield _partition_value(topic.topic_name, topic.topic_id, state)
+
+
+def _partition_value(
+    topic: str, topic_id: UUID, state: LeaderAndIsrPartitionState
+) -> LeaderAndIsrPartition:
+    return LeaderAndIsrPartition(
+        topic,
+        topic_id,
+        state.partition_index,
+        PartitionState(
+            state.leader,
+            state.leader_epoch,
+            tuple(state.isr),
+            state.partition_epoch,
+            state.controller_epoch,
+            state.leader_recovery_state,
+        ),
+        tuple(state.replicas),
+        tuple(state.adding_replicas),
+        tuple(state.removing_replicas),
+        state.is_new,
+    )
+
+
+def leader_and_isr_response(
+    request: LeaderAndIsr, version: int, value: ControlResponse
+) -> Steps[LeaderAndIsrResponse]:
+    """The response lists every partition, with the error of the whole request if there is one."""
+    whole, errors = value.error, value.partition_errors
+    ungrouped: list[LeaderAndIsrPartitionError] = []
+    topics: dict[UUID, LeaderAndIsrTopicError] = {}
+    for number, one in enumerate(request.partitions):
+        if number and number % PARTITIONS_PER_STEP == 0:
+            yield
+        code = whole or errors.get(TopicPartition(one.topic, one.partition), ErrorCode.NONE)
+        if version < TOPIC_IDS_FROM:
+            ungrouped.append(
+                LeaderAndIsrPartitionError(
+                    topic_name=one.topic, partition_index=one.partition, error_code=code
+                )
+            )
+            continue
+        topic = topics.get(one.topic_id)
+        if topic is None:
+            topic = LeaderAndIsrTopicError(topic_id=one.topic_id, partition_errors=[])
+            topics[one.topic_id] = topic
+        topic.partition_errors.append(
+            LeaderAndIsrPartitionError(partition_index=one.partition, error_code=code)
+        )
+    return LeaderAndIsrResponse(
+        error_code=whole, partition_errors=ungrouped, topics=list(topics.values())
+    )
+
+
+def leader_and_isr_result(request: LeaderAndIsr, response: LeaderAndIsrResponse) -> ControlResponse:
+    """What a broker responded.
+
+    A broker that fences a leader epoch does not say which one its log has: the double of what was
+    sent is assumed, so that the controller gets above it in a few steps.
+    """
+    names = {one.topic_id: one.topic for one in request.partitions}
+    errors = {
+        TopicPartition(one.topic_name, one.partition_index): error_of(one.error_code)
+        for one in response.partition_errors
+    }
+    for topic in response.topics:
+        name = names.get(topic.topic_id)
+        if name is not None:
+            for one in topic.partition_errors:
+                errors[TopicPartition(name, one.partition_index)] = error_of(one.error_code)
+    errors = {key: error for key, error in errors.items() if error is not ErrorCode.NONE}
+    sent = {TopicPartition(one.topic, one.partition): one.state for one in request.partitions}
+    return ControlResponse(
+        error_of(response.error_code),
+        errors,
+        {
+            key: 2 * sent[key].leader_epoch
+            for key, error in errors.items()
+            if error is ErrorCode.FENCED_LEADER_EPOCH and key in sent
+        },
+    )

@@ -1,0 +1,109 @@
+"""StopReplica: value <-> message, versions 0-4.
+
+Below version 3 a message has no leader epochs, and says once for all of its partitions whether they
+are deleted.
+Source: Kafka's StopReplicaRequest, StopReplicaResponse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
+from odradek.controller.control_requests import (
+    NO_EPOCH,
+    ControlResponse,
+    StopReplica,
+    StopReplicaPartition,
+)
+from odradek.protocol.errors import ErrorCode, error_of
+from odradek.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from odradek.protocol.topic_partition import TopicPartition
+
+
+def stop_replica_message(value: StopReplica) -> StopReplicaRequest:
+    """The message of version 3 or 4."""
+    topics: dict[str, StopReplicaTopicState] = {}
+    for one in value.partitions:
+        topic = topics.get(one.topic)
+        if topic is None:
+            topic = StopReplicaTopicState(topic_name=one.topic, partition_states=[])
+            topics[one.topic] = topic
+        topic.partition_states.append(
+            StopReplicaPartitionState(
+                partition_index=one.partition,
+                leader_epoch=one.leader_epoch,
+                delete_partition=one.is_deleted,
+            )
+        )
+    return StopReplicaRequest(
+        controller_id=value.controller_id,
+        controller_epoch=value.controller_epoch,
+        broker_epoch=value.broker_epoch,
+        topic_states=list(topics.values()),
+    )
+
+
+def stop_replica_value(message: StopReplicaRequest) -> Steps[StopReplica]:
+    """The value."""
+    partitions = yield from collect(_partition_values(message))
+    return StopReplica(
+        message.controller_id,
+        message.controller_epoch,
+        message.broker_epoch,
+        partitions,
+    )
+
+
+def _partition_values(message: StopReplicaRequest) -> Iterator[StopReplicaPartition]:
+    is_deleted = message.delete_partitions
+    for one in message.ungrouped_partitions:
+        yield StopReplicaPartition(one.topic_name, one.partition_index, NO_EPOCH, is_deleted)
+    for topic in message.topics:
+        for index in topic.partition_indexes:
+            yield StopReplicaPartition(topic.name, index, NO_EPOCH, is_deleted)
+    for states in message.topic_states:
+        for state in states.partition_states:
+            yield StopReplicaPartition(
+                states.topic_name,
+                state.partition_index,
+                state.leader_epoch,
+                state.delete_partition,
+            )
+
+
+def stop_replica_response(
+    request: StopReplica, value: ControlResponse
+) -> Steps[StopReplicaResponse]:
+    """The response lists every partition, or none when the whole request was refused."""
+    errors = value.partition_errors
+    listed: list[StopReplicaPartitionError] = []
+    for one in request.partitions if value.error is ErrorCode.NONE else ():
+        listed.append(
+            StopReplicaPartitionError(
+                topic_name=one.topic,
+                partition_index=one.partition,
+                error_code=errors.get(TopicPartition(one.topic, one.partition), ErrorCode.NONE),
+            )
+        )
+        if len(listed) % PARTITIONS_PER_STEP == 0:
+            yield
+    return StopReplicaResponse(error_code=value.error, partition_errors=listed)
+
+
+def stop_replica_result(response: StopReplicaResponse) -> ControlResponse:
+    """What a broker responded."""
+    errors = {
+        TopicPartition(one.topic_name, one.partition_index): error_of(one.error_code)
+        for one in response.partition_errors
+    }
+    return ControlResponse(
+        error_of(response.error_code),
+        {key: error for key, error in errors.items() if error is not ErrorCode.NONE},
+    )

@@ -1,0 +1,146 @@
+"""UpdateMetadata: value <-> message, versions 0-8.
+
+Below version 3 an endpoint has no name: it is that of its security protocol.  Version 0 has one
+PLAINTEXT endpoint for each broker.
+Source: Kafka's UpdateMetadataRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+from uuid import UUID
+
+from odradek.broker.interbroker.wire.steps import Steps, collect
+from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
+from odradek.controller.image import BrokerImage, Endpoint, PartitionState
+from odradek.controller.znodes.zk_data import NO_TOPIC_ID
+from odradek.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+ENDPOINTS_FROM: Final = 1
+GROUPED_FROM: Final = 5
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By the number that messages have for them."""
+
+
+def update_metadata_message(value: UpdateMetadata, version: int) -> UpdateMetadataRequest:
+    """The message."""
+    topics: dict[str, UpdateMetadataTopicState] = {}
+    ungrouped: list[UpdateMetadataPartitionState] = []
+    for one in value.partitions:
+        state = _partition_message(one)
+        if version < GROUPED_FROM:
+            ungrouped.append(state)
+            continue
+        topic = topics.get(one.topic)
+        if topic is None:
+            topic = topics[one.topic] = UpdateMetadataTopicState(
+                topic_name=one.topic, topic_id=one.topic_id, partition_states=[]
+            )
+        topic.partition_states.append(state)
+    return UpdateMetadataRequest(
+        controller_id=value.controller_id,
+        controller_epoch=value.controller_epoch,
+        broker_epoch=value.broker_epoch,
+        ungrouped_partition_states=ungrouped,
+        topic_states=list(topics.values()),
+        live_brokers=[_broker_message(broker, version) for broker in value.brokers],
+    )
+
+
+def _partition_message(one: UpdateMetadataPartition) -> UpdateMetadataPartitionState:
+    state = one.state
+    return UpdateMetadataPartitionState(
+        topic_name=one.topic,
+        partition_index=one.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        zk_version=state.partition_epoch,
+        replicas=list(one.replicas),
+        offline_replicas=list(one.offline_replicas),
+    )
+
+
+def _broker_message(broker: BrokerImage, version: int) -> UpdateMetadataBroker:
+    endpoints = [
+        UpdateMetadataEndpoint(
+            port=endpoint.port,
+            host=endpoint.host,
+            listener=endpoint.listener_name,
+            security_protocol=SECURITY_PROTOCOLS.index(endpoint.security_protocol),
+        )
+        for endpoint in broker.endpoints
+        if endpoint.security_protocol in SECURITY_PROTOCOLS
+    ]
+    message = UpdateMetadataBroker(id=broker.broker_id, endpoints=endpoints, rack=broker.rack)
+    if version < ENDPOINTS_FROM:
+        plain = next(
+            (one for one in broker.endpoints if one.security_protocol == "PLAINTEXT"), None
+        )
+        if plain is not None:
+            message.v0_host, message.v0_port = plain.host, plain.port
+    return message
+
+
+def update_metadata_value(message: UpdateMetadataRequest, version: int) -> Steps[UpdateMetadata]:
+    """The value; without `broker_epoch`s of the brokers, which the message does not have."""
+    partitions = yield from collect(_partition_values(message))
+    return UpdateMetadata(
+        message.controller_id,
+        message.controller_epoch,
+        message.broker_epoch,
+        partitions,
+        tuple(
+            BrokerImage(broker.id, -1, tuple(_endpoints(broker, version)), broker.rack)
+            for broker in message.live_brokers
+        ),
+    )
+
+
+def _endpoints(broker: UpdateMetadataBroker, version: int) -> Iterator[Endpoint]:
+    if version < ENDPOINTS_FROM:
+        yield Endpoint("PLAINTEXT", broker.v0_host, broker.v0_port, "PLAINTEXT")
+        return
+    for one in broker.endpoints:
+        protocol = _security_protocol(one.security_protocol)
+        yield Endpoint(one.listener or protocol, one.host, one.port, protocol)
+
+
+def _security_protocol(number: int) -> str:
+    known: Sequence[str] = SECURITY_PROTOCOLS
+    return known[number] if 0 <= number < len(known) else f"UNKNOWN_{number}"
+
+
+def _partition_values(message: UpdateMetadataRequest) -> Iterator[UpdateMetadataPartition]:
+    for state in message.ungrouped_partition_states:
+        yield _partition_value(state.topic_name, NO_TOPIC_ID, state)
+    for topic in message.topic_states:
+        for state in topic.partition_states:
+            yield _partition_value(topic.topic_name, topic.topic_id, state)
+
+
+def _partition_value(
+    topic: str, topic_id: UUID, state: UpdateMetadataPartitionState
+) -> UpdateMetadataPartition:
+    return UpdateMetadataPartition(
+        topic,
+        topic_id,
+        state.partition_index,
+        PartitionState(
+            state.leader,
+            state.leader_epoch,
+            tuple(state.isr),
+            state.zk_version,
+            state.controller_epoch,
+        ),
+        tuple(state.replicas),
+        tuple(state.offline_replicas),
+    )

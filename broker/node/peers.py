@@ -1,0 +1,73 @@
+"""The connections of a node to the other brokers of its cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from odradek.broker.interbroker.control_channels import ControlChannels
+from odradek.broker.interbroker.controller_channel import ControllerChannel
+from odradek.broker.interbroker.network_client import NetworkClients
+from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.partitions import Partitions
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.controller.controller import Controller
+from odradek.controller.znodes.zk_data import NO_TOPIC_ID
+from odradek.runtime.clock import Clock
+from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.wheel_driver import WheelDriver
+
+
+class Peers:
+    """Clients of other brokers: as the controller of theirs, and of theirs as this node's one."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: BrokerSettings,
+        *,
+        broker_id: int,
+        wheel: WheelDriver,
+        clock: Clock,
+        purgatory: Purgatory,
+        loop_watch: LoopWatch,
+    ) -> None:
+        self._settings = settings
+        self._wheel = wheel
+        self._clock = clock
+        self.clients = NetworkClients(
+            loop,
+            wheel,
+            connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
+            request_timeout_ms=settings.request_timeout_ms,
+            after=purgatory.run_notified,
+            loop_watch=loop_watch,
+        )
+        inter_broker = settings.inter_broker_listener_name
+        control_plane = settings.control_plane_listener_name
+        self.control_channels = ControlChannels(
+            self.clients,
+            wheel,
+            broker_id=broker_id,
+            listener_name=inter_broker if control_plane is None else control_plane.upper(),
+            inter_broker_listener_name=inter_broker,
+        )
+
+    def controller_channel(
+        self, controller: Controller, partitions: Partitions
+    ) -> ControllerChannel:
+        """The way to the active controller; `controller` is the part of this node."""
+
+        def topic_id(topic: str, index: int) -> UUID:
+            partition = partitions.get(topic, index)
+            return NO_TOPIC_ID if partition is None else partition.topic_id
+
+        return ControllerChannel(
+            controller,
+            self.clients,
+            self._wheel,
+            self._clock,
+            topic_id=topic_id,
+            listener_name=self._settings.inter_broker_listener_name,
+            timeout_ms=self._settings.controller_socket_timeout_ms,
+        )
