@@ -89,7 +89,7 @@ class Rebuild:
     def run(self) -> RebuildReport:
         """TreeChange the tree.  Without changes in the result it described the folders already."""
         tree = self._tree
-        tree.open_session(_TIMEOUT_MS, self._now_ms)
+        tree.open_session(_TIMEOUT_MS)
         self._session_id = tree.last_session_id
         for path in zk_data.PERSISTENT_ROOTS:
             self._ensure(path)

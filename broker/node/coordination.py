@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from odradek.broker.node.disk_reserve import DiskReserve
 from odradek.broker.node.start_error import StartError
+from odradek.broker.node.tree_listener import TreeListener
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.coordination.commits import RunInThread
 from odradek.controller.coordination.embedded import EmbeddedTree
@@ -17,6 +18,7 @@ from odradek.controller.coordination.session import CoordinationSession, EventCa
 from odradek.controller.coordination.state_files import find_files
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
+from odradek.runtime.randomness import Randomness
 from odradek.runtime.wheel_driver import WheelDriver
 
 RESERVE_CHECK_MS: Final = 60_000
@@ -54,13 +56,30 @@ class EmbeddedCoordination:
     is_embedded = True
 
     def __init__(
-        self, files: FileSystem, log_dirs: Sequence[str], clock: Clock, wheel: WheelDriver
+        self,
+        files: FileSystem,
+        log_dirs: Sequence[str],
+        clock: Clock,
+        wheel: WheelDriver,
+        randomness: Randomness,
+        listener: TreeListener | None,
     ) -> None:
+        """listener  serves the tree to other processes"""
         check_first_directory(files, log_dirs)
+        self._files = files
+        self._folder = log_dirs[0]
         self._wheel = wheel
+        self._randomness = randomness
+        self._listener = listener
         self._reserve = DiskReserve(files, log_dirs[0])
         try:
-            self._tree = EmbeddedTree(files, log_dirs[0], clock, free_space=self._release_reserve)
+            self._tree = EmbeddedTree(
+                files,
+                log_dirs[0],
+                clock,
+                free_space=self._release_reserve,
+                serves_clients=listener is not None,
+            )
         except OSError as error:
             raise StartError(
                 f"the first of log.dirs, with the coordination files, cannot be used: {error}"
@@ -81,6 +100,14 @@ class EmbeddedCoordination:
     ) -> None:
         """From now on syncs happen in threads."""
         self._tree.serve(run_in_thread, on_failure=on_failure, on_warning=on_warning)
+        if self._listener is not None:
+            self._listener.serve(
+                self._tree,
+                files=self._files,
+                folder=self._folder,
+                randomness=self._randomness,
+                on_problem=on_warning,
+            )
         self._reserve.restore()
         self._wheel.every(RESERVE_CHECK_MS, self._reserve.restore)
 

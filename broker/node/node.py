@@ -30,6 +30,7 @@ from odradek.broker.node.coordination import (
 from odradek.broker.node.parts import NodeParts
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError, StartInterrupted
+from odradek.broker.node.tree_listener import TreeListener, tree_listener_address
 from odradek.broker.server.bound_listener import BoundListener, bind
 from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
@@ -87,6 +88,7 @@ class Node:
             file_delete_delay_ms=settings.log_segment_delete_delay_ms,
         )
         self.listeners: list[BoundListener] = []
+        self._tree_listener: TreeListener | None = None
         self._is_built = False
         try:
             # First of all: a port that is taken leaves no new directory.
@@ -119,7 +121,12 @@ class Node:
         platform = self._platform
         if settings.zookeeper_connect is None:
             return EmbeddedCoordination(
-                platform.files, settings.log_dirs, platform.clock, platform.wheel
+                platform.files,
+                settings.log_dirs,
+                platform.clock,
+                platform.wheel,
+                platform.rng,
+                self._tree_listener,
             )
         return ZooKeeperCoordination(
             self._loop,
@@ -295,8 +302,23 @@ class Node:
             except OSError as error:
                 raise StartError(f"cannot listen on {listener}: {error}") from error
             self.listeners.append(bound)
+        address = tree_listener_address(settings.written)
+        if address is not None:
+            platform = self._platform
+            try:
+                self._tree_listener = TreeListener(
+                    address,
+                    loop=self._loop,
+                    clock=platform.clock,
+                    wheel=platform.wheel,
+                    loop_watch=platform.loop_watch,
+                )
+            except OSError as error:
+                raise StartError(f"cannot listen on {address[0]}:{address[1]}: {error}") from error
 
     def _close_listeners(self) -> None:
+        if self._tree_listener is not None:
+            self._tree_listener.close()
         for listener in self.listeners:
             listener.socket.close()
 

@@ -14,7 +14,9 @@ later writes are tried again.  If it cannot be undone, or a sync fails (which is
 the tree is out of use: held results and all later calls fail with StorageFailed, and the process
 must end.  The writes whose results were held may or may not be there at the next start.
 
-Opening ends the sessions of an earlier process, which removes their ephemeral nodes.
+Opening ends the sessions of an earlier process, which removes their ephemeral nodes.  Sessions of
+clients over the network (`server/`) are kept when they are served again: they are resumed, or time
+out.
 Source: ZooKeeper's SyncRequestProcessor, FileTxnLog (forceSync).
 """
 
@@ -58,7 +60,7 @@ from odradek.controller.coordination.state_files import (
     read_tree,
     write_snapshot,
 )
-from odradek.controller.coordination.tree import TreeChange
+from odradek.controller.coordination.tree import CLIENT_SESSION, TreeChange
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.pending import Pending
@@ -93,11 +95,13 @@ class EmbeddedTree:
         *,
         journal_entries_max: int = JOURNAL_ENTRIES_MAX,
         free_space: Callable[[], bool] = _no_free_space,
+        serves_clients: bool = False,
     ) -> None:
         """Open or create; reads the newest snapshot and the journals after it.
 
         free_space  called when the disk is full; whether it freed some space, so that the write is
                     repeated
+        serves_clients  whether sessions of clients over the network are kept
         raises      OSError; CoordinationDamaged
         cost        a few microseconds for each node
         """
@@ -110,12 +114,13 @@ class EmbeddedTree:
         self._on_failure: Callable[[str], None] = _ignore
         self._on_problem: Callable[[str], None] = _ignore
         self._sessions: dict[int, EmbeddedSession] = {}
-        self._events: deque[tuple[EmbeddedSession, SessionEvent]] = deque()
+        self._receivers: dict[int, EventCallback] = {}
+        self._events: deque[tuple[EventCallback, SessionEvent]] = deque()
         self._is_delivering = False
         self._is_folding = False
         self._fold_above = self._journal_entries_max = journal_entries_max
         files.make_directory(folder)
-        loaded = read_tree(files, folder, clock.now_ms())
+        loaded = read_tree(files, folder)
         self.tree = loaded.tree
         self._snapshot = loaded.snapshot
         self._journal = JournalWriter(files, folder, loaded)
@@ -137,7 +142,8 @@ class EmbeddedTree:
             # because of them must not survive a power failure without them.
             self._journal.sync()
         for session_id in list(self.tree.sessions):
-            self._end_session(session_id)
+            if not (serves_clients and session_id & CLIENT_SESSION):
+                self._end_session(session_id)
 
     # Phases.
 
@@ -173,14 +179,13 @@ class EmbeddedTree:
         )
 
     def close(self) -> None:
-        """End all sessions, write a snapshot, close the files.
+        """End the sessions of this process, write a snapshot, close the files.
 
         Must not be called while a thread works for the tree.
         """
         self._commits = None
         for session_id in list(self._sessions):
-            self._sessions.pop(session_id)
-            self._end_session(session_id)
+            self.leave(session_id)
         if self._journal.entry_count and self._failure is None:
             self._fold_now()
         self._journal.close()
@@ -199,28 +204,53 @@ class EmbeddedTree:
 
     def expire(self, session_id: int) -> None:
         """End a session as after its time-out."""
-        session = self._sessions.pop(session_id)
-        self._end_session(session_id)
+        session = self._sessions[session_id]
+        self.leave(session_id)
         session.is_expired = True
-        self._hold_events([(session, SessionState.EXPIRED)])
+        self.hold_events([(session.on_event, SessionState.EXPIRED)])
 
     def begin_session(self, session: EmbeddedSession) -> int:
-        """Begin a session; its id.
+        """Begin a session of this process; its id.
 
         raises  StorageFailed
         """
-        self._check_failure()
-        now_ms = self._clock.now_ms()
-        change = self.tree.open_session(session.timeout_ms, now_ms)
-        session_id = self.tree.last_session_id
-        self._append(SessionOpening(change.zxid, now_ms, session_id, session.timeout_ms), change)
+        session_id = self._begin(session.timeout_ms, is_client=False)
         self._sessions[session_id] = session
+        self._receivers[session_id] = session.on_event
         return session_id
 
+    def begin_client_session(self, timeout_ms: int) -> int:
+        """Begin a session of a client over the network; its id.
+
+        raises  StorageFailed
+        """
+        return self._begin(timeout_ms, is_client=True)
+
+    def attach(self, session_id: int, on_event: EventCallback) -> None:
+        """Deliver the events of a client's session to its connection from now on."""
+        self._receivers[session_id] = on_event
+
+    def detach(self, session_id: int) -> None:
+        """The connection of a client's session is closed: its watches are removed."""
+        if self._receivers.pop(session_id, None) and session_id in self.tree.sessions:
+            self.tree.drop_watches(session_id)
+
     def leave(self, session_id: int) -> None:
-        """End a session at its owner's request."""
-        self._sessions.pop(session_id, None)
+        """End a session; no error when it has ended.
+
+        raises  StorageFailed; then the session goes on
+        """
         self._end_session(session_id)
+        self._sessions.pop(session_id, None)
+        self._receivers.pop(session_id, None)
+
+    def _begin(self, timeout_ms: int, *, is_client: bool) -> int:
+        self._check_failure()
+        now_ms = self._clock.now_ms()
+        change = self.tree.open_session(timeout_ms, is_client=is_client)
+        session_id = self.tree.last_session_id | (CLIENT_SESSION if is_client else 0)
+        self._append(SessionOpening(change.zxid, now_ms, session_id, timeout_ms), change)
+        return session_id
 
     # Calls.
 
@@ -307,15 +337,13 @@ class EmbeddedTree:
     def _report(self, change: TreeChange) -> None:
         fired = self.tree.fire(change)
         if fired:
-            self._hold_events(
-                [
-                    (self._sessions[owner], event)
-                    for owner, event in fired
-                    if owner in self._sessions
-                ]
+            receivers = self._receivers
+            self.hold_events(
+                [(receivers[owner], event) for owner, event in fired if owner in receivers]
             )
 
-    def _hold_events(self, events: Sequence[tuple[EmbeddedSession, SessionEvent]]) -> None:
+    def hold_events(self, events: Sequence[tuple[EventCallback, SessionEvent]]) -> None:
+        """Deliver each event to its callback when all writes so far are durable."""
         commits = self._commits
         if commits is None or commits.is_idle:
             self._deliver(events)
@@ -327,7 +355,7 @@ class EmbeddedTree:
 
         commits.hold(release)
 
-    def _deliver(self, events: Sequence[tuple[EmbeddedSession, SessionEvent]]) -> None:
+    def _deliver(self, events: Sequence[tuple[EventCallback, SessionEvent]]) -> None:
         """Call the callbacks in order, also when a callback causes further events."""
         self._events.extend(events)
         if self._is_delivering:
@@ -335,8 +363,8 @@ class EmbeddedTree:
         self._is_delivering = True
         try:
             while self._events:
-                session, event = self._events.popleft()
-                session.on_event(event)
+                receive, event = self._events.popleft()
+                receive(event)
         finally:
             self._is_delivering = False
 
@@ -353,13 +381,12 @@ class EmbeddedTree:
             self._put_off(error)
             return
         self._is_folding = True
-        now_ms = self._clock.now_ms()
         outcome: StateFile | CoordinationDamaged | None = None
 
         def work() -> None:
             nonlocal outcome
             try:
-                outcome = fold(self._files, self._folder, now_ms)
+                outcome = fold(self._files, self._folder)
             except CoordinationDamaged as error:
                 outcome = error
 

@@ -24,10 +24,22 @@ class RuntimeInconsistency(CoordinationError):
     code = -2
 
 
+class TooManyWatches(CoordinationError):
+    """The watches of the session use as much memory as they may; none was set."""
+
+    code = -1
+
+
 class ConnectionLoss(CoordinationError):
     """The connection was lost before the response; a write may have taken effect."""
 
     code = -4
+
+
+class Unimplemented(CoordinationError):
+    """The service does not have this operation."""
+
+    code = -6
 
 
 class BadArguments(CoordinationError):
@@ -72,6 +84,12 @@ class SessionExpired(CoordinationError):
     """The session ended, its ephemeral nodes are removed.  `reopen` begins another one."""
 
     code = -112
+
+
+class InvalidAcl(CoordinationError):
+    """The service cannot enforce this ACL."""
+
+    code = -114
 
 
 class AuthenticationFailed(CoordinationError):

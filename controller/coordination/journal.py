@@ -7,13 +7,15 @@ Snapshot, all integers big-endian:
 | 8 | magic `ODRTREE1` |
 | 8 | zxid of the last change in it |
 | 8 | last session id |
-| 4 | count of open sessions, then for each: id int64, time-out int32 ms |
+| 4 | count of open sessions, then for each: id int64 [1], time-out int32 ms |
 | 4 | count of nodes, then for each, a parent before its children: |
 | 2, 4 | length of the path, length of the data or -1 for null |
 | 6 x 8 | czxid, mzxid, pzxid, ctime ms, mtime ms, owner |
 | 2 x 4 | version, children ever created |
 | | path (UTF-8), data |
 | 4 | CRC-32C of everything before it |
+
+[1] 2^56 is added to the id of a session of a client over the network.
 
 Journal: entries of length int32, CRC-32C uint32 of the body, body.  The body begins with kind int8,
 zxid int64, time int64 ms, session id int64; then
@@ -132,8 +134,8 @@ def encode_snapshot(tree: Tree) -> bytes:
     return content + _CRC.pack(crc32c(content))
 
 
-def decode_snapshot(content: bytes, now_ms: int) -> Tree:
-    """The tree of a snapshot; the time-outs of its sessions begin at `now_ms`.
+def decode_snapshot(content: bytes) -> Tree:
+    """The tree of a snapshot.
 
     raises  SnapshotDamaged
     """
@@ -148,7 +150,7 @@ def decode_snapshot(content: bytes, now_ms: int) -> Tree:
     for _ in range(session_count):
         session_id, timeout_ms = _SESSION.unpack_from(content, position)
         position += _SESSION.size
-        tree.sessions[session_id] = TreeSession(timeout_ms, now_ms)
+        tree.sessions[session_id] = TreeSession(timeout_ms)
     (node_count,) = _COUNT.unpack_from(content, position)
     _decode_nodes(tree, content, position + _COUNT.size, node_count)
     return tree

@@ -29,27 +29,27 @@ class Salvaged:
     """Time of the last change in the tree, milliseconds since 1970; 0 for an empty tree."""
 
 
-def salvage(files: FileSystem, folder: str, now_ms: int) -> Salvaged:
+def salvage(files: FileSystem, folder: str) -> Salvaged:
     """Read the newest state of the tree that can be read; changes nothing on the disk.
 
     raises  OSError
     """
     problem: str | None = None
     try:
-        tree = read_tree(files, folder, now_ms).tree
+        tree = read_tree(files, folder).tree
     except CoordinationDamaged as damaged:
         problem = damaged.problem
-        tree = _salvage_damaged(files, folder, now_ms)
+        tree = _salvage_damaged(files, folder)
     last_ms = max(node.mtime_ms for node in tree.nodes.values())
     return Salvaged(tree, problem, last_ms)
 
 
-def _salvage_damaged(files: FileSystem, folder: str, now_ms: int) -> Tree:
+def _salvage_damaged(files: FileSystem, folder: str) -> Tree:
     snapshots, journals = find_files(files, folder)
     best = Tree()
     for snapshot in (*reversed(snapshots), None):
         try:
-            tree = Tree() if snapshot is None else read_snapshot(files, snapshot, now_ms)
+            tree = Tree() if snapshot is None else read_snapshot(files, snapshot)
         except CoordinationDamaged:
             continue
         for journal in journals:

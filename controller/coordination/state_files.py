@@ -37,7 +37,7 @@ from odradek.controller.coordination.journal import (
     encode_snapshot,
     holds_entry,
 )
-from odradek.controller.coordination.tree import Tree
+from odradek.controller.coordination.tree import CLIENT_SESSION, Tree
 from odradek.runtime.files import File, FileSystem
 
 SNAPSHOT: Final = "coordination.snapshot"
@@ -119,7 +119,7 @@ def _find(folder: str, names: Sequence[str], kind: str) -> list[StateFile]:
     return sorted(found, key=lambda one: one.number)
 
 
-def read_tree(files: FileSystem, folder: str, now_ms: int) -> LoadedTree:
+def read_tree(files: FileSystem, folder: str) -> LoadedTree:
     """Read the tree from the files in `folder`; an empty tree if there are none.
 
     Changes nothing on the disk.
@@ -127,11 +127,11 @@ def read_tree(files: FileSystem, folder: str, now_ms: int) -> LoadedTree:
     cost    a few microseconds for each node and each entry
     """
     snapshots, journals = find_files(files, folder)
-    return read_from(files, snapshots, journals, now_ms)
+    return read_from(files, snapshots, journals)
 
 
 def read_from(
-    files: FileSystem, snapshots: Sequence[StateFile], journals: Sequence[StateFile], now_ms: int
+    files: FileSystem, snapshots: Sequence[StateFile], journals: Sequence[StateFile]
 ) -> LoadedTree:
     """Read the tree: the newest snapshot that can be read, and the journals after it.
 
@@ -147,7 +147,7 @@ def read_from(
             raise CoordinationDamaged(f"{journal_path(folder, least_zxid + 1)} is missing")
     for snapshot in (*reversed(snapshots), None):
         try:
-            return _read_after(files, snapshot, journals, least_zxid, now_ms, problems)
+            return _read_after(files, snapshot, journals, least_zxid, problems)
         except CoordinationDamaged as damaged:
             # The journals need not begin with the first transaction when there is a snapshot.
             if snapshot is not None or not problems:
@@ -160,10 +160,9 @@ def _read_after(
     snapshot: StateFile | None,
     journals: Sequence[StateFile],
     least_zxid: int,
-    now_ms: int,
     problems: list[str],
 ) -> LoadedTree:
-    tree = Tree() if snapshot is None else read_snapshot(files, snapshot, now_ms)
+    tree = Tree() if snapshot is None else read_snapshot(files, snapshot)
     loaded = LoadedTree(tree, snapshot, list(journals), problems=problems)
     needed = [
         one
@@ -180,14 +179,14 @@ def _read_after(
     return loaded
 
 
-def read_snapshot(files: FileSystem, snapshot: StateFile, now_ms: int) -> Tree:
+def read_snapshot(files: FileSystem, snapshot: StateFile) -> Tree:
     """Read the tree of one snapshot.
 
     raises  CoordinationDamaged; OSError
     """
     content = files.read(snapshot.path)
     try:
-        return decode_snapshot(content, now_ms)
+        return decode_snapshot(content)
     except SnapshotDamaged as error:
         raise CoordinationDamaged(
             f"{snapshot.path} ({len(content)} bytes) is damaged: {error}"
@@ -227,8 +226,9 @@ def replay_entry(tree: Tree, entry: JournalEntry) -> None:
     """Apply the commands of an entry."""
     match entry:
         case SessionOpening():
-            tree.open_session(entry.timeout_ms, entry.now_ms)
-            assert tree.last_session_id == entry.session_id, "replayed in order"
+            is_client = entry.session_id & CLIENT_SESSION != 0
+            tree.open_session(entry.timeout_ms, is_client=is_client)
+            assert entry.session_id in tree.sessions, "replayed in order"
         case SessionClosing():
             tree.close_session(entry.session_id)
         case Transaction():
@@ -307,7 +307,7 @@ class CannotRevert(Exception):
     """A failed write left bytes in the journal that could not be truncated."""
 
 
-def fold(files: FileSystem, folder: str, now_ms: int) -> StateFile:
+def fold(files: FileSystem, folder: str) -> StateFile:
     """Read all files but the newest journal, and write their tree as a new snapshot.
 
     May run in a thread while the newest journal is appended to.
@@ -315,7 +315,7 @@ def fold(files: FileSystem, folder: str, now_ms: int) -> StateFile:
     cost    as `read_tree`, and two fsyncs
     """
     snapshots, journals = find_files(files, folder)
-    loaded = read_from(files, snapshots, journals[:-1], now_ms)
+    loaded = read_from(files, snapshots, journals[:-1])
     if loaded.tree.zxid != journals[-1].number - 1:
         raise CoordinationDamaged(
             f"the files before {journals[-1].path} end with transaction {loaded.tree.zxid}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from odradek.controller.coordination.errors import (
     BadArguments,
@@ -28,6 +29,7 @@ from odradek.controller.coordination.errors import (
     NoNode,
     NotEmpty,
     SessionExpired,
+    TooManyWatches,
 )
 from odradek.controller.coordination.session import (
     ANY_VERSION,
@@ -42,6 +44,15 @@ from odradek.controller.coordination.session import (
     ZkOperation,
     ZkResult,
 )
+
+CLIENT_SESSION: Final = 1 << 56
+"""Set in the id of each session of a client over the network (ZooKeeper: the server's id)."""
+PATH_BYTES_MAX: Final = 60_000
+"""The files have two bytes for the length of a path."""
+WATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Memory of the watches of one session."""
+_WATCH_BYTES: Final = 150
+"""Of a watch, besides its path."""
 
 _VALID_PATH = re.compile(
     "(?:/(?!\\.{1,2}(?:/|$))[^/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]+)+"
@@ -92,11 +103,11 @@ class Znode:
 
 
 class TreeSession:
-    __slots__ = ("child_watches", "data_watches", "ephemerals", "heard_ms", "timeout_ms")
+    __slots__ = ("child_watches", "data_watches", "ephemerals", "timeout_ms", "watch_bytes")
 
-    def __init__(self, timeout_ms: int, now_ms: int) -> None:
+    def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
-        self.heard_ms = now_ms
+        self.watch_bytes = 0
         self.ephemerals: dict[str, None] = {}
         self.data_watches: dict[str, None] = {}
         self.child_watches: dict[str, None] = {}
@@ -159,12 +170,16 @@ class Tree:
         self._data_watchers: dict[str, dict[int, None]] = {}
         self._child_watchers: dict[str, dict[int, None]] = {}
 
-    def open_session(self, timeout_ms: int, now_ms: int) -> TreeChange:
-        """Begin a session, whose id is `last_session_id` then."""
+    def open_session(self, timeout_ms: int, *, is_client: bool = False) -> TreeChange:
+        """Begin a session, whose id is in the step.
+
+        is_client  of a client over the network, whose session outlives this process
+        """
         self.zxid += 1
         self.last_session_id += 1
-        self.sessions[self.last_session_id] = TreeSession(timeout_ms, now_ms)
-        return TreeChange(self.zxid, [], [SessionOpened(self.last_session_id)])
+        session_id = self.last_session_id | (CLIENT_SESSION if is_client else 0)
+        self.sessions[session_id] = TreeSession(timeout_ms)
+        return TreeChange(self.zxid, [], [SessionOpened(session_id)])
 
     def close_session(self, session_id: int) -> TreeChange:
         """End a session and remove its ephemeral nodes; `fire` then removes its watches.
@@ -178,22 +193,6 @@ class Tree:
         for path in list(session.ephemerals):
             self._remove(path, steps)
         return TreeChange(self.zxid, [], steps)
-
-    def touch(self, session_id: int, now_ms: int) -> None:
-        """The client of the session was heard: its time-out begins again.
-
-        raises  SessionExpired
-        """
-        session = self._session(session_id)
-        session.heard_ms = max(session.heard_ms, now_ms)
-
-    def expired_sessions(self, now_ms: int) -> list[int]:
-        """Sessions whose clients were not heard for longer than their time-out."""
-        return [
-            session_id
-            for session_id, session in self.sessions.items()
-            if now_ms - session.heard_ms > session.timeout_ms
-        ]
 
     def transact(
         self, session_id: int, operations: Sequence[ZkOperation], now_ms: int
@@ -252,8 +251,7 @@ class Tree:
         session = self._session(session_id)
         node = self._node(path)
         if watch:
-            session.data_watches[path] = None
-            self._data_watchers.setdefault(path, {})[session_id] = None
+            self._watch_data(session_id, session, path)
         return node.data, node.stat()
 
     def exists(self, session_id: int, path: str, *, watch: bool = False) -> Stat | None:
@@ -264,8 +262,7 @@ class Tree:
         session = self._session(session_id)
         node = self.nodes.get(path)
         if watch:
-            session.data_watches[path] = None
-            self._data_watchers.setdefault(path, {})[session_id] = None
+            self._watch_data(session_id, session, path)
         return node.stat() if node is not None else None
 
     def children(self, session_id: int, path: str, *, watch: bool = False) -> list[str]:
@@ -276,13 +273,78 @@ class Tree:
         session = self._session(session_id)
         node = self._node(path)
         if watch:
-            session.child_watches[path] = None
-            self._child_watchers.setdefault(path, {})[session_id] = None
+            self._watch_children(session_id, session, path)
         return sorted(node.children)
 
-    def walk(self) -> Iterator[tuple[str, Znode]]:
-        """All nodes, a parent before its children."""
-        waiting = ["/"]
+    def set_watches(
+        self,
+        session_id: int,
+        since_zxid: int,
+        data: Sequence[str],
+        absent: Sequence[str],
+        children: Sequence[str],
+    ) -> list[WatchEvent]:
+        """Set the watches that a client had on its former connection.
+
+        since_zxid  the last transaction that the client knows
+        absent      paths of nodes that did not exist when the client looked
+        returns     the events of those that have fired since then; these are not set
+        raises      SessionExpired, TooManyWatches
+        """
+        session = self._session(session_id)
+        events: list[WatchEvent] = []
+        for path in data:
+            node = self.nodes.get(path)
+            if node is None:
+                events.append(WatchEvent(WatchKind.DELETED, path))
+            elif node.mzxid > since_zxid:
+                events.append(WatchEvent(WatchKind.DATA_CHANGED, path))
+            else:
+                self._watch_data(session_id, session, path)
+        for path in absent:
+            if path in self.nodes:
+                events.append(WatchEvent(WatchKind.CREATED, path))
+            else:
+                self._watch_data(session_id, session, path)
+        for path in children:
+            node = self.nodes.get(path)
+            if node is None:
+                events.append(WatchEvent(WatchKind.DELETED, path))
+            elif node.pzxid > since_zxid:
+                events.append(WatchEvent(WatchKind.CHILDREN_CHANGED, path))
+            else:
+                self._watch_children(session_id, session, path)
+        return events
+
+    def drop_watches(self, session_id: int) -> None:
+        """Remove the watches of a session without events; raises SessionExpired."""
+        session = self._session(session_id)
+        self._drop_watches(session_id, session)
+        session.data_watches.clear()
+        session.child_watches.clear()
+        session.watch_bytes = 0
+
+    def descendants_count(self, session_id: int, path: str) -> int:
+        """How many nodes there are below a node.
+
+        raises  SessionExpired, NoNode
+        cost    a look-up for each of them
+        """
+        self._session(session_id)
+        self._node(path)
+        return sum(1 for _ in self.walk(path)) - 1
+
+    def ephemerals(self, session_id: int, prefix: str) -> list[str]:
+        """The ephemeral nodes of a session whose paths begin with `prefix`.
+
+        raises  SessionExpired
+        """
+        session = self._session(session_id)
+        return sorted(path for path in session.ephemerals if path.startswith(prefix))
+
+    def walk(self, top: str = "/") -> Iterator[tuple[str, Znode]]:
+        """A node and all below it, a parent before its children."""
+        waiting = [top]
         while waiting:
             path = waiting.pop()
             node = self.nodes[path]
@@ -306,6 +368,24 @@ class Tree:
                 assert all(watcher in self.sessions for watcher in sessions), (
                     "a watcher without its session"
                 )
+
+    def _watch_data(self, session_id: int, session: TreeSession, path: str) -> None:
+        if path not in session.data_watches:
+            self._charge_watch(session, path)
+            session.data_watches[path] = None
+            self._data_watchers.setdefault(path, {})[session_id] = None
+
+    def _watch_children(self, session_id: int, session: TreeSession, path: str) -> None:
+        if path not in session.child_watches:
+            self._charge_watch(session, path)
+            session.child_watches[path] = None
+            self._child_watchers.setdefault(path, {})[session_id] = None
+
+    def _charge_watch(self, session: TreeSession, path: str) -> None:
+        added_bytes = _WATCH_BYTES + len(path)
+        if session.watch_bytes + added_bytes > WATCH_BYTES_MAX:
+            raise TooManyWatches(path)
+        session.watch_bytes += added_bytes
 
     def _session(self, session_id: int) -> TreeSession:
         session = self.sessions.get(session_id)
@@ -339,6 +419,8 @@ class Tree:
     def _create(self, session_id: int, operation: Create, now_ms: int, steps: list[Step]) -> str:
         path = operation.path
         suffixed = path + "1" if operation.sequential else path
+        if len(path) > PATH_BYTES_MAX // 4 and len(path.encode()) > PATH_BYTES_MAX:
+            raise BadArguments(f"a path of {len(path)} characters")
         if suffixed != "/" and not _VALID_PATH.fullmatch(suffixed):
             raise BadArguments(f"path {path!r}")
         if operation.data is not None and len(operation.data) > DATA_BYTES_MAX:
@@ -428,7 +510,9 @@ class Tree:
     ) -> dict[int, None]:
         watchers = self._data_watchers.pop(path, {})
         for session_id in watchers:
-            self.sessions[session_id].data_watches.pop(path)
+            session = self.sessions[session_id]
+            del session.data_watches[path]
+            session.watch_bytes -= _WATCH_BYTES + len(path)
             events.append((session_id, WatchEvent(kind, path)))
         return watchers
 
@@ -440,7 +524,9 @@ class Tree:
         notified: dict[int, None] | None = None,
     ) -> None:
         for session_id in self._child_watchers.pop(path, {}):
-            self.sessions[session_id].child_watches.pop(path)
+            session = self.sessions[session_id]
+            del session.child_watches[path]
+            session.watch_bytes -= _WATCH_BYTES + len(path)
             if notified is None or session_id not in notified:
                 events.append((session_id, WatchEvent(kind, path)))
 

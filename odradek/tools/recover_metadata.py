@@ -127,7 +127,7 @@ def _recover_locked(
     broker_id = configured if configured is not None else stored_id
     surveyed = survey(files, settings.log_dirs)
     folder = settings.log_dirs[0]
-    salvaged = salvage(files, folder, now_ms)
+    salvaged = salvage(files, folder)
 
     def internal_config(topic: str) -> Mapping[str, str] | None:
         if topic not in INTERNAL_TOPICS:

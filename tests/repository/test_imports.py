@@ -30,6 +30,7 @@ MAY_REACH_OUTSIDE: Final = (
     "broker/server/",
     "broker/settings/broker_settings.py",
     "broker/settings/load.py",
+    "controller/coordination/server/client_listener.py",
     "controller/coordination/zookeeper_connection.py",
     "odradek/",
     "pipeline/",

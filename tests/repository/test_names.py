@@ -16,7 +16,6 @@ WITHOUT_USER: Final = {
     "odradek/command.py:main": "the command's entry point (pyproject.toml)",
     "protocol/messages/": "declarations are found by their API key (`protocol.api_keys`)",
     "broker/settings/rules.py:rule_text": "the page of settings (docs/generate/settings.py)",
-    "controller/coordination/tree.py:Tree.expired_sessions": "when the tree serves other processes",
     "protocol/gathered.py:Gathered.add_slice": "called by generated encoders",
     "protocol/records/control.py:build_end_marker": "WriteTxnMarkers, when transactions are served",
     "broker/compaction/compaction.py:Compaction.run_now": "for operators and tests",

@@ -217,7 +217,7 @@ def test_files_without_numbers_are_read_as_the_oldest() -> None:
 def test_damaged_snapshot_without_a_number_raises_coordination_damaged(damage: Damage) -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     tree = Tree()
-    tree.open_session(1_000, 0)
+    tree.open_session(1_000)
     files.open(f"{FOLDER}/coordination.snapshot", create=True).append([encode_snapshot(tree)])
     files.open(f"{FOLDER}/coordination.journal", create=True)
     damage(files, f"{FOLDER}/coordination.snapshot", SeededRandomness(1))

@@ -34,9 +34,9 @@ NOW_MS = 1_000
 class Writer:
     """A session on a tree; watches fire with each write."""
 
-    def __init__(self, tree: Tree, timeout_ms: int = 6_000) -> None:
+    def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        tree.open_session(timeout_ms, NOW_MS)
+        tree.open_session(6_000)
         self.session_id = tree.last_session_id
         self.events: list[tuple[int, WatchEvent]] = []
 
@@ -208,12 +208,3 @@ def test_close_session_can_be_undone(writer: Writer) -> None:
     )
     writer.tree.check()
     writer.write(Delete("/e"))
-
-
-def test_session_expires_one_millisecond_after_its_timeout(writer: Writer) -> None:
-    tree = writer.tree
-    slow = Writer(tree, timeout_ms=9_000)
-    assert tree.expired_sessions(NOW_MS + 6_000) == []
-    assert tree.expired_sessions(NOW_MS + 6_001) == [writer.session_id]
-    tree.touch(writer.session_id, NOW_MS + 5_000)
-    assert tree.expired_sessions(NOW_MS + 9_001) == [slow.session_id]

@@ -1,0 +1,1 @@
+"""ZooKeeper's client protocol over the embedded tree."""

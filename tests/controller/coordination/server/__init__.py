@@ -1,0 +1,1 @@
+"""Tests of ZooKeeper's protocol over the embedded tree."""
