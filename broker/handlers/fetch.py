@@ -221,11 +221,12 @@ Found = list[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]]
 
 
 def _replica(request: FetchRequest) -> tuple[int, int]:
-    """(replica id, broker epoch) of a follower; (-1, -1) for a consumer."""
+    """(replica id, broker epoch) of a follower; (-1, -1) for a consumer, which other negative ids
+    are, too."""
     state = request.replica_state
     if state is None:
-        return request.replica_id, NO_BROKER_EPOCH
-    return state.replica_id, state.replica_epoch
+        return max(request.replica_id, CONSUMER), NO_BROKER_EPOCH
+    return max(state.replica_id, CONSUMER), state.replica_epoch
 
 
 def _selector(context: Context, request: FetchRequest) -> SelectReplica | None:

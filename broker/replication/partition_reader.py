@@ -59,8 +59,7 @@ class Reading:
     """What all partitions of one fetch have in common.
 
     read_committed  False for followers, which read all records
-    replica_id      the follower; -1 for a consumer; other negative ones read as followers do, and
-                    are not followed
+    replica_id      the follower; -1 for a consumer
     replica_epoch   of the follower's registration, -1 if it does not say (version 14 and below)
     select          for consumers, when replica.selector.class is set
     """
@@ -140,7 +139,7 @@ def check_leadership(partition: Partition, requested: FetchPartition, reading: R
     partition.check_leader_epoch(requested.current_leader_epoch)
     if reading.replica_id >= 0:
         _check_follower(partition.leading(), requested, reading)
-    elif reading.version < ANY_REPLICA_FROM and reading.replica_id == CONSUMER:
+    elif reading.version < ANY_REPLICA_FROM:
         partition.leading()
     else:
         partition.serving()
@@ -173,7 +172,7 @@ def check(partition: Partition, requested: FetchPartition, reading: Reading) -> 
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if reading.version < ZSTD_FROM and log.config.compression_type == "zstd":
         raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if reading.replica_id != CONSUMER:
+    if reading.replica_id >= 0:
         return log.end_offset
     return partition.fetch_end(read_committed=reading.read_committed)
 

@@ -75,31 +75,51 @@ class Replicas:
         )
 
     def lead(
-        self, topic: str = "orders", *, in_sync: tuple[int, ...] = (BROKER_ID,), index: int = 0
+        self,
+        topic: str = "orders",
+        *,
+        in_sync: tuple[int, ...] = (BROKER_ID,),
+        index: int = 0,
+        replicas: tuple[int, ...] | None = None,
     ) -> Partition:
         """Become the leader in a new leader epoch; broker 2 is the other replica, if in sync."""
-        return self._taken(topic, index, BROKER_ID, in_sync)
+        return self._taken(topic, index, BROKER_ID, in_sync, replicas)
 
     def follow(self, topic: str = "orders", *, index: int = 0) -> Partition:
         """Become a follower of broker 2 in a new leader epoch."""
         return self._taken(topic, index, 2, (BROKER_ID, 2))
 
-    def _taken(self, topic: str, index: int, leader: int, in_sync: tuple[int, ...]) -> Partition:
+    def _taken(
+        self,
+        topic: str,
+        index: int,
+        leader: int,
+        in_sync: tuple[int, ...],
+        replicas: tuple[int, ...] | None = None,
+    ) -> Partition:
         self.leader_epoch += 1
-        response = self.send_state(topic, index, leader, in_sync, self.leader_epoch)
+        response = self.send_state(topic, index, leader, in_sync, self.leader_epoch, replicas)
         assert response.partition_errors == {}
         return self.partitions.held(topic, index)
 
     def send_state(
-        self, topic: str, index: int, leader: int, in_sync: tuple[int, ...], leader_epoch: int
+        self,
+        topic: str,
+        index: int,
+        leader: int,
+        in_sync: tuple[int, ...],
+        leader_epoch: int,
+        replicas: tuple[int, ...] | None = None,
     ) -> ControlResponse:
         """A LeaderAndIsr of one partition."""
+        if replicas is None:
+            replicas = (BROKER_ID, 2) if in_sync != (BROKER_ID,) else (BROKER_ID,)
         partition = LeaderAndIsrPartition(
             topic=topic,
             topic_id=TOPIC_ID,
             partition=index,
             state=PartitionState(leader, leader_epoch, in_sync, leader_epoch, 1),
-            replicas=(BROKER_ID, 2) if in_sync != (BROKER_ID,) else (BROKER_ID,),
+            replicas=replicas,
             adding=(),
             removing=(),
             is_new=False,

@@ -38,7 +38,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.support.apache import apache_kafka
-from tests.support.node_thread import node_in_thread
+from tests.support.node_thread import RunningNode, node_in_thread
 from tests.support.processes import free_port
 from tests.support.record_batches import plain_batch
 from tests.support.wire import Wire
@@ -81,23 +81,26 @@ class LeadingBroker:
 @contextmanager
 def our_leader(folder: Path, overrides: Mapping[str, str]) -> Iterator[LeadingBroker]:
     """Our broker in a thread; broker 1 has a session on its embedded tree."""
+    with node_in_thread(folder, overrides) as running, registered(running) as leading:
+        yield leading
+
+
+@contextmanager
+def registered(running: RunningNode) -> Iterator[LeadingBroker]:
+    """Broker 1, registered with a node that runs."""
     port = free_port()
     sessions: list[CoordinationSession] = []
 
-    with node_in_thread(folder, overrides) as running:
+    def register(node: Node) -> None:
+        session = node._coordination.connect(lambda event: None)
+        sessions.append(session)
+        session.create("/brokers/ids/1", registration(port, "far"), ephemeral=True)
 
-        def register(node: Node) -> None:
-            session = node._coordination.connect(lambda event: None)
-            sessions.append(session)
-            session.create("/brokers/ids/1", registration(port, "far"), ephemeral=True)
+    def end(node: Node) -> None:
+        sessions.pop().close()
 
-        def end(node: Node) -> None:
-            sessions.pop().close()
-
-        running.call(register)
-        yield LeadingBroker(
-            running.address, lambda: running.call(end), lambda: running.call(register)
-        )
+    running.call(register)
+    yield LeadingBroker(running.address, lambda: running.call(end), lambda: running.call(register))
 
 
 @contextmanager
@@ -125,16 +128,19 @@ def apache_leader(folder: Path, overrides: Mapping[str, str]) -> Iterator[Leadin
 
 
 class Replicated:
-    """A topic of one partition on brokers 0, which leads, and 1; and the clients of a test."""
+    """A topic of one partition on brokers 0 and 1, and the clients of a test."""
 
-    def __init__(self, leading: LeadingBroker, name: str, **configs: str) -> None:
+    def __init__(
+        self, leading: LeadingBroker, name: str, replicas: tuple[int, int] = (0, 1), **configs: str
+    ) -> None:
+        """replicas  the first one leads"""
         self.leading = leading
         self.name = name
         self.topic_id = UUID(int=0)
         self._wires: list[Wire] = []
         self.admin = self.wire()
         self.until(lambda: FOLLOWER in self.live_brokers(), "broker 1 is registered")
-        self._create(configs)
+        self._create(replicas, configs)
         self.until(lambda: self.in_sync() == [0, 1], "the partition has its leader")
         self.leader_epoch = self.described().leader_epoch
         self.follower = self.wire()
@@ -156,12 +162,12 @@ class Replicated:
         while not condition():
             assert time.monotonic() < deadline, what
 
-    def _create(self, configs: Mapping[str, str]) -> None:
+    def _create(self, replicas: tuple[int, int], configs: Mapping[str, str]) -> None:
         topic = CreatableTopic(
             name=self.name,
             num_partitions=-1,
             replication_factor=-1,
-            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[0, 1])],
+            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[*replicas])],
             configs=[
                 CreatableTopicConfig(name=key.replace("_", "."), value=value)
                 for key, value in configs.items()
@@ -227,7 +233,7 @@ class Replicated:
             log_start_offset=log_start,
             partition_max_bytes=1 << 20,
         )
-        uses_state = version >= REPLICA_STATE_FROM and replica_id >= 0
+        uses_state = version >= REPLICA_STATE_FROM and replica_id != -1
         return FetchRequest(
             replica_id=-1 if uses_state else replica_id,
             replica_state=ReplicaState(replica_id=replica_id, replica_epoch=broker_epoch)

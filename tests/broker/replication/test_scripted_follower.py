@@ -25,7 +25,8 @@ LEADERS = [
     pytest.param(our_leader, id="odradek"),
     pytest.param(apache_leader, id="apache", marks=pytest.mark.judge),
 ]
-SETTINGS = {"broker.rack": "near"}
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+SETTINGS = {"broker.rack": "near", "replica.selector.class": RACK_AWARE}
 SHORT_LAG = {"replica.lag.time.max.ms": "1500", "replica.fetch.wait.max.ms": "500"}
 LONG_MS = 60_000
 SILENCE_S = 0.5
@@ -68,11 +69,13 @@ def test_acks_all_waits_until_the_follower_has_the_record(
         first = topic.fetch(0)
     assert (first.error_code, first.high_watermark, first.last_stable_offset) == (0, 0, 0)
     assert producer.is_silent(SILENCE_S), "the follower has not stored it yet"
-    before = topic.consume(0)
-    assert (before.error_code, size(before), before.high_watermark) == (0, 0, 0)
+    for consumer in (-1, -2):
+        before = topic.consume(0) if consumer == -1 else topic.fetch(0, replica_id=-2, version=14)
+        assert (before.error_code, size(before), before.high_watermark) == (0, 0, 0)
 
     topic.fetch(1)
     assert topic.produced(producer) == (0, 0)
+    assert topic.fetch(1, version=4).high_watermark == 1
     again = topic.fetch(1)
     assert (again.high_watermark, size(again)) == (1, 0)
     after = topic.consume(0)
@@ -247,3 +250,86 @@ def test_silent_follower_leaves_the_in_sync_replicas_and_comes_back(
     topic.until(lambda: size(topic.fetch(1)) > 0, "the next record")
     topic.fetch(2)
     assert topic.produced(producer) == (0, 1)
+
+
+def test_consumer_is_sent_to_the_in_sync_replica_in_its_rack_that_has_the_offset(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(leading, "racks")
+    topics.append(topic)
+    producer = topic.wire()
+    for offset in range(3):
+        topic.produce(producer, acks=1)
+        assert topic.produced(producer) == (0, offset)
+    assert topic.consume(0, rack="far").preferred_read_replica == -1, "it has not fetched"
+    topic.fetch(2, log_start=1)
+    topic.fetch(2, log_start=1)
+    preferred = topic.consume(2, rack="far", wait_ms=LONG_MS)
+    assert (preferred.error_code, preferred.preferred_read_replica) == (0, 1)
+    assert (size(preferred), preferred.high_watermark, preferred.log_start_offset) == (0, 2, 0)
+    assert topic.consume(0, rack="far").preferred_read_replica == -1
+    assert topic.consume(3, rack="far").preferred_read_replica == -1
+    for rack in ("near", "elsewhere", ""):
+        assert topic.consume(1, rack=rack).preferred_read_replica == -1
+    assert size(topic.consume(1, rack="near")) > 0
+    assert topic.consume(1, rack="far", version=11).preferred_read_replica == 1
+    assert topic.fetch(2, rack="far", log_start=1).preferred_read_replica == -1
+    fenced = topic.consume(1, rack="far", epoch=9)
+    assert ErrorCode(fenced.error_code) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    leading.bury()
+    topic.until(lambda: topic.in_sync() == [0], "the follower is out of sync")
+    assert topic.consume(1, rack="far", epoch=-1).preferred_read_replica == -1
+    leading.revive()
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"replica_id": -1}, ErrorCode.NONE),
+        ({"replica_id": -1, "version": 11}, ErrorCode.NONE),
+        ({"replica_id": -1, "version": 10}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"replica_id": -2, "version": 10}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"replica_id": -2}, ErrorCode.NONE),
+        ({"replica_id": 1}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"replica_id": -1, "epoch": 7}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"replica_id": -1, "offset": 1}, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_replica_that_does_not_lead_serves_consumers_only(
+    leading: LeadingBroker,
+    topics: list[Replicated],
+    fields: dict[str, int],
+    expected: ErrorCode,
+) -> None:
+    name = "follows-" + "-".join(f"{key}{value}" for key, value in fields.items())
+    topic = Replicated(leading, name, (1, 0))
+    topics.append(topic)
+    found = topic.fetch(**{"offset": 0, **fields})
+    assert ErrorCode(found.error_code) is expected
+    assert found.high_watermark == (-1 if expected else 0)
+
+
+def test_incremental_fetch_of_a_follower_lists_what_changed(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    topic = Replicated(leading, "session")
+    topics.append(topic)
+    producer = topic.wire()
+    topic.produce(producer, acks=1)
+    topic.produced(producer)
+    request = topic.fetch_request(0)
+    request.session_epoch = 0
+    first = topic.follower.call(request, 17)
+    assert first.session_id != 0
+    assert size(only_partition(first)) > 0
+    request = topic.fetch_request(1)
+    request.session_id, request.session_epoch = first.session_id, 1
+    topic.follower.call(request, 17)
+    request.topics, request.session_epoch = [], 2
+    responses = [topic.follower.call(request, 17)]
+    request.session_epoch = 3
+    responses.append(topic.follower.call(request, 17))
+    listed = [part for response in responses for part in response.responses]
+    assert all(part.partitions[0].high_watermark == 1 for part in listed)
+    assert responses[1].responses == []
+    assert topic.consume(0).high_watermark == 1
