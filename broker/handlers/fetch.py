@@ -47,7 +47,6 @@ from odradek.broker.replication.partition_reader import (
     PartitionRead,
     Reading,
     SelectReplica,
-    has_agreed,
     read_partition,
 )
 from odradek.broker.replication.replica_selector import LEADER, select_replica
@@ -125,8 +124,7 @@ def _serve(
     if len(plan.partitions) > PARTITIONS_AT_ONCE:
         return _run_in_steps(context, request, plan, reading)
     found = _find(context, plan.partitions.items())
-    if replica_id >= 0:
-        _record(services, found, reading)
+    is_enough = replica_id >= 0 and _record(services, found, reading) >= reading.min_bytes
 
     def attempt() -> FetchResponse | None:
         return _read_all(plan, found, reading) if reading.is_enough(found) else None
@@ -134,9 +132,9 @@ def _serve(
     def expire() -> FetchResponse:
         return _read_all(plan, found, reading)
 
-    if request.max_wait_ms <= 0 or not found:
+    if request.max_wait_ms <= 0 or not found or is_enough:
         return Reply(expire())
-    ready = attempt()
+    ready = None if replica_id >= 0 else attempt()
     if ready is not None:
         return Reply(ready)
     watch = tuple(partition for _, _, partition, _ in found if partition is not None)
@@ -156,8 +154,8 @@ def _run_in_steps(
     for start in range(0, len(wanted), PARTITIONS_PER_STEP):
         some = _find(context, wanted[start : start + PARTITIONS_PER_STEP])
         if reading.is_follower:
-            _record(context.services, some, reading)
-        if available_bytes < reading.min_bytes:
+            available_bytes += _record(context.services, some, reading)
+        elif available_bytes < reading.min_bytes:
             available_bytes += reading.count(some)
         found += some
         yield None
@@ -248,13 +246,15 @@ def _selector(context: Context, request: FetchRequest) -> SelectReplica | None:
     return select
 
 
-def _record(services: Services, found: Found, reading: Reading) -> None:
-    """Record how far a follower is; not where its log does not agree with this one."""
-    for _, requested, partition, error in found:
-        if not error and partition is not None and has_agreed(partition, requested, reading):
-            services.in_sync_replicas.on_fetch(
-                partition, reading.replica_id, reading.replica_epoch, requested
-            )
+def _record(services: Services, found: Found, reading: Reading) -> int:
+    """Record how far a follower is; the bytes that it may read."""
+    on_fetch = services.in_sync_replicas.on_fetch
+    replica_id, replica_epoch = reading.replica_id, reading.replica_epoch
+
+    def record(partition: Partition, requested: FetchPartition) -> None:
+        on_fetch(partition, replica_id, replica_epoch, requested)
+
+    return reading.count_for_follower(found, record)
 
 
 def _exists(services: Services, key: PartitionKey) -> bool:
@@ -323,7 +323,15 @@ class GrowingResponse:
     def read(self, found: Found) -> None:
         plan, reading, topics = self._plan, self._reading, self._topics
         left_bytes, is_first = self._left_bytes, self._is_first
+        is_follower = reading.is_follower
         for key, wanted, partition, error in found:
+            if (
+                is_follower
+                and partition is not None
+                and not error
+                and reading.is_unchanged(partition, wanted, plan.sent(key))
+            ):
+                continue
             read = read_partition(
                 partition, wanted, reading, error, max_bytes=left_bytes, at_least_one=is_first
             )

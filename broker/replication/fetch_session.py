@@ -169,6 +169,13 @@ class FetchPlan:
         self._session = session
         self.session_id = NO_SESSION if session is None or is_closed else session.id
 
+    def sent(self, key: PartitionKey) -> SentOffsets | None:
+        """What the client of an incremental fetch knows of a partition; None: nothing."""
+        if self._session is None or not self.is_incremental:
+            return None
+        cached = self._session.partitions.get(key)
+        return None if cached is None else cached.sent
+
     def must_respond_with(self, key: PartitionKey, offsets: SentOffsets, *, has_news: bool) -> bool:
         """Whether the response lists the partition; a full response lists all.
 

@@ -130,9 +130,10 @@ class InSyncReplicas:
             broker_epoch=broker_epoch,
             now_ms=self._clock.monotonic_ms(),
         )
-        expansion = leader.propose_expansion(replica_id, partition.high_watermark)
-        if expansion is not None:
-            self._submit(Change(partition, leader, expansion))
+        if replica_id not in leader.in_sync.committed:
+            expansion = leader.propose_expansion(replica_id, partition.high_watermark)
+            if expansion is not None:
+                self._submit(Change(partition, leader, expansion))
         has_moved = former_end != follower.log_end_offset and partition.update_high_watermark()
         if has_moved or former_start != follower.log_start_offset:
             self._purgatory.notify(partition)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.replication.fetch_session import FetchPartition, PartitionKey
+from odradek.broker.replication.fetch_session import FetchPartition, PartitionKey, SentOffsets
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -118,15 +118,74 @@ class Reading:
                 continue
             if self.min_bytes == 1:
                 return 1
-            try:
-                available_bytes += log.bytes_between(
-                    requested.fetch_offset, end, requested.partition_max_bytes
-                )
-            except IndexUnready:
-                continue
+            available_bytes += _bytes_up_to(end, partition, requested)
             if available_bytes >= self.min_bytes:
                 break
         return available_bytes
+
+    def count_for_follower(
+        self,
+        found: Iterable[tuple[PartitionKey, FetchPartition, Partition | None, ErrorCode]],
+        record: Callable[[Partition, FetchPartition], None],
+    ) -> int:
+        """The same as `count` for a follower's fetch, of which every partition is recorded.
+
+        record  called for each partition in which the follower's log agrees with this one up to
+                where it fetches from
+        """
+        available_bytes = 0
+        for _, requested, partition, error in found:
+            if error or partition is None:
+                available_bytes = self.min_bytes
+                continue
+            try:
+                check_leadership(partition, requested, self)
+                if diverging(partition, requested) is not None:
+                    available_bytes = self.min_bytes
+                    continue
+                end = check(partition, requested, self)
+            except BrokerError:
+                available_bytes = self.min_bytes
+                continue
+            record(partition, requested)
+            if requested.fetch_offset < end and available_bytes < self.min_bytes:
+                available_bytes += _bytes_up_to(end, partition, requested)
+        return available_bytes
+
+    def is_unchanged(
+        self, partition: Partition, requested: FetchPartition, sent: SentOffsets | None
+    ) -> bool:
+        """Whether a follower has everything, and was sent the offsets that hold now.
+
+        Most partitions of most fetches of followers are so, and are not read.
+        """
+        leader, log = partition.leader, partition.log
+        if (
+            sent is None
+            or leader is None
+            or requested.current_leader_epoch != partition.leader_epoch
+            or requested.fetch_offset != log.end_offset
+            or sent.high_watermark != log.high_watermark
+            or sent.log_start_offset != log.log_start_offset
+            or log.is_offline
+        ):
+            return False
+        follower = leader.followers.get(self.replica_id)
+        return (
+            follower is not None
+            and follower.broker_epoch == self.replica_epoch
+            and requested.last_fetched_epoch in (NO_EPOCH, log.leader_epochs.latest_epoch)
+        )
+
+
+def _bytes_up_to(end: int, partition: Partition, requested: FetchPartition) -> int:
+    """Bytes of records that may be read; none while an index is rebuilt."""
+    try:
+        return partition.log.bytes_between(
+            requested.fetch_offset, end, requested.partition_max_bytes
+        )
+    except IndexUnready:
+        return 0
 
 
 def check_leadership(partition: Partition, requested: FetchPartition, reading: Reading) -> None:
@@ -175,18 +234,6 @@ def check(partition: Partition, requested: FetchPartition, reading: Reading) -> 
     if reading.replica_id >= 0:
         return log.end_offset
     return partition.fetch_end(read_committed=reading.read_committed)
-
-
-def has_agreed(partition: Partition, requested: FetchPartition, reading: Reading) -> bool:
-    """Whether the log of a follower agrees with this one up to where it fetches from."""
-    try:
-        check_leadership(partition, requested, reading)
-        if diverging(partition, requested) is not None:
-            return False
-        check(partition, requested, reading)
-    except BrokerError:
-        return False
-    return True
 
 
 def diverging(partition: Partition, requested: FetchPartition) -> tuple[int, int] | None:
