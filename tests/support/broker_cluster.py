@@ -72,6 +72,8 @@ class BrokerCluster:
                 folder / f"broker-{broker_id}", overrides=settings
             )
         self.running: list[int] = []
+        # A process ends with the thread that has started it (`die_with_parent`).
+        self._threads = ThreadPoolExecutor(count)
 
     @property
     def bootstrap(self) -> str:
@@ -81,8 +83,7 @@ class BrokerCluster:
     def start_all(self) -> None:
         """Start the brokers that do not run, all at once."""
         waiting = [one for one in self.brokers if one not in self.running]
-        with ThreadPoolExecutor(len(waiting)) as threads:
-            list(threads.map(lambda one: self.brokers[one].start(), waiting))
+        list(self._threads.map(lambda one: self.brokers[one].start(), waiting))
         self.running = sorted(self.brokers)
 
     def start(self, broker_id: int) -> None:
@@ -113,6 +114,7 @@ class BrokerCluster:
                 with suppress(ProcessLookupError, AssertionError):
                     self.resume(broker_id)
             broker.close()
+        self._threads.shutdown()
 
     # What the brokers say.
 
