@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from odradek.controller.control_requests import LeaderAndIsr, StopReplica
+from odradek.controller.active.partition_states import ControllerSettings
+from odradek.controller.control_requests import ControlResponse, LeaderAndIsr, StopReplica
 from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.decide.topics import CreateTopicSpec
@@ -368,3 +369,65 @@ def test_isr_change_notification_of_an_old_broker_is_read_and_removed(cluster: C
     cluster.settle()
     assert partition_of(cluster).replicas == (1, 3)
     assert cluster.tree.tree.nodes["/isr_change_notification"].children == {}
+
+
+def test_leaders_are_balanced_five_seconds_after_the_take_over_and_then_in_intervals() -> None:
+    settings = ControllerSettings(is_rebalance_enabled=True, rebalance_interval_s=60)
+    cluster = Cluster(settings=settings)
+    for broker_id in (1, 2, 3):
+        cluster.add(broker_id)
+    create(cluster, "t", (1, 2))
+
+    def leader_after(seconds: int) -> int:
+        cluster.clock.advance(seconds * 1_000)
+        cluster.active.controller.tick()
+        cluster.settle()
+        state = partition_of(cluster).state
+        assert state is not None
+        return state.leader
+
+    reassign(cluster, (2, 1))
+    assert leader_after(0) == 1
+    assert leader_after(4) == 1
+    assert leader_after(1) == 2
+    reassign(cluster, (1, 2))
+    assert leader_after(59) == 2
+    assert leader_after(1) == 1
+
+
+def test_bounced_broker_gets_no_replica_again_that_it_has_deleted(cluster: Cluster) -> None:
+    create(cluster, "t", (2, 3))
+    held: list[ControlResponse] = []
+    cluster.nodes[3].respond = lambda request: (
+        ControlResponse(partition_errors={KEY: ErrorCode.KAFKA_STORAGE_ERROR})
+        if isinstance(request, StopReplica) and not held
+        else ControlResponse()
+    )
+    cluster.active.controller.delete_topics(["t"]).result()
+    cluster.settle()
+    assert "/brokers/topics/t" in cluster.tree.tree.nodes
+    session = cluster.nodes[2].session
+    assert session is not None
+    cluster.nodes[2].requests.clear()
+    cluster.tree.expire(session.session_id)
+    cluster.settle()
+    assert cluster.nodes[2].leadership() == []
+    held.append(ControlResponse())
+    session = cluster.nodes[3].session
+    assert session is not None
+    cluster.tree.expire(session.session_id)
+    cluster.settle()
+    assert "/brokers/topics/t" not in cluster.tree.tree.nodes
+
+
+def test_registration_with_other_endpoints_is_sent_to_all_brokers(cluster: Cluster) -> None:
+    session = cluster.nodes[2].session
+    assert session is not None
+    path = "/brokers/ids/2"
+    data = (cluster.data(path) or b"").replace(b"localhost", b"elsewhere")
+    session.set(path, data).result()
+    cluster.settle()
+    for node in cluster.nodes.values():
+        endpoint = node.controller.image.brokers[2].endpoint("PLAINTEXT")
+        assert endpoint is not None
+        assert endpoint.host == "elsewhere"

@@ -1,0 +1,51 @@
+"""Which partitions go back to their preferred leaders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.controller.decide.rebalance import decide_rebalance
+from odradek.controller.image import (
+    BrokerImage,
+    Image,
+    PartitionImage,
+    PartitionState,
+    TopicImage,
+)
+from odradek.controller.znodes.zk_data import NO_TOPIC_ID
+
+
+def image(*leaders: int, isr: tuple[int, ...] = (1, 2)) -> Image:
+    """Partitions that prefer broker 1, led by `leaders`."""
+    partitions = {
+        index: PartitionImage(index, (1, 2), PartitionState(leader, 0, isr, 0, 1))
+        for index, leader in enumerate(leaders)
+    }
+    brokers = {one: BrokerImage(one, one, ()) for one in (1, 2)}
+    return Image(brokers=brokers).with_topics([TopicImage("t", NO_TOPIC_ID, partitions)])
+
+
+@pytest.mark.parametrize(
+    ("percentage", "expected"), [(0, [8, 9]), (19, [8, 9]), (20, []), (100, [])]
+)
+def test_imbalance_above_the_percentage_of_a_broker_is_balanced(
+    percentage: int, expected: list[int]
+) -> None:
+    found = decide_rebalance(image(*[1] * 8, 2, 2), deleting=(), imbalance_percentage=percentage)
+    assert found == [("t", one) for one in expected]
+
+
+def test_preferred_leader_that_cannot_lead_is_left_out() -> None:
+    assert decide_rebalance(image(2, isr=(2,)), deleting=(), imbalance_percentage=0) == []
+    stopping = replace(image(2), shutting_down=(1,))
+    assert decide_rebalance(stopping, deleting=(), imbalance_percentage=0) == []
+
+
+def test_topics_that_are_being_deleted_and_partitions_without_a_state_do_not_count() -> None:
+    assert decide_rebalance(image(2), deleting=("t",), imbalance_percentage=0) == []
+    new = TopicImage("n", NO_TOPIC_ID, {0: PartitionImage(0, (1,)), 1: PartitionImage(1, (1,))})
+    found = decide_rebalance(image(2).with_topics([new]), deleting=(), imbalance_percentage=30)
+    assert found == [("t", 0)]
+    assert decide_rebalance(image(2).with_topics([new]), deleting=(), imbalance_percentage=34) == []
