@@ -153,10 +153,9 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             client.create(REASSIGN_PARTITIONS, encode_reassignments(rows))
             client.close().result()
         case 19:
-            kind = ElectionType.PREFERRED
             keys = [TopicPartition(f"t{rng.below(number + 1)}", one) for one in range(2)]
             for node in cluster.nodes.values():
-                node.controller.elect_leaders(kind, keys)
+                node.controller.elect_leaders(ElectionType.PREFERRED, keys)
         case _:
             cluster.nodes[victim].controller.auto_create_topic(CreateTopicSpec(f"t{number}"))
 
