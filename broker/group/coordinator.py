@@ -63,13 +63,19 @@ class GroupCoordinator:
         self._is_forgetting = False
 
     def lead(self, partition: Partition) -> None:
-        """Load a partition that this broker leads in a new leader epoch, and coordinate."""
+        """Load a partition that this broker leads in a new leader epoch, and coordinate.
+
+        A partition that it has led in the epoch before is coordinated already.
+        """
         # Imported at the first use: most nodes are ready before they have a group.
         from odradek.broker.group.consumer.topics import TopicDirectory
         from odradek.broker.group.shard import Shard
 
         if self._directory is None:
             self._directory = TopicDirectory(self._topics.image)
+        shard = self.shards.get(partition.index)
+        if shard is not None and shard.continues_with(partition):
+            return
         self.resign(partition.index)
         self.shards[partition.index] = Shard(partition, self._context, self._directory)
 

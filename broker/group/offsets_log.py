@@ -26,7 +26,7 @@ WhenReplicated = Callable[[ErrorCode, int], None]
 
 
 class OffsetsLog:
-    """A partition in the leader epoch that it had when this was made."""
+    """A partition, as long as this broker leads it without a break."""
 
     def __init__(self, partition: Partition, context: GroupContext) -> None:
         self.partition = partition
@@ -37,9 +37,9 @@ class OffsetsLog:
         return f"{self.partition.topic}-{self.partition.index}"
 
     def is_leading(self) -> bool:
-        """Whether this broker still leads the partition in the same leader epoch."""
+        """Whether this broker has led the partition all the time since this was made."""
         leader = self.partition.leader
-        return leader is not None and leader is self._leader
+        return leader is not None and leader.continues(self._leader)
 
     def append(self, records: Sequence[Record], when_replicated: WhenReplicated) -> None:
         """Append one batch; `when_replicated` is called once, perhaps within this call."""
@@ -57,7 +57,7 @@ class OffsetsLog:
         """
         partition = self.partition
         leader = partition.leader
-        if leader is None or leader is not self._leader:
+        if leader is None or not leader.continues(self._leader):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         if leader.is_under_min_isr(partition.log.config.min_insync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS, -1
@@ -101,7 +101,7 @@ class OffsetsLog:
 
         def attempt() -> ErrorCode | None:
             leader = partition.leader
-            if leader is None or leader is not self._leader:
+            if leader is None or not leader.continues(self._leader):
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             if partition.high_watermark <= last_offset:
                 return ErrorCode.KAFKA_STORAGE_ERROR if partition.log.is_offline else None

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Shard:
-    """The groups of one partition in one leader epoch."""
+    """The groups of one partition, from the leader epoch in which this broker began to lead it."""
 
     def __init__(
         self, partition: Partition, context: GroupContext, directory: TopicDirectory
@@ -73,6 +73,11 @@ class Shard:
 
     def __repr__(self) -> str:
         return repr(self._log)
+
+    def continues_with(self, partition: Partition) -> bool:
+        """Whether another leader epoch of the partition changes nothing: this broker led before."""
+        is_same = self._log.partition is partition and self._log.is_leading()
+        return is_same and not self.is_closed and not self.has_failed
 
     def waiting_count(self) -> int:
         """Requests of classic members that wait for their responses."""

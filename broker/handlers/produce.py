@@ -414,7 +414,7 @@ def _settle(one: Waiting, acks: int) -> bool:
     """
     stored, partition, former, last_offset = one
     leader = partition.leader
-    if leader is None or former is None or leader.leads_since_epoch != former.leads_since_epoch:
+    if leader is None or not leader.continues(former):
         stored.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return True
     log = partition.log

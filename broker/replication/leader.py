@@ -102,6 +102,10 @@ class PartitionLeader:
                 follower.begin_epoch(end_offset, now_ms if is_in_sync else None)
                 self.followers[broker] = follower
 
+    def continues(self, former: PartitionLeader | None) -> bool:
+        """Whether this broker has led all the time since `former` was its state."""
+        return former is not None and former.leads_since_epoch == self.leads_since_epoch
+
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
         """Whether acks=all is refused: too few replicas are committed as in sync.
 

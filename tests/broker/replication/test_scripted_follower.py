@@ -12,6 +12,12 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from tests.support.scripted_follower import (
     LeadingBroker,
     Replicated,
@@ -26,7 +32,11 @@ LEADERS = [
     pytest.param(apache_leader, id="apache", marks=pytest.mark.judge),
 ]
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-SETTINGS = {"broker.rack": "near", "replica.selector.class": RACK_AWARE}
+SETTINGS = {
+    "broker.rack": "near",
+    "replica.selector.class": RACK_AWARE,
+    "offsets.topic.num.partitions": "1",
+}
 SHORT_LAG = {"replica.lag.time.max.ms": "1500", "replica.fetch.wait.max.ms": "500"}
 LONG_MS = 60_000
 SILENCE_S = 0.5
@@ -333,3 +343,43 @@ def test_incremental_fetch_of_a_follower_lists_what_changed(
     assert all(part.partitions[0].high_watermark == 1 for part in listed)
     assert responses[1].responses == []
     assert topic.consume(0).high_watermark == 1
+
+
+def test_commit_of_offsets_waits_for_the_follower_or_its_death(
+    leading: LeadingBroker, topics: list[Replicated]
+) -> None:
+    data = Replicated(leading, "data")
+    topics.append(data)
+    topic = Replicated(leading, "__consumer_offsets", cleanup_policy="compact")
+    topics.append(topic)
+    request = OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name=data.name,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=5, committed_metadata=""
+                    )
+                ],
+            )
+        ],
+    )
+
+    def error_of(response: OffsetCommitResponse) -> ErrorCode:
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    client = topic.wire()
+    client.send(request, 8)
+    while not client.is_silent(SILENCE_S):
+        # The group is being loaded.
+        assert error_of(client.receive(8, 8)) is not ErrorCode.NONE
+        client.send(request, 8)
+    topic.fetch(1)
+    assert error_of(client.receive(8, 8)) is ErrorCode.NONE
+    client.send(request, 8)
+    assert client.is_silent(SILENCE_S)
+    leading.bury()
+    assert error_of(client.receive(8, 8)) is ErrorCode.NONE, "another epoch of the same leader"
+    leading.revive()
+    assert error_of(client.call(request, 8)) is ErrorCode.NONE
