@@ -25,6 +25,7 @@ from odradek.controller.control_requests import (
     StopReplicaPartition,
     UpdateMetadata,
 )
+from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
@@ -175,9 +176,10 @@ class Leadership:
         if partition is not None:
             if partition.log.is_offline:
                 raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
-            if partition.topic_id != replica.topic_id:
-                raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            has_new_id = self._agree_on_topic_id(partition, replica)
             if replica.state.leader_epoch <= partition.leader_epoch:
+                if has_new_id and replica.state.leader_epoch == partition.leader_epoch:
+                    return
                 raise BrokerError(ErrorCode.STALE_CONTROLLER_EPOCH)
         if self._broker_id not in replica.replicas:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -187,22 +189,37 @@ class Leadership:
         self._purgatory.notify(partition)
         self._purgatory.notify(topic_key(replica.topic))
 
+    def _agree_on_topic_id(self, partition: Partition, replica: LeaderAndIsrPartition) -> bool:
+        """Give a topic id to a partition that has none; True when it had none.
+
+        A request without topic ids, of an older controller, agrees with every id.
+        raises  BrokerError INCONSISTENT_TOPIC_ID
+        """
+        if replica.topic_id in (NO_TOPIC_ID, partition.topic_id):
+            return False
+        if partition.topic_id != NO_TOPIC_ID:
+            raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        self._make_log(replica)
+        partition.topic_id = replica.topic_id
+        return True
+
     def _make_log(self, replica: LeaderAndIsrPartition) -> Log:
         return self._logs.create(
             replica.topic,
             replica.partition,
             self._config_of(replica.topic),
-            topic_id=replica.topic_id,
+            topic_id=None if replica.topic_id == NO_TOPIC_ID else replica.topic_id,
             is_new=replica.is_new,
             now_ms=self._clock.now_ms(),
         )
 
     def _open(self, replica: LeaderAndIsrPartition) -> Partition:
+        log = self._make_log(replica)
         partition = Partition(
             replica.topic,
-            replica.topic_id,
+            self._logs.topic_id(replica.topic, replica.partition) or NO_TOPIC_ID,
             replica.partition,
-            self._make_log(replica),
+            log,
             on_flush_awaited=self._on_flush_awaited,
         )
         self._partitions.add(partition)

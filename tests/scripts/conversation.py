@@ -24,6 +24,7 @@ from odradek.protocol.decode_error import DecodeError
 from tests.scripts.chapters import (
     cluster,
     configs,
+    control,
     fetch,
     groups_joining,
     groups_listing,
@@ -112,6 +113,7 @@ CONSUMER_SETTINGS: Final = {
 ACTS: Final = {
     "general": Act(GENERAL),
     "groups": Act(CLASSIC_GROUPS, GROUP_SETTINGS),
+    "control": Act({"control": control.play}),
     "moves": Act({"moves": moves.play}, {"auto.leader.rebalance.enable": "false"}),
 }
 ACTS_4_3: Final = {

@@ -26,6 +26,10 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.FETCH: range(4, 18),
     ApiKey.LIST_OFFSETS: range(10),
     ApiKey.METADATA: range(13),
+    ApiKey.LEADER_AND_ISR: range(8),
+    ApiKey.STOP_REPLICA: range(5),
+    ApiKey.UPDATE_METADATA: range(9),
+    ApiKey.CONTROLLED_SHUTDOWN: range(4),
     ApiKey.OFFSET_COMMIT: range(10),
     ApiKey.OFFSET_FETCH: range(10),
     ApiKey.FIND_COORDINATOR: range(7),
@@ -49,6 +53,7 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.ELECT_LEADERS: range(3),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),
     ApiKey.OFFSET_DELETE: range(1),
+    ApiKey.ALTER_PARTITION: range(4),
     ApiKey.DESCRIBE_CLUSTER: range(2),
     ApiKey.DESCRIBE_PRODUCERS: range(1),
 }

@@ -24,6 +24,7 @@ from odradek.protocol.messages.update_metadata import (
 )
 
 ENDPOINTS_FROM: Final = 1
+RACKS_FROM: Final = 2
 GROUPED_FROM: Final = 5
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By the number that messages have for them."""
@@ -99,7 +100,12 @@ def update_metadata_value(message: UpdateMetadataRequest, version: int) -> Steps
         message.broker_epoch,
         partitions,
         tuple(
-            BrokerImage(broker.id, -1, tuple(_endpoints(broker, version)), broker.rack)
+            BrokerImage(
+                broker.id,
+                -1,
+                tuple(_endpoints(broker, version)),
+                broker.rack if version >= RACKS_FROM else "",
+            )
             for broker in message.live_brokers
         ),
     )
