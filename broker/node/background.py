@@ -119,6 +119,7 @@ class Background:
         self._jobs.run(list(self._upkeep.remove(now_ms=now_ms)))
         # By flush.ms, and what a closed segment has left unsynced.
         self._jobs.run(list(self._upkeep.flush(now_ms=now_ms)))
+        self._jobs.run(self._upkeep.truncations.take_postponed())
         self._compaction.look_for_compacted_logs()
         self._controller.tick()
         if self._leadership.retry():

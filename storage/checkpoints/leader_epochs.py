@@ -32,7 +32,7 @@ LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 
-_EPOCH_MAX: Final = 2**31 - 1
+EPOCH_MAX: Final = 2**31 - 1
 
 
 class EpochEntry(NamedTuple):
@@ -151,7 +151,7 @@ class LeaderEpochs:
             if len(fields) != 2:
                 raise CorruptCheckpoint(f"expected epoch and start offset, found {line!r}")
             epochs.assign(
-                decode_number(fields[0], maximum=_EPOCH_MAX),
+                decode_number(fields[0], maximum=EPOCH_MAX),
                 decode_number(fields[1]),
             )
         return epochs

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from odradek.runtime.files import FileSystem
 from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.log.flush import FlushStart, LogFlush
-from odradek.storage.log.log import Log
+from odradek.storage.log.log import Log, UnfinishedTruncation
 from odradek.storage.segments.index_rebuild import IndexRebuild
 
 
@@ -102,5 +103,34 @@ class RemoveFiles:
                 files.remove(path)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FinishTruncation:
+    """Make a truncation durable and the producer state fit; the log takes no append meanwhile."""
+
+    directory: str
+    """Of log.dirs."""
+    log: Log
+    """For the report; not used in the thread."""
+    truncation: UnfinishedTruncation
+    is_folder_changed: bool
+
+    @property
+    def path(self) -> str:
+        """Of the log's folder."""
+        return self.log.directory
+
+    def run(self, files: FileSystem) -> None:
+        """Sync the folder when segments were removed, then replay producers' batches."""
+        if self.is_folder_changed:
+            # The folder may be renamed meanwhile, when the log is deleted.
+            with contextlib.suppress(FileNotFoundError):
+                files.sync_directory(self.path)
+        if self.truncation.rebuild is not None:
+            try:
+                self.truncation.rebuild.run(files)
+            except CorruptBatch as error:
+                raise OSError(str(error)) from error
+
+
 Removal = RemoveFolder | RemoveFiles
-DiskJob = WriteCheckpoint | FlushLog | Removal | IndexRebuild
+DiskJob = WriteCheckpoint | FlushLog | Removal | IndexRebuild | FinishTruncation

@@ -16,6 +16,7 @@ Source: Kafka's LogManager.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
@@ -45,6 +46,9 @@ _WRITTEN_HERE: Final = (
     CLEANER_OFFSET_FILE,
 )
 
+_AWAITED: Final = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, CLEANER_OFFSET_FILE)
+"""What a truncation must have on disk before the log is appended to again."""
+
 _WITHOUT: Final = {
     RECOVERY_POINT_FILE: "all batches are checked after an unclean stop",
     LOG_START_OFFSET_FILE: "logs start at their first segments, deleted records may be back",
@@ -61,10 +65,12 @@ class LogDirectory:
     """The state of one directory; only `LogManager` changes it."""
 
     __slots__ = (
+        "_awaited",
         "_cleaned_folders",
         "_files",
         "_forgotten",
         "_in_flight",
+        "_in_flight_awaited",
         "_lock",
         "_unsynced_folders",
         "_wanted_again",
@@ -130,6 +136,9 @@ class LogDirectory:
         # disk, and the deleted partitions that those may still name.
         self._in_flight: dict[str, WriteCheckpoint] = {}
         self._wanted_again: dict[str, None] = {}
+        # Callbacks of `await_checkpoints`: for the next write of a file, and for that under way.
+        self._awaited: dict[str, list[Callable[[], None]]] = {}
+        self._in_flight_awaited: dict[str, list[Callable[[], None]]] = {}
         self._written: dict[str, bytes] = {}
         self._forgotten: dict[str, dict[TopicPartition, None]] = {
             name: {} for name in _WRITTEN_HERE
@@ -266,9 +275,13 @@ class LogDirectory:
             self._wanted_again[name] = None
             return []
         data = encode_offsets(self._offsets(name))
+        awaited = self._awaited.pop(name, [])
         if self._written.get(name) == data:
             self._forgotten[name].clear()
+            for callback in awaited:
+                callback()
             return []
+        self._in_flight_awaited[name] = awaited
         folders: tuple[str, ...] = ()
         if name == RECOVERY_POINT_FILE:
             folders = tuple(self._unsynced_folders)
@@ -286,6 +299,8 @@ class LogDirectory:
         assert self._in_flight.get(name) is job, "one write per file at a time"
         del self._in_flight[name]
         self._wanted_again.pop(name, None)
+        awaited = self._in_flight_awaited.pop(name)
+        self._awaited[name] = awaited + self._awaited.get(name, [])
         # They may not have been synced, and the next one must not be written before they are.
         if name == RECOVERY_POINT_FILE:
             self._unsynced_folders |= dict.fromkeys(job.folders)
@@ -303,10 +318,32 @@ class LogDirectory:
         self._written[name] = job.data
         for key in job.forgotten:
             self._forgotten[name].pop(key, None)
+        for callback in self._in_flight_awaited.pop(name):
+            callback()
         if name not in self._wanted_again:
             return []
         del self._wanted_again[name]
         return self._checkpoint(name)
+
+    def await_checkpoints(self, on_written: Callable[[], None]) -> list[WriteCheckpoint]:
+        """Write the checkpoints, and call back when what they say now is on disk.
+
+        A write that is under way may say less: then the callback follows the next one.  It is not
+        called when the directory fails.
+
+        returns  the writes that are not under way yet
+        """
+        files_left = len(_AWAITED)
+
+        def count() -> None:
+            nonlocal files_left
+            files_left -= 1
+            if not files_left:
+                on_written()
+
+        for name in _AWAITED:
+            self._awaited.setdefault(name, []).append(count)
+        return self.checkpoints()
 
     def write_now(self, jobs: list[WriteCheckpoint]) -> None:
         """Write checkpoints within this call.

@@ -22,6 +22,7 @@ from typing import Final
 
 from odradek.storage.directories.disk_jobs import (
     DiskJob,
+    FinishTruncation,
     FlushLog,
     Removal,
     RemoveFiles,
@@ -29,6 +30,7 @@ from odradek.storage.directories.disk_jobs import (
     WriteCheckpoint,
 )
 from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.directories.truncation import Truncations
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
@@ -56,6 +58,7 @@ class Upkeep:
         """`manager` has loaded its logs."""
         self._manager = manager
         self._flushing: dict[Log, FlushLog] = {}
+        self.truncations = Truncations(manager)
 
     # Retention.
 
@@ -195,6 +198,8 @@ class Upkeep:
         """
         if isinstance(job, IndexRebuild):
             return self._on_rebuilt(job)
+        if isinstance(job, FinishTruncation):
+            return self.truncations.on_finished(job)
         if isinstance(job, FlushLog):
             del self._flushing[job.log]
             # A truncation during the flush may have been followed by appends of other records at
@@ -238,6 +243,10 @@ class Upkeep:
                 directory.on_not_written(job)
         elif not is_out_of_descriptors(error):
             manager.take_offline(directory, error)
+            if isinstance(job, FinishTruncation):
+                self.truncations.on_failed(job.log)
+        elif isinstance(job, FinishTruncation):
+            self.truncations.postpone(job)
         elif isinstance(job, FlushLog):
             job.log.postpone_flush()
         elif isinstance(job, RemoveFolder | RemoveFiles) and directory.is_online:

@@ -116,8 +116,7 @@ class _PendingBatches:
 
     def _check_batch(self, batch: RecordBatch) -> None:
         head = self._head
-        if head.is_offline:
-            raise _offline_error(head)
+        _check_open(head)
         segment_bytes = head.config.segment_bytes
         if batch.size > segment_bytes:
             raise BrokerError(
@@ -192,19 +191,22 @@ class _PendingBatches:
         head.settle()
 
 
-def append_as_follower(head: Head, records: memoryview, *, where: str, now_ms: int) -> int:
+def append_as_follower(
+    head: Head, records: memoryview, *, leader_epoch: int, where: str, now_ms: int
+) -> int:
     """`Log.append_as_follower`: as many batches with one write as fit into one segment.
 
     where  the partition, for errors
     """
-    if head.is_offline:
-        raise _offline_error(head)
+    _check_open(head)
     waiting: list[RecordBatch] = []
     waiting_bytes = 0
     start = position = 0
     next_offset = head.end_offset
     while whole_batch_size(records, position) is not None:
         batch = parse_batch(records, position)
+        if batch.leader_epoch > leader_epoch:
+            break
         _check_replicated(batch, next_offset, where)
         try:
             head.ensure_ready()
@@ -257,5 +259,11 @@ def _write_replicated(head: Head, records: memoryview, waiting: Sequence[RecordB
     head.settle()
 
 
-def _offline_error(head: Head) -> BrokerError:
-    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{head.segments.directory} is offline")
+def _check_open(head: Head) -> None:
+    if head.is_offline:
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{head.segments.directory} is offline")
+    if head.is_truncating:
+        # Producers try again after it, as after a change of the leader.
+        raise BrokerError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{head.segments.directory} is being truncated"
+        )

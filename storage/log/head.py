@@ -38,13 +38,14 @@ from odradek.storage.log.rolling import (
 )
 from odradek.storage.log.tail import KEPT_MAX, Tail
 from odradek.storage.log_config import LogConfig
+from odradek.storage.producers.producer_rebuild import ProducerRebuild
 from odradek.storage.producers.producer_state import (
     Duplicate,
     ProducerEntry,
     check_append,
     entry_after,
 )
-from odradek.storage.producers.replay import apply_batch, replay
+from odradek.storage.producers.replay import apply_batch
 from odradek.storage.recovery.log_loader import LoadedLog
 
 
@@ -74,6 +75,7 @@ class Head:
         "end_offset",
         "epochs",
         "is_offline",
+        "is_truncating",
         "leader_epochs",
         "limits",
         "producer_states",
@@ -88,6 +90,8 @@ class Head:
     """Log end offset, exclusive: the offset of the next record."""
     is_offline: bool
     """The disk has failed and what the log's files contain is unknown; only a restart helps."""
+    is_truncating: bool
+    """A truncation waits for the disk or for the producer state: nothing may be appended yet."""
 
     def __init__(self, loaded: LoadedLog, topic: str, partition: int, config: LogConfig) -> None:
         self.segments = loaded.segments
@@ -103,6 +107,7 @@ class Head:
         self.producer_states = loaded.producer_states
         self.snapshots = loaded.snapshots
         self.is_offline = False
+        self.is_truncating = False
         self.limits = RollLimits()
         self.tail = Tail(self.end_offset)
         self._on_new_active()
@@ -124,7 +129,7 @@ class Head:
             self.segments.active,
             self.config,
             jitter_ms=self._jitter_ms,
-            is_offline=self.is_offline,
+            is_closed=self.is_offline or self.is_truncating,
         )
 
     def go_offline(self) -> None:
@@ -393,26 +398,31 @@ class Head:
         self.tail.reset(end_offset)
         self._on_new_active()
 
-    def restore_producers(self, high_watermark: int, now_ms: int) -> None:
-        """After a truncation: bring the producer state back to the log end offset.
+    def truncate_producers(self, now_ms: int) -> ProducerRebuild | None:
+        """After a truncation: drop the snapshots above the log end offset.
 
-        raises  OSError, CorruptBatch
-        cost    nothing when no producer wrote what was dropped; else a replay from the newest
-                snapshot that remains, 4 us a batch
+        returns  how to make the producer state again; None when no producer wrote what was dropped
+        raises   OSError
         """
         self.snapshots.remove_above(self.end_offset)
-        states = self.producer_states
-        if not states.truncate_tail(self.end_offset):
-            return
-        states.reset(self.segments.base_offsets[0])
-        self.snapshots.load_newest(
-            states,
+        if not self.producer_states.truncate_tail(self.end_offset):
+            return None
+        return self.rebuild_producers(now_ms)
+
+    def rebuild_producers(self, now_ms: int) -> ProducerRebuild:
+        """Make the producer state from what the log is now."""
+        return ProducerRebuild(
+            self.segments,
+            self.snapshots,
             self.end_offset,
             now_ms=now_ms,
             expiration_ms=self.config.producer_id_expiration_ms,
         )
-        replay(self.segments, states, self.end_offset)
-        states.on_high_watermark(high_watermark)
+
+    def set_truncating(self, is_truncating: bool) -> None:
+        """Close the log for appends, or open it again."""
+        self.is_truncating = is_truncating
+        self._update_limits()
 
     def write_all(self) -> None:
         """Complete the indexes of the active segment and write the producer state.

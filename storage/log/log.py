@@ -24,12 +24,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
-from odradek.storage.checkpoints.leader_epochs import LeaderEpochs
+from odradek.storage.checkpoints.leader_epochs import EPOCH_MAX, LeaderEpochs
 from odradek.storage.events import StorageEvent, summary
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.descriptors import Descriptors, FileSlice
@@ -49,6 +49,7 @@ from odradek.storage.log.retention import (
     plan_size_deletion,
 )
 from odradek.storage.log_config import LogConfig
+from odradek.storage.producers.producer_rebuild import ProducerRebuild
 from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.recovery.log_loader import LoadedLog, load
 from odradek.storage.recovery.torn_segments import CheckedAmount
@@ -65,11 +66,16 @@ class RemovedFiles:
     """file.delete.delay.ms after they were renamed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TruncatedFiles:
-    """Files of whole segments that a truncation took out; to be removed in a thread."""
+@dataclass(frozen=True, slots=True, eq=False)
+class UnfinishedTruncation:
+    """What a truncation has left to be done; nothing is appended before `finish_truncation`."""
 
     paths: tuple[str, ...]
+    """Files of whole segments that it took out; to be removed in a thread."""
+    rebuild: ProducerRebuild | None
+    """To be run in a thread; None when no producer wrote what was dropped."""
+    truncation_count: int
+    """Of the log; when it has changed, a later truncation has taken this one's place."""
 
 
 class Log:
@@ -252,17 +258,25 @@ class Log:
             now_ms=now_ms,
         )
 
-    def append_as_follower(self, records: memoryview, *, now_ms: int) -> int:
+    def append_as_follower(
+        self, records: memoryview, *, leader_epoch: int = EPOCH_MAX, now_ms: int
+    ) -> int:
         """Append what the leader sent, with the leader's offsets and epochs.
 
-        records  whole batches; an incomplete one at the end is left out
-        returns  the log end offset
-        raises   BrokerError: CORRUPT_MESSAGE (a checksum, or offsets that do not ascend),
-                 OFFSET_OUT_OF_RANGE (begins before the end of this log), KAFKA_STORAGE_ERROR.
-                 Batches before the one that failed may have been appended
+        records       whole batches; an incomplete one at the end is left out
+        leader_epoch  the epoch in which they were fetched; batches of a greater one, and what
+                      follows, are left out (KAFKA-18723): they were written after the sender had
+                      lost its leadership, and it does not know what the leader of that epoch has
+        returns       the log end offset
+        raises        BrokerError: CORRUPT_MESSAGE (a checksum, or offsets that do not ascend),
+                      OFFSET_OUT_OF_RANGE (begins before the end of this log),
+                      KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER (`is_truncating`).  Batches
+                      before the one that failed may have been appended
         """
         where = f"{self.topic}-{self.partition}"
-        return append_as_follower(self.head, records, where=where, now_ms=now_ms)
+        return append_as_follower(
+            self.head, records, leader_epoch=leader_epoch, where=where, now_ms=now_ms
+        )
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note where a leader epoch starts (KAFKA-7415: also one that has no batch yet).
@@ -438,7 +452,7 @@ class Log:
         cost       40 us a segment
         """
         removed: list[RemovedFiles] = []
-        if self.is_offline:
+        if self.is_offline or self.is_truncating:
             return removed
         count = plan_log_start_deletion(self._old_segments(count_max), self.log_start_offset)
         if count:
@@ -532,14 +546,14 @@ class Log:
 
     # Truncation.
 
-    def truncate_to(self, offset: int, *, now_ms: int = 0) -> TruncatedFiles | None:
+    def truncate_to(self, offset: int, *, now_ms: int = 0) -> UnfinishedTruncation | None:
         """Drop every batch whose last offset is >= `offset`; None when there is none.
 
-        The caller writes the recovery points to disk before it appends again: they may have gone
-        back.
+        The log takes no append until `finish_truncation`.  Before that the caller writes the
+        recovery points to disk, which may have gone back.
 
         raises  OSError, CorruptBatch; the log is offline then.  IndexUnready: nothing was dropped
-        cost    30 us a segment; where producers' batches are dropped, as `Head.restore_producers`
+        cost    30 us a segment
         source  Kafka's UnifiedLog.truncateTo
         """
         assert offset >= 0, "an offset is not negative"
@@ -563,7 +577,7 @@ class Log:
             self._on_truncated(end_offset)
             head.ensure_ready()
             head.epochs.truncate_from_end(head.end_offset)
-            head.restore_producers(self.high_watermark, now_ms)
+            rebuild = head.truncate_producers(now_ms)
         except (OSError, CorruptBatch):
             head.go_offline()
             raise
@@ -571,7 +585,7 @@ class Log:
             f"truncated to offset {head.end_offset}: it ended at {former_end}, "
             f"{former_bytes - self.size_bytes()} bytes are removed"
         )
-        return TruncatedFiles(tuple(paths))
+        return UnfinishedTruncation(tuple(paths), rebuild, self.truncation_count)
 
     def _on_truncated(self, end_offset: int) -> None:
         """The segments end at `end_offset` now."""
@@ -579,11 +593,12 @@ class Log:
         self._flush_state.on_truncated(end_offset)
         self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
         self.awaited_flush.truncate_to(end_offset)
+        self.head.set_truncating(True)
 
     def truncate_fully_and_start_at(
         self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
-    ) -> TruncatedFiles:
-        """Remove all batches; the next one is appended at `offset`.
+    ) -> UnfinishedTruncation:
+        """Remove all batches; the next one is appended at `offset`, after `finish_truncation`.
 
         log_start_offset  where reading may begin when that is inside the first batch to come;
                           None: `offset`
@@ -609,7 +624,32 @@ class Log:
         head.producer_states.reset(offset)
         head.epochs.clear()
         self._on_truncated(offset)
-        return TruncatedFiles(tuple(paths))
+        return UnfinishedTruncation(tuple(paths), None, self.truncation_count)
+
+    @property
+    def is_truncating(self) -> bool:
+        """Whether a truncation has not been finished: nothing may be appended."""
+        return self.head.is_truncating
+
+    def rebuild_again(self, truncation: UnfinishedTruncation) -> UnfinishedTruncation:
+        """The same after `ProducerRebuild.is_outdated`: the segments are others now."""
+        former = truncation.rebuild
+        assert former is not None, "nothing was to be rebuilt"
+        return replace(truncation, rebuild=self.head.rebuild_producers(former.now_ms))
+
+    def finish_truncation(self, truncation: UnfinishedTruncation) -> bool:
+        """The rebuild has run and the recovery points are on disk: appends go on.
+
+        returns  False when there was another truncation since, or the log is offline
+        """
+        head = self.head
+        if truncation.truncation_count != self.truncation_count or head.is_offline:
+            return False
+        if truncation.rebuild is not None:
+            head.producer_states = truncation.rebuild.states
+            head.producer_states.on_high_watermark(self.high_watermark)
+        head.set_truncating(False)
+        return True
 
     # Flushing and closing.
 
@@ -648,6 +688,8 @@ class Log:
         """
         flush_state, head = self._flush_state, self.head
         try:
+            if head.is_truncating and not head.is_offline:
+                raise OSError(f"a truncation of {self.directory} has not ended")
             if not (head.is_offline or flush_state.is_as_loaded(head.end_offset)):
                 head.write_all()
                 flush_state.flush_all(head.end_offset, now_ms)

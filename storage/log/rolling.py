@@ -99,8 +99,8 @@ def roll_jitter_ms(config: LogConfig, topic: str, partition: int, base_offset: i
 class RollLimits:
     """How far the active segment may be appended to without `roll_reason`.
 
-    `update` after every change of the active segment's state, of the settings, or of the log's
-    being offline.
+    `update` after every change of the active segment's state, of the settings, or of whether the
+    log is closed for appends: offline, or being truncated.
     """
 
     __slots__ = ("age_ms", "entries_left", "index_interval_bytes", "offset", "size_bytes")
@@ -116,9 +116,9 @@ class RollLimits:
     index_interval_bytes: int
 
     def update(
-        self, segment: Segment, config: LogConfig, *, jitter_ms: int, is_offline: bool
+        self, segment: Segment, config: LogConfig, *, jitter_ms: int, is_closed: bool
     ) -> None:
-        """Compute all limits."""
+        """Compute all limits; a log that is closed for appends has none below them."""
         self.offset = segment.base_offset + RELATIVE_OFFSET_MAX
         self.age_ms = segment.first_timestamp_ms + config.segment_age_max_ms - jitter_ms
         self.index_interval_bytes = min(config.index_interval_bytes, INDEX_INTERVAL_MAX_BYTES)
@@ -126,7 +126,7 @@ class RollLimits:
         self.size_bytes = config.segment_bytes
         # The first batch determines the age; without a timestamp the clock does.
         has_no_age = segment.size == 0 or segment.first_timestamp_ms < 0
-        if is_offline or has_no_age or self.entries_left <= 0:
+        if is_closed or has_no_age or self.entries_left <= 0:
             self.size_bytes = NO_BATCH_FITS
 
     def allow(

@@ -350,13 +350,12 @@ class ProducerStates:
     def truncate_tail(self, end_offset: int) -> bool:
         """The log ends at `end_offset` now.
 
-        returns  True when dropped batches were in the state: it is empty then, and the caller
-                 loads the newest snapshot at or below `end_offset` and replays what follows it
+        returns  True when dropped batches are in the state: the caller replaces it by one that is
+                 made of the newest snapshot at or below `end_offset` and of what follows it
         """
         if end_offset >= self.last_map_offset or self._is_settled_below(end_offset):
             self.last_map_offset = min(self.last_map_offset, end_offset)
             return False
-        self.reset(end_offset)
         return True
 
     def _is_settled_below(self, end_offset: int) -> bool:

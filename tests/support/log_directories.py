@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from odradek.protocol.errors import BrokerError
@@ -83,6 +83,21 @@ class Broker:
             job = self.upkeep.flush_log(log, now_ms=self.now_ms)
             if job is not None:
                 self.perform([job])
+
+    def truncate(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Truncate logs with all that follows; unknown ones are skipped."""
+        for key, offset in offsets.items():
+            log = self.manager.get(*key)
+            if log is not None:
+                job = self.upkeep.truncations.truncate_to(log, offset, now_ms=self.now_ms)
+                self.perform([job] if job is not None else [])
+
+    def truncate_fully(self, topic: str, partition: int, offset: int) -> None:
+        """Remove all batches of a log with all that follows."""
+        log = self.manager.get(topic, partition)
+        assert log is not None, topic
+        job = self.upkeep.truncations.truncate_fully(log, offset, now_ms=self.now_ms)
+        self.perform([job] if job is not None else [])
 
     def stop(self, high_watermarks: dict[tuple[str, int], int] | None = None) -> None:
         """A clean shutdown, after what is given was replicated."""

@@ -12,7 +12,7 @@ from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.log.head import Appended
-from odradek.storage.log.log import Log, open_log
+from odradek.storage.log.log import Log, UnfinishedTruncation, open_log
 from odradek.storage.log_config import LogConfig
 
 FOLDER = "/data/orders-0"
@@ -143,3 +143,28 @@ def last_offset_of(data: bytes) -> int:
         found = RecordBatch(view[position:])
         position += found.size
     return found.last_offset
+
+
+def truncate_log(log: Log, offset: int, *, now_ms: int = 0) -> bool:
+    """Truncate with all that follows; whether batches were dropped."""
+    return _finish(log, log.truncate_to(offset, now_ms=now_ms))
+
+
+def truncate_log_fully(
+    log: Log, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
+) -> None:
+    """Remove all batches with all that follows."""
+    _finish(
+        log,
+        log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset, now_ms=now_ms),
+    )
+
+
+def _finish(log: Log, truncation: UnfinishedTruncation | None) -> bool:
+    if truncation is None:
+        return False
+    if truncation.rebuild is not None:
+        truncation.rebuild.run(log.shared.files)
+        assert not truncation.rebuild.is_outdated
+    assert log.finish_truncation(truncation)
+    return True

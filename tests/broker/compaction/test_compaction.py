@@ -30,6 +30,7 @@ from tests.broker.compaction.cleaner import (
     run,
 )
 from tests.support.damage import overwrite
+from tests.support.logs import truncate_log
 
 Answer = CleaningResult | CleaningFailure | None
 
@@ -206,7 +207,7 @@ def test_cleaning_ends_when_its_log_has_changed(tmp_path: Path, event: str) -> N
             made.compaction.start(made.supervisor)
             await made.until("a cleaning", lambda: made.worker.pid)
             if event == "cut":
-                log.truncate_to(end_offset - KEYS, now_ms=NOW_MS)
+                truncate_log(log, end_offset - KEYS, now_ms=NOW_MS)
             elif event == "deleted":
                 made.stored.manager.delete([("orders", 0)], unique="0" * 32, now_ms=NOW_MS)
             else:
@@ -238,7 +239,7 @@ def test_log_that_changes_while_others_are_judged_is_judged_again(
                     return
                 has_changed = True
                 if event == "cut":
-                    dirty.truncate_to(dirty.base_offsets[2], now_ms=NOW_MS)
+                    truncate_log(dirty, dirty.base_offsets[2], now_ms=NOW_MS)
                 elif event == "deleted":
                     made.stored.manager.delete([("dirty", 0)], unique="0" * 32, now_ms=NOW_MS)
                 else:
@@ -273,7 +274,7 @@ def test_failure_on_a_changed_log_has_no_consequence(
             async def change_and_fail(job: CleaningJob, is_wanted: Callable[[], bool]) -> Answer:
                 answer = await clean(job, is_wanted)
                 if event == "cut":
-                    log.truncate_to(log.end_offset - KEYS, now_ms=NOW_MS)
+                    truncate_log(log, log.end_offset - KEYS, now_ms=NOW_MS)
                 elif event == "deleted":
                     made.stored.manager.delete([("orders", 0)], unique="0" * 32, now_ms=NOW_MS)
                 else:

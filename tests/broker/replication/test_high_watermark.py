@@ -8,9 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from odradek.broker.replication.partition import Partition
 from odradek.storage.checkpoints.checkpoint_file import read_offsets
-from odradek.storage.directories.truncation import truncate
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, batch, marker
+from tests.support.logs import NOW_MS, batch, marker, truncate_log_fully
 from tests.support.replicas import BROKER_ID, Replicas
 from tests.support.stored_batches import data_bytes
 
@@ -90,7 +89,7 @@ def test_transactions_below_the_high_watermark_stay_decided_when_the_end_is_cut(
         partition.append([each], NOW_MS)
     assert partition.last_stable_offset == 4
     replicas.follow()
-    truncate(replicas.stored.manager, {KEY: 3}, now_ms=NOW_MS)
+    replicas.stored.truncate({KEY: 3})
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
 
 
@@ -141,7 +140,7 @@ class HighWatermarkMachine(RuleBasedStateMachine):
     def truncate(self, cut: int) -> None:
         log = self.partition.log
         offset = max(log.end_offset - cut, log.log_start_offset)
-        truncate(self.replicas.stored.manager, {KEY: offset}, now_ms=NOW_MS)
+        self.replicas.stored.truncate({KEY: offset})
         self.high_watermark = min(self.high_watermark, offset)
 
     @precondition(lambda self: not self.is_leader)
@@ -149,7 +148,7 @@ class HighWatermarkMachine(RuleBasedStateMachine):
     def start_again(self, gap: int) -> None:
         log = self.partition.log
         offset = max(0, log.end_offset + gap)
-        log.truncate_fully_and_start_at(offset, now_ms=NOW_MS)
+        truncate_log_fully(log, offset, now_ms=NOW_MS)
         self.high_watermark = offset
 
     @precondition(lambda self: self.is_leader)

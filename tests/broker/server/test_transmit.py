@@ -24,7 +24,7 @@ from odradek.runtime.system_files import SystemFileSystem
 from odradek.storage.files.descriptors import Descriptors, FileSlice
 from odradek.storage.log.log import open_log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, append, batch
+from tests.support.logs import NOW_MS, append, batch, truncate_log
 
 
 class Slice:
@@ -267,7 +267,7 @@ def test_a_slow_peer_gets_nothing_that_was_written_after_a_cut(
             received += theirs.recv(1 << 16)
         warm = transmitter.cold_slice()
     cut_offset = int(40 * cut_share)
-    stored.log.truncate_to(cut_offset)
+    truncate_log(stored.log, cut_offset)
     stored.write(b"new ", 2, 60 - cut_offset)
     if way == "cold":
         warm()
@@ -302,7 +302,7 @@ def test_a_cut_in_the_midst_of_a_slice_ends_the_connection_with_what_was_sent_be
     while len(received) < len(promised) // 2:
         assert transmitter.run() is Progress.BLOCKED
         received += theirs.recv(1 << 16)
-    stored.log.truncate_to(20)
+    truncate_log(stored.log, 20)
     stored.write(b"new ", 2, 60)
     with pytest.raises(OSError, match=CUT):
         transmitter.run()

@@ -20,7 +20,16 @@ from tests.storage.compaction.cleaning import (
     records_of,
     run_job,
 )
-from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, flush, read_all
+from tests.support.logs import (
+    FOLDER,
+    NOW_MS,
+    LogFolder,
+    append,
+    flush,
+    read_all,
+    truncate_log,
+    truncate_log_fully,
+)
 
 CONFIG = LogConfig(
     segment_bytes=1 << 20,
@@ -134,7 +143,7 @@ def test_slice_of_a_replaced_segment_stays_readable() -> None:
 def test_replacement_is_refused_after_a_truncation() -> None:
     folder, log = five_segments()
     job, result = cleaned(folder, log)
-    log.truncate_to(20)
+    truncate_log(log, 20)
     for number in range(20, 50):
         if number and number % 10 == 0:
             log.roll(now_ms=NOW_MS)
@@ -149,7 +158,7 @@ def test_replacement_is_refused_after_a_truncation() -> None:
 def test_replacement_is_refused_after_a_full_truncation() -> None:
     folder, log = five_segments()
     job, result = cleaned(folder, log)
-    log.truncate_fully_and_start_at(0)
+    truncate_log_fully(log, 0)
     append(log, keyed((b"1", b"2")))
     assert put(log, job, result) is None
     log.check()
@@ -234,11 +243,11 @@ def test_a_failing_rename_takes_the_log_offline(operation: int) -> None:
 def test_truncation_inside_a_cleaned_segment() -> None:
     folder, log = five_segments()
     clean_log(folder.files, log)
-    log.truncate_to(35)
+    truncate_log(log, 35)
     assert (log.end_offset, log.base_offsets) == (35, [0])
     log.check()
     append(log, keyed((b"1", b"2")))
-    log.truncate_to(7)
+    truncate_log(log, 7)
     assert log.end_offset == 7
     append(log, keyed((b"1", b"3")))
     assert [record.offset for record in records_of(batches_of(log))] == [7]

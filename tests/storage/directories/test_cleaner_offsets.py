@@ -12,7 +12,6 @@ from odradek.storage.checkpoints.checkpoint_file import (
     read_offsets,
 )
 from odradek.storage.directories.disk_jobs import WriteCheckpoint
-from odradek.storage.directories.truncation import truncate, truncate_fully
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import UNIQUE, Broker, append
@@ -102,9 +101,9 @@ def test_truncation_moves_the_cleaner_offset_back_to_the_active_segment() -> Non
     broker.flush(log)
     cleaned(broker, log, log.active.base_offset)
     cut_offset = log.base_offsets[2] + 1
-    truncate(broker.manager, {("orders", 0): cut_offset}, now_ms=0)
+    broker.truncate({("orders", 0): cut_offset})
     assert on_disk(files) == {("orders", 0): log.base_offsets[2]}
-    truncate(broker.manager, {("orders", 0): cut_offset - 1}, now_ms=0)
+    broker.truncate({("orders", 0): cut_offset - 1})
     assert on_disk(files) == {("orders", 0): log.active.base_offset}
 
 
@@ -113,7 +112,7 @@ def test_truncation_above_the_cleaner_offset_changes_nothing() -> None:
     log = broker.create("orders", config=CONFIG)
     append(log, 20)
     cleaned(broker, log, 4)
-    truncate(broker.manager, {("orders", 0): 15}, now_ms=0)
+    broker.truncate({("orders", 0): 15})
     assert on_disk(files) == {("orders", 0): 4}
 
 
@@ -122,7 +121,7 @@ def test_log_is_dirty_from_where_a_full_truncation_starts_it() -> None:
     log = broker.create("orders", config=CONFIG)
     append(log, 20)
     cleaned(broker, log, 12)
-    truncate_fully(broker.manager, "orders", 0, 5, now_ms=0)
+    broker.truncate_fully("orders", 0, 5)
     assert on_disk(files) == {("orders", 0): 5}
 
 

@@ -11,7 +11,6 @@ import pytest
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.directories.log_manager import NoDirectoryLeft
-from odradek.storage.directories.truncation import truncate
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import UNIQUE, Broker, append
 
@@ -66,7 +65,7 @@ class Day:
         self.flush(broker)
         broker.perform(broker.upkeep.checkpoint())
         self.durable["returns", 0] = 3
-        truncate(broker.manager, {("returns", 0): 3}, now_ms=5_000)
+        broker.truncate({("returns", 0): 3})
         append(log, 9, leader_epoch=1, now_ms=5_000)
 
     def flush(self, broker: Broker) -> None:

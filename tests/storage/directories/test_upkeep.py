@@ -12,10 +12,10 @@ from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.directories.directory_usage import DirectoryUsage, LogUsage, usage_of
 from odradek.storage.directories.disk_jobs import WriteCheckpoint
 from odradek.storage.directories.log_manager import NoDirectoryLeft
-from odradek.storage.directories.truncation import truncate, truncate_fully
 from odradek.storage.directories.upkeep import RetentionRound
 from odradek.storage.log_config import LogConfig
 from tests.support.log_directories import UNIQUE, Broker, append
+from tests.support.logs import truncate_log_fully
 
 RECOVERY_POINTS = "/a/recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "/a/replication-offset-checkpoint"
@@ -166,7 +166,7 @@ def test_a_flush_overtaken_by_a_truncation_proves_nothing() -> None:
     job = broker.upkeep.flush_log(log, now_ms=0)
     assert job is not None
     job.run(files)
-    truncate(broker.manager, {("orders", 0): 1}, now_ms=0)
+    broker.truncate({("orders", 0): 1})
     append(log, 12, leader_epoch=1)
     broker.upkeep.on_finished(job)
     assert log.recovery_point <= 1
@@ -254,11 +254,11 @@ def test_a_recovery_point_that_goes_back_is_on_disk_before_anything_is_appended(
     append(log, 9)
     broker.flush(log)
     broker.perform(broker.upkeep.checkpoint())
-    truncate(broker.manager, {("orders", 0): 4, ("unknown", 0): 1}, now_ms=0)
+    broker.truncate({("orders", 0): 4, ("unknown", 0): 1})
     assert files.read(RECOVERY_POINTS) == b"0\n1\norders 0 3\n"
     operations = files.operations
     append(log, 1)
-    truncate(broker.manager, {("orders", 0): 4}, now_ms=0)
+    broker.truncate({("orders", 0): 4})
     assert log.end_offset == 4
     assert log.recovery_point == 3
     assert files.operations < operations + 12, "an unmoved recovery point is not written again"
@@ -268,8 +268,8 @@ def test_truncated_segments_are_removed_by_a_job() -> None:
     files, broker = one_directory()
     log = broker.create("orders", config=SMALL_SEGMENTS)
     append(log, 20)
-    truncate(broker.manager, {("orders", 0): 3}, now_ms=7)
-    truncate_fully(broker.manager, "orders", 0, 50, now_ms=8)
+    broker.truncate({("orders", 0): 3})
+    broker.truncate_fully("orders", 0, 50)
     assert [name for name in files.list("/a/orders-0") if name.endswith(".deleted")]
     broker.perform(broker.upkeep.remove(now_ms=8))
     assert not [name for name in files.list("/a/orders-0") if name.endswith(".deleted")]
@@ -283,8 +283,7 @@ def test_log_truncated_to_nothing_is_empty_after_a_crash() -> None:
     append(log, 9)
     broker.flush(log)
     broker.perform(broker.upkeep.checkpoint())
-    truncate_fully(broker.manager, "orders", 0, 100, now_ms=0)
-    truncate_fully(broker.manager, "unknown", 0, 100, now_ms=0)
+    broker.truncate_fully("orders", 0, 100)
     append(log, 2)
     broker.flush(log)
     files.crash(SeededRandomness(5))
@@ -328,7 +327,7 @@ def test_usage_has_sizes_lags_and_offline_directories() -> None:
     assert here.logs == (LogUsage("orders", 0, log.size_bytes(), 0, False),)
     assert gone == DirectoryUsage("/b", False, -1, -1, ())
     assert usage(is_wanted=False)[0].logs == ()
-    log.truncate_fully_and_start_at(5, log_start_offset=7)
+    truncate_log_fully(log, 5, log_start_offset=7)
     assert usage()[0].logs[0].offset_lag == 2
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, LogFolder, append, batch
+from tests.support.logs import NOW_MS, LogFolder, append, batch, truncate_log, truncate_log_fully
 
 SIZE = batch(1, value=b"0000").size
 CONFIG = LogConfig(segment_bytes=6 * SIZE, index_interval_bytes=SIZE, retention_ms=-1)
@@ -63,9 +63,9 @@ def test_what_a_slice_reads_is_what_it_was_given_or_less(
         elif step == "release" and reader.held:
             reader.held.pop(number % len(reader.held))[0].release()
         elif step == "truncate":
-            log.truncate_to(number % (log.end_offset + 1))
+            truncate_log(log, number % (log.end_offset + 1))
         elif step == "begin at":
-            log.truncate_fully_and_start_at(number)
+            truncate_log_fully(log, number)
         elif step == "delete":
             log.advance_log_start(min(number, log.end_offset))
             log.advance_high_watermark(log.end_offset)
@@ -84,10 +84,10 @@ def test_second_lower_truncation_applies_to_slices_made_before_the_first() -> No
     log, reader = folder.open(), Reader()
     append(log, *[batch(NOW_MS, value=b"%04d" % number) for number in range(10)])
     reader.take(log, 0, 10)
-    log.truncate_to(8)
+    truncate_log(log, 8)
     append(log, *[batch(NOW_MS, value=b"new1")] * 1, leader_epoch=1)
     reader.take(log, 0, 9)
-    log.truncate_to(3)
+    truncate_log(log, 3)
     append(log, *[batch(NOW_MS, value=b"new%d" % number) for number in range(7)], leader_epoch=2)
     reader.take(log, 0, 10)
     reader.check()

@@ -13,7 +13,16 @@ from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.damage import overwrite
-from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, read_all
+from tests.support.logs import (
+    FOLDER,
+    NOW_MS,
+    LogFolder,
+    append,
+    batch,
+    read_all,
+    truncate_log,
+    truncate_log_fully,
+)
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100, retention_ms=-1)
 
@@ -69,14 +78,14 @@ def test_retention_by_the_start_of_the_log_names_it() -> None:
 def test_a_truncation_names_both_ends_and_the_bytes() -> None:
     folder, log = filled()
     size = log.size_bytes()
-    log.truncate_to(12)
+    truncate_log(log, 12)
     assert [event.text for event in folder.events] == [
         f"truncated to offset 12: it ended at 30, {size - log.size_bytes()} bytes are removed"
     ]
     folder.events.clear()
-    assert not log.truncate_to(12)
+    assert not truncate_log(log, 12)
     assert folder.events == []
-    log.truncate_fully_and_start_at(100)
+    truncate_log_fully(log, 100)
     (event,) = folder.events
     assert event.text.startswith("truncated fully: it was 0 to 12, ")
     assert event.text.endswith("and goes on at offset 100")

@@ -12,7 +12,16 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, LogFolder, append, batch, flush, marker, read_all
+from tests.support.logs import (
+    NOW_MS,
+    LogFolder,
+    append,
+    batch,
+    flush,
+    marker,
+    read_all,
+    truncate_log,
+)
 
 CONFIG = LogConfig(segment_bytes=420, index_interval_bytes=100)
 
@@ -224,7 +233,7 @@ def test_failed_truncation_takes_the_log_offline_and_a_start_repairs_it() -> Non
     log = folder.open()
     append(log, *[batch(each) for each in range(12)])
     before = folder.files.operations
-    log.truncate_to(2)
+    truncate_log(log, 2)
     steps = folder.files.operations - before
     for number in range(1, steps + 1):
         folder = LogFolder(config=CONFIG)
@@ -234,7 +243,7 @@ def test_failed_truncation_takes_the_log_offline_and_a_start_repairs_it() -> Non
         folder.files.fail_operation(number, OSError(5, "refused"))
         with_failure = False
         try:
-            log.truncate_to(2)
+            truncate_log(log, 2)
         except OSError:
             with_failure = True
             assert log.is_offline

@@ -20,7 +20,7 @@ from odradek.storage.log.lookup_budget import LookupBudget, TooLong
 from odradek.storage.log.time_lookup import TimeLookup
 from odradek.storage.log_config import LogConfig
 from tests.support.large_logs import LargeLog
-from tests.support.logs import NOW_MS, append, batch
+from tests.support.logs import NOW_MS, append, batch, truncate_log, truncate_log_fully
 from tests.support.machine_speed import slowness
 
 CALL_MS = 50
@@ -153,10 +153,10 @@ def test_log_is_truncated_at_its_start_in_its_middle_and_fully(made: LargeLog) -
     measured(lambda: log.advance_log_start(made.batches + 1))
     middle = made.end_offset // 2 + 777
     made.own(middle // made.batches)
-    measured(lambda: log.truncate_to(middle))
+    measured(lambda: truncate_log(log, middle))
     assert log.end_offset == middle
     measured(lambda: append(log, batch(NOW_MS)))
-    measured(lambda: log.truncate_fully_and_start_at(5))
+    measured(lambda: truncate_log_fully(log, 5))
     assert (log.log_start_offset, log.end_offset, len(log.segments)) == (5, 5, 1)
 
 

@@ -11,7 +11,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, LogFolder, append, batch, flush, marker, read_all
+from tests.support.logs import (
+    NOW_MS,
+    LogFolder,
+    append,
+    batch,
+    flush,
+    marker,
+    read_all,
+    truncate_log,
+)
 
 CONFIG = LogConfig(
     segment_bytes=900,
@@ -152,7 +161,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = data.draw(st.integers(0, self.end))
         self.cut_model(offset)
         is_full = offset < self.log.first_base_offset
-        self.log.truncate_to(offset, now_ms=self.now())
+        truncate_log(self.log, offset, now_ms=self.now())
         if is_full or self.log.end_offset != self.end:
             assert self.log.end_offset in (offset, self.log.first_base_offset)
             self.forget_everything_before(self.log.end_offset)

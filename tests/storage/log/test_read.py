@@ -11,7 +11,16 @@ from odradek.storage.files import names
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, marker, read_all
+from tests.support.logs import (
+    FOLDER,
+    NOW_MS,
+    LogFolder,
+    append,
+    batch,
+    marker,
+    read_all,
+    truncate_log,
+)
 
 SIZE = batch(1).size
 
@@ -170,7 +179,7 @@ def test_time_search_respects_start_end_and_truncation_in_every_codec(codec: int
     chance = random.Random(9)
     for start, end in [(0, 2_000), (333, 1_777), (1_010, 1_500)]:
         if end < 1_777:
-            log.truncate_to(end)
+            truncate_log(log, end)
             records = records[:end]
         log.advance_log_start(start)
         for _ in range(40):

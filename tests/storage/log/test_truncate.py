@@ -8,7 +8,17 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.files import names
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, flush, read_all
+from tests.support.logs import (
+    FOLDER,
+    NOW_MS,
+    LogFolder,
+    append,
+    batch,
+    flush,
+    read_all,
+    truncate_log,
+    truncate_log_fully,
+)
 
 SIZE = batch(1).size
 
@@ -37,7 +47,7 @@ def test_truncation_to_any_offset_leaves_a_prefix_also_after_a_start(was_clean: 
     for offset in range(21):
         folder = LogFolder()
         log = filled(folder, 21)
-        assert log.truncate_to(offset)
+        assert truncate_log(log, offset)
         log.check()
         assert log.end_offset == offset
         assert read_all(log) == everything[: offset * SIZE]
@@ -61,7 +71,7 @@ def test_truncation_to_any_offset_leaves_a_prefix_also_after_a_start(was_clean: 
 def test_truncation_into_a_batch_drops_the_batch() -> None:
     log = LogFolder().open()
     append(log, batch(1, 2, 3), batch(4, 5, 6))
-    assert log.truncate_to(4)
+    assert truncate_log(log, 4)
     assert log.end_offset == 3
     log.check()
 
@@ -70,9 +80,9 @@ def test_truncation_at_or_above_the_end_drops_only_epochs_without_batches() -> N
     log = LogFolder().open()
     append(log, batch(1))
     log.assign_epoch(4, 1)
-    assert not log.truncate_to(1)
+    assert not truncate_log(log, 1)
     assert log.leader_epochs.entries == ((0, 0),)
-    assert not log.truncate_to(5)
+    assert not truncate_log(log, 5)
 
 
 def test_truncation_below_the_first_segment_removes_all_and_starts_there() -> None:
@@ -80,7 +90,7 @@ def test_truncation_below_the_first_segment_removes_all_and_starts_there() -> No
     log.advance_log_start(13)
     deleted(log)
     assert log.first_base_offset == 12
-    assert log.truncate_to(3)
+    assert truncate_log(log, 3)
     assert (log.log_start_offset, log.end_offset, log.size_bytes()) == (3, 3, 0)
     assert log.leader_epochs.entries == ()
     append(log, batch(1), leader_epoch=8)
@@ -90,11 +100,11 @@ def test_truncation_below_the_first_segment_removes_all_and_starts_there() -> No
 def test_the_recovery_point_goes_back_with_a_truncation() -> None:
     log = filled(LogFolder(), 21)
     flush(log)
-    log.truncate_to(10)
+    truncate_log(log, 10)
     assert log.recovery_point < 10
     append(log, batch(1), leader_epoch=9)
     prepared = log.prepare_flush()
-    log.truncate_to(6)
+    truncate_log(log, 6)
     append(log, *[batch(1) for _ in range(8)], leader_epoch=10)
     prepared.run()
     log.mark_flushed(prepared.end_offset)
@@ -104,7 +114,7 @@ def test_the_recovery_point_goes_back_with_a_truncation() -> None:
 def test_full_truncation_may_start_below_the_log_start_offset() -> None:
     folder = LogFolder()
     log = filled(folder, 21)
-    log.truncate_fully_and_start_at(95, log_start_offset=100)
+    truncate_log_fully(log, 95, log_start_offset=100)
     assert (log.log_start_offset, log.end_offset) == (100, 95)
     data = batch(*range(10), base_offset=95, leader_epoch=7).view
     log.append_as_follower(data, now_ms=NOW_MS)
@@ -121,9 +131,9 @@ def test_a_follower_that_diverged_gets_the_leaders_producer_state_back() -> None
     log = LogFolder(config=LogConfig(segment_bytes=3 * SIZE)).open()
     for sequence in range(10):
         append(log, batch(1, producer_id=5, producer_epoch=0, base_sequence=sequence))
-    log.truncate_to(7)
+    truncate_log(log, 7)
     assert log.producer_states.entries[5].last_sequence == 6
-    log.truncate_to(0)
+    truncate_log(log, 0)
     assert log.producer_states.entries == {}
 
 
@@ -238,7 +248,7 @@ def test_a_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
 def test_snapshots_are_deleted_with_their_segments() -> None:
     log = filled(LogFolder(), 21)
     assert log.head.snapshots.offsets == [4, 8, 12, 16, 20]
-    log.truncate_to(13)
+    truncate_log(log, 13)
     assert log.head.snapshots.offsets == [4, 8, 12]
     log.advance_log_start(9)
     deleted(log)

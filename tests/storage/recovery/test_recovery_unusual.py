@@ -8,7 +8,7 @@ from odradek.protocol.records.batch import RecordBatch
 from odradek.storage.files import names
 from odradek.storage.log_config import LogConfig
 from tests.storage.recovery.test_log_loader import CONTENT, ENDS, path, restored
-from tests.support.logs import NOW_MS, LogFolder, append, batch, read_all
+from tests.support.logs import NOW_MS, LogFolder, append, batch, read_all, truncate_log
 
 
 def test_a_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> None:
@@ -103,7 +103,7 @@ def test_offsets_far_above_the_base_of_their_segment_are_kept() -> None:
             assert RecordBatch(memoryview(piece.read())).base_offset == found
             piece.release()
         assert append(log, batch(1))[0].base_offset == far + 2
-        log.truncate_to(far + 2, now_ms=NOW_MS)
+        truncate_log(log, far + 2, now_ms=NOW_MS)
         log.close(NOW_MS)
 
 

@@ -23,7 +23,16 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.segments import segment
 from odradek.storage.segments.index_rebuild import IndexRebuild
 from odradek.storage.segments.segment import Segment
-from tests.support.logs import FOLDER, NOW_MS, LogFolder, append, batch, read_all
+from tests.support.logs import (
+    FOLDER,
+    NOW_MS,
+    LogFolder,
+    append,
+    batch,
+    read_all,
+    truncate_log,
+    truncate_log_fully,
+)
 
 SIZE = batch(1).size
 COUNT = 300
@@ -141,7 +150,7 @@ def test_what_needs_an_unusable_index_waits_until_it_is_rebuilt(
     with pytest.raises(IndexUnready):
         log.offset_for_timestamp(NOW_MS + 100, up_to_offset=COUNT)
     with pytest.raises(IndexUnready):
-        log.truncate_to(100)
+        truncate_log(log, 100)
     if damage is not shift_all:
         log.advance_high_watermark(COUNT)
         with pytest.raises(IndexUnready):
@@ -220,7 +229,7 @@ def test_rebuild_changes_nothing_after_a_truncation_or_deletion() -> None:
             read_one(log, 100)
         (job,) = rebuilds.wanted
         if change == "cut":
-            log.truncate_fully_and_start_at(0)
+            truncate_log_fully(log, 0)
         elif change == "deleted":
             log.advance_log_start(150)
             log.advance_high_watermark(COUNT)
@@ -357,7 +366,7 @@ def test_a_search_by_time_equals_brute_force(
             log = folder.open(was_clean=True)
         elif state == "truncated":
             kept = len(batches) // 2
-            log.truncate_to(sum(map(len, batches[:kept])))
+            truncate_log(log, sum(map(len, batches[:kept])))
             batches = batches[:kept]
         log.advance_log_start(min(start, log.end_offset))
         for wanted_ms in (0, 1, 2, 3, 7, 8, 15, 29, 30, 31):
@@ -399,7 +408,7 @@ def test_a_search_that_a_truncation_has_overtaken_is_not_used() -> None:
     _, log = filled()
     lookup = TimeLookup(log, NOW_MS + 250)
     lookup.run(log.shared.files)
-    log.truncate_to(200)
+    truncate_log(log, 200)
     lookup.finish()
     with pytest.raises(Outdated):
         lookup.result()

@@ -1,0 +1,84 @@
+"""Makes the producer state of a truncated log again, in a thread.
+
+It works on a copy of what the log was when it was truncated: names and sizes of the segments,
+offsets of the snapshots.  The log takes no append meanwhile; retention may remove segments, which
+makes the result void (`is_outdated`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.runtime.files import FileSystem
+from odradek.storage.events import StorageEvent
+from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.producers.producer_state import ProducerStates
+from odradek.storage.producers.replay import replay
+from odradek.storage.producers.snapshot_files import SnapshotFiles
+from odradek.storage.segments.segment import Segment
+from odradek.storage.segments.segments import Segments
+
+OPEN_MAX: Final = 8
+
+
+class ProducerRebuild:
+    """`run` in a thread, everything else on the loop."""
+
+    def __init__(
+        self,
+        segments: Segments,
+        snapshots: SnapshotFiles,
+        end_offset: int,
+        *,
+        now_ms: int,
+        expiration_ms: int,
+    ) -> None:
+        """now_ms, expiration_ms  as of `SnapshotFiles.load_newest`"""
+        self._directory = segments.directory
+        self._shared = segments.shared
+        self._segments = [(segment.base_offset, segment.size) for segment in segments]
+        self._snapshots = tuple(snapshots.offsets)
+        self._end_offset = end_offset
+        self.now_ms = now_ms
+        self._expiration_ms = expiration_ms
+        self._events: list[StorageEvent] = []
+        self.states = ProducerStates()
+        """The result of `run`."""
+        self.is_outdated = False
+        """A file was removed during `run`: begin again."""
+
+    def run(self, files: FileSystem) -> None:
+        """Load the newest snapshot and replay what follows it.
+
+        raises  OSError; CorruptBatch
+        cost    4 us a batch after the snapshot
+        """
+        shared = Descriptors(files, open_max=OPEN_MAX, report=self._events.append)
+        # An index that is unusable is not rebuilt here: the segment is read from its start.
+        shared.rebuild_later = _ignore
+        copies = [
+            Segment(shared, self._directory, base_offset, size=size, created_ms=0)
+            for base_offset, size in self._segments
+        ]
+        states = ProducerStates(copies[0].base_offset)
+        snapshots = SnapshotFiles(files, self._directory, self._snapshots, self._events.append)
+        try:
+            snapshots.load_newest(
+                states, self._end_offset, now_ms=self.now_ms, expiration_ms=self._expiration_ms
+            )
+            replay(Segments(shared, self._directory, copies), states, self._end_offset)
+        except FileNotFoundError:
+            self.is_outdated = True
+        finally:
+            for copy in copies:
+                copy.drop()
+        self.states = states
+
+    def report(self) -> None:
+        """Report what `run` has met."""
+        for event in self._events:
+            self._shared.report(event)
+
+
+def _ignore(segment: Segment, reason: str) -> None:
+    pass

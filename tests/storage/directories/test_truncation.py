@@ -1,0 +1,225 @@
+"""A truncated log takes no append before what the next start must know of it is on disk."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.testing.seeded_randomness import SeededRandomness
+from odradek.storage.directories.disk_jobs import DiskJob, WriteCheckpoint
+from odradek.storage.log.log import Log
+from odradek.storage.log_config import LogConfig
+from tests.support.log_directories import Broker, append
+from tests.support.logs import NOW_MS, batch, marker
+
+CONFIG = LogConfig(segment_bytes=400)
+
+
+def started(*folders: str) -> Broker:
+    folders = folders or ("/a",)
+    return Broker(MemoryFileSystem(folders=folders), folders).start(lambda _: CONFIG)
+
+
+def begin(broker: Broker, log: Log, offset: int) -> DiskJob:
+    job = broker.upkeep.truncations.truncate_to(log, offset, now_ms=0)
+    assert job is not None
+    return job
+
+
+def run(broker: Broker, job: DiskJob) -> Sequence[DiskJob]:
+    job.run(broker.files)
+    return broker.upkeep.on_finished(job)
+
+
+def append_error(log: Log) -> ErrorCode:
+    (result,) = log.append([batch(NOW_MS)], leader_epoch=9, now_ms=0)
+    assert isinstance(result, BrokerError)
+    with pytest.raises(BrokerError) as refusal:
+        log.append_as_follower(batch(NOW_MS, base_offset=log.end_offset).view, now_ms=0)
+    assert refusal.value.code is result.code
+    return result.code
+
+
+def test_appends_are_refused_until_the_checkpoint_is_written() -> None:
+    broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    broker.flush(log)
+    broker.perform(broker.upkeep.checkpoint())
+    done: list[int] = []
+    job = begin(broker, log, 4)
+    broker.upkeep.truncations.when_done(log, lambda: done.append(log.end_offset))
+    assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    checkpoints = run(broker, job)
+    assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert done == []
+    broker.perform(checkpoints)
+    assert done == [4]
+    append(log, leader_epoch=9)
+    log.check()
+
+
+def test_a_checkpoint_that_was_under_way_does_not_open_the_log() -> None:
+    broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    broker.flush(log)
+    under_way = broker.upkeep.checkpoint()
+    job = begin(broker, log, 4)
+    more = run(broker, job)
+    assert not [one for one in more if one in under_way]
+    for one in under_way:
+        one.run(broker.files)
+    following = [again for one in under_way for again in broker.upkeep.on_finished(one)]
+    assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.perform([*more, *following])
+    append(log, leader_epoch=9)
+
+
+def test_many_truncations_share_the_writes_of_checkpoints() -> None:
+    broker = started()
+    logs = [broker.create("orders", index, config=CONFIG) for index in range(100)]
+    for log in logs:
+        append(log, 6)
+    broker.flush(*logs)
+    broker.perform(broker.upkeep.checkpoint())
+    jobs: list[DiskJob] = [begin(broker, log, 2) for log in logs]
+    writes: list[DiskJob] = []
+    for job in jobs:
+        writes += run(broker, job)
+    written = 0
+    while writes:
+        write = writes.pop(0)
+        assert isinstance(write, WriteCheckpoint)
+        written += 1
+        writes += run(broker, write)
+    assert written <= 4
+    for log in logs:
+        append(log, leader_epoch=9)
+
+
+def test_a_full_disk_keeps_the_log_closed_until_the_checkpoint_is_written() -> None:
+    broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    broker.flush(log)
+    broker.perform(broker.upkeep.checkpoint())
+    checkpoints = run(broker, begin(broker, log, 4))
+    assert isinstance(broker.files, MemoryFileSystem)
+    broker.files.capacity_bytes = 0
+    broker.perform(checkpoints)
+    assert broker.manager.take_failures() == []
+    assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.files.capacity_bytes = 1 << 40
+    broker.perform(broker.upkeep.checkpoint())
+    append(log, leader_epoch=9)
+
+
+def newest_batches(log: Log) -> dict[int, tuple[object, ...]]:
+    """Per producer what a snapshot keeps of it: of five batches, the last one."""
+    return {
+        producer_id: (entry.batches[-1:], entry.current_txn_first_offset, entry.coordinator_epoch)
+        for producer_id, entry in log.producer_states.entries.items()
+    }
+
+
+def test_the_producer_state_is_that_of_a_log_which_never_had_what_was_dropped() -> None:
+    broker = started()
+    whole, never = broker.create("orders", 0, config=CONFIG), broker.create("orders", 1)
+    never.config = replace(CONFIG)
+    for number in range(30):
+        for log in (whole, never) if number < 17 else (whole,):
+            one = batch(
+                NOW_MS,
+                producer_id=1 + number % 3,
+                producer_epoch=0,
+                base_sequence=number // 3,
+                is_transactional=True,
+            )
+            log.append([one], leader_epoch=0, now_ms=0)
+    for log in (whole, never):
+        log.advance_high_watermark(5)
+    whole.append([marker(producer_id=1, is_commit=False)], leader_epoch=0, now_ms=0)
+    job = begin(broker, whole, 17)
+    assert newest_batches(whole) != newest_batches(never)
+    broker.perform([job])
+    assert newest_batches(whole) == newest_batches(never)
+    assert whole.last_stable_offset == never.last_stable_offset == 0
+    whole.producer_states.check()
+
+
+def test_a_second_truncation_takes_the_place_of_the_first() -> None:
+    broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    first = begin(broker, log, 8)
+    second = begin(broker, log, 3)
+    assert run(broker, first) == ()
+    assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.perform([second])
+    append(log, leader_epoch=9)
+    assert log.end_offset == 4
+
+
+def test_a_log_that_is_deleted_while_it_is_truncated_calls_nothing_back() -> None:
+    broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    done: list[int] = []
+    job = begin(broker, log, 8)
+    broker.upkeep.truncations.when_done(log, lambda: done.append(1))
+    broker.manager.delete([("orders", 0)], unique="0" * 32, now_ms=0)
+    broker.perform([job])
+    assert done == []
+
+
+def test_a_disk_that_fails_meanwhile_takes_its_directory_offline() -> None:
+    broker = started("/a", "/b")
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    done: list[int] = []
+    job = begin(broker, log, 3)
+    broker.upkeep.truncations.when_done(log, lambda: done.append(1))
+    assert isinstance(broker.files, MemoryFileSystem)
+    broker.files.fail_operation(1, OSError(errno.EIO, "the disk is broken"))
+    broker.perform([job])
+    (failure,) = broker.manager.take_failures()
+    assert failure.partitions == (("orders", 0),)
+    assert done == []
+
+
+def test_no_descriptor_for_the_job_has_it_tried_again() -> None:
+    broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    job = begin(broker, log, 3)
+    assert isinstance(broker.files, MemoryFileSystem)
+    broker.files.fail_operation(1, OSError(errno.EMFILE, "too many open files"))
+    broker.perform([job])
+    assert append_error(log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.perform(broker.upkeep.truncations.take_postponed())
+    append(log, leader_epoch=9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_during_the_job_leaves_a_prefix_of_either_history(seed: int) -> None:
+    broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 12)
+    broker.flush(log)
+    broker.perform(broker.upkeep.checkpoint())
+    checkpoints = run(broker, begin(broker, log, 4))
+    for job in checkpoints[: seed % 3]:
+        job.run(broker.files)
+    assert isinstance(broker.files, MemoryFileSystem)
+    broker.files.crash(SeededRandomness(seed))
+    again = Broker(broker.files, ["/a"]).start(lambda _: CONFIG)
+    found = again.manager.get("orders", 0)
+    assert found is not None
+    found.check()
+    assert found.end_offset >= 4
