@@ -23,6 +23,8 @@ class BrokerMetrics:
     bytes_out: int = 0
     records_bytes_in: int = 0
     """Bytes of record batches appended by Produce."""
+    replication_bytes_in: int = 0
+    """Bytes of record batches fetched from leaders and appended."""
     connections_opened: int = 0
     connections_closed: int = 0
     connections_refused: int = 0

@@ -6,10 +6,11 @@ Source: Kafka's TopicConfigHandler, BrokerConfigHandler, DynamicBrokerConfig.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.settings.dynamic import DEFAULT_ENTITY, DynamicSettings
 from odradek.broker.settings.load import with_dynamic
@@ -38,6 +39,11 @@ class DynamicConfigs:
         self._metadata = metadata
         self._partitions = partitions
         self._compaction = compaction
+        self._observers: list[Callable[[BrokerSettings], None]] = []
+
+    def observe(self, observer: Callable[[BrokerSettings], None]) -> None:
+        """Call `observer` with the broker's settings after each change from now on."""
+        self._observers.append(observer)
 
     def log_config(self, topic: str) -> LogConfig:
         """The settings of a topic's logs: its overrides over the broker's settings."""
@@ -63,6 +69,8 @@ class DynamicConfigs:
         for partition in self._partitions.all():
             partition.log.config = self.log_config(partition.topic)
         self._compaction.on_settings_changed()
+        for observer in self._observers:
+            observer(self._settings.value)
 
     def on_warning(self, text: str) -> None:
         """Log what the controller reports to the operator."""

@@ -42,6 +42,9 @@ class GroupLeadership:
         """Have the groups forget their offsets of the partition."""
         self._groups.on_partition_deleted(topic, index)
 
+    def on_request_applied(self) -> None:
+        """Nothing: each partition is loaded by itself."""
+
 
 def build_group_coordinator(
     settings: BrokerSettings,

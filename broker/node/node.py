@@ -367,6 +367,7 @@ class Node:
         if self._is_built:
             self.parts.background.stop()
             self.parts.server.close()
+            self.parts.replica_fetchers.close()
             self.parts.controller_channel.close()
         self._close_listeners()
         self._platform.wheel.close()

@@ -14,6 +14,7 @@ from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.dynamic_configs import DynamicConfigs
+from odradek.broker.node.following import build_replica_fetchers
 from odradek.broker.node.group_coordination import GroupLeadership, build_group_coordinator
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.node.orphaned_logs import OrphanedLogs
@@ -155,20 +156,7 @@ class NodeParts:
             clock=platform.clock,
             rng=platform.rng,
         )
-        self.leadership = Leadership(
-            broker_id=self._broker_id,
-            logs=self._logs,
-            partitions=self.partitions,
-            purgatory=platform.purgatory,
-            config_of=self.configs.log_config,
-            run_jobs=self.jobs.run,
-            on_flush_awaited=self.jobs.flush_soon,
-            in_sync_rules=self._in_sync_rules(settings),
-            observers=(GroupLeadership(groups),),
-            clock=platform.clock,
-            rng=platform.rng,
-            on_fatal=platform.on_fatal,
-        )
+        self._build_replication(settings, GroupLeadership(groups))
         controller = self._build_controller(settings)
         self.failures.observe(controller.report_log_directories)
         self.in_sync_replicas = InSyncReplicas(
@@ -201,6 +189,36 @@ class NodeParts:
             files=platform.files,
             groups=groups,
             refused_transactions=RefusedTransactions(),
+        )
+
+    def _build_replication(self, settings: BrokerSettings, groups: GroupLeadership) -> None:
+        platform = self._platform
+        self.replica_fetchers = build_replica_fetchers(
+            platform,
+            settings,
+            broker_id=self._broker_id,
+            broker_epoch=lambda: self.services.controller.broker_epoch,
+            metadata=self.metadata,
+            upkeep=self.upkeep,
+            jobs=self.jobs,
+            failures=self.failures,
+        )
+        self.configs.observe(
+            lambda settings: self.replica_fetchers.set_count(settings.num_replica_fetchers)
+        )
+        self.leadership = Leadership(
+            broker_id=self._broker_id,
+            logs=self._logs,
+            partitions=self.partitions,
+            purgatory=platform.purgatory,
+            config_of=self.configs.log_config,
+            run_jobs=self.jobs.run,
+            on_flush_awaited=self.jobs.flush_soon,
+            in_sync_rules=self._in_sync_rules(settings),
+            observers=(groups, self.replica_fetchers),
+            clock=platform.clock,
+            rng=platform.rng,
+            on_fatal=platform.on_fatal,
         )
 
     def _in_sync_rules(self, settings: BrokerSettings) -> InSyncRules:

@@ -61,13 +61,16 @@ class LogIsAhead(BrokerError):
 
 
 class LeadershipObserver(Protocol):
-    """A part of the broker that does work for the partitions which this broker leads."""
+    """A part of the broker that does work for the partitions which this broker leads or follows."""
 
     def on_leader_change(self, partition: Partition) -> None:
         """This broker leads the partition in a new leader epoch, or `partition.leader` is None."""
 
     def on_partition_deleted(self, topic: str, index: int) -> None:
         """The partition's log was deleted; `on_leader_change` was called before."""
+
+    def on_request_applied(self) -> None:
+        """All changes of one request were reported."""
 
 
 class Leadership:
@@ -163,6 +166,7 @@ class Leadership:
                 self._on_fatal(str(error))
             if left:
                 yield
+        self._notify_applied()
         response.resolve(ControlResponse(partition_errors=errors, log_epochs=log_epochs))
 
     def _apply_state(self, replica: LeaderAndIsrPartition) -> None:
@@ -252,6 +256,10 @@ class Leadership:
         for observer in self._observers:
             observer.on_leader_change(partition)
 
+    def _notify_applied(self) -> None:
+        for observer in self._observers:
+            observer.on_request_applied()
+
     def _note_refusal(self, replica: LeaderAndIsrPartition, error: BrokerError) -> None:
         key = TopicPartition(replica.topic, replica.partition)
         partition = self._partitions.get(*key)
@@ -314,6 +322,7 @@ class Leadership:
             for topic, index in removed:
                 for observer in self._observers:
                     observer.on_partition_deleted(topic, index)
+        self._notify_applied()
         return ControlResponse(partition_errors=errors)
 
     def _is_on_failed_directory(self, replica: StopReplicaPartition) -> bool:

@@ -66,6 +66,11 @@ class Partition:
         """Exclusive end of what read_committed consumers may read; at most the high watermark."""
         return self.log.last_stable_offset
 
+    @property
+    def is_following(self) -> bool:
+        """Whether another broker leads, from which this one fetches."""
+        return self.leader is None and self.leader_id >= 0 and not self.is_stopped
+
     def leading(self) -> PartitionLeader:
         """The leader's state, when this broker leads and can serve the log.
 

@@ -1,0 +1,77 @@
+"""Makes the fetchers of a node: their connections, limits and disk jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.broker.interbroker.network_client import NetworkClient
+from odradek.broker.node.directory_failures import DirectoryFailures
+from odradek.broker.node.disk_job_runner import DiskJobRunner
+from odradek.broker.node.platform import Platform
+from odradek.broker.replication.follower.fetcher_state import FetchLimits
+from odradek.broker.replication.follower.replica_fetcher import FetcherContext
+from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.controller.metadata_cache import MetadataCache
+from odradek.storage.directories.upkeep import Upkeep
+
+
+def fetch_limits(settings: BrokerSettings) -> FetchLimits:
+    """Those of `replica.fetch.*`."""
+    return FetchLimits(
+        max_bytes=settings.replica_fetch_response_max_bytes,
+        partition_max_bytes=settings.replica_fetch_max_bytes,
+        min_bytes=settings.replica_fetch_min_bytes,
+        max_wait_ms=settings.replica_fetch_wait_max_ms,
+        backoff_ms=settings.replica_fetch_backoff_ms,
+    )
+
+
+def build_replica_fetchers(
+    platform: Platform,
+    settings: BrokerSettings,
+    *,
+    broker_id: int,
+    broker_epoch: Callable[[], int],
+    metadata: MetadataCache,
+    upkeep: Upkeep,
+    jobs: DiskJobRunner,
+    failures: DirectoryFailures,
+) -> ReplicaFetchers:
+    """The fetchers, which follow nothing yet."""
+
+    def connect(leader_id: int) -> NetworkClient | None:
+        broker = metadata.image.brokers.get(leader_id)
+        for endpoint in broker.endpoints if broker is not None else ():
+            if endpoint.listener_name == settings.inter_broker_listener_name:
+                return NetworkClient(
+                    platform.loop,
+                    endpoint.host,
+                    endpoint.port,
+                    client_id=f"broker-{broker_id}-fetcher",
+                    connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
+                    request_timeout_ms=settings.replica_socket_timeout_ms,
+                    wheel=platform.wheel,
+                    after=platform.purgatory.run_notified,
+                    loop_watch=platform.loop_watch,
+                )
+        return None
+
+    context = FetcherContext(
+        replica_id=broker_id,
+        limits=fetch_limits(settings),
+        connect=connect,
+        broker_epoch=broker_epoch,
+        clock=platform.clock,
+        wheel=platform.wheel,
+        defer=platform.defer,
+        purgatory=platform.purgatory,
+        metrics=platform.metrics,
+        truncations=upkeep.truncations,
+        run_jobs=jobs.run,
+        on_storage_failure=failures.handle,
+        on_fatal=platform.on_fatal,
+    )
+    fetchers = ReplicaFetchers(context, settings.num_replica_fetchers)
+    failures.observe(fetchers.drop_offline)
+    return fetchers

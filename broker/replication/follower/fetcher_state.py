@@ -1,0 +1,463 @@
+"""The decisions of one fetcher: what it asks its leader for, and what each response means.
+
+Pure.  The caller sends the requests and executes the actions:
+
+    add               a replica begins to follow; perhaps a Truncate
+    next_request      the next Fetch, None while no replica is ready
+    on_response       the partitions of its response; `decide` returns an action for each
+    Append            then `on_appended` or `on_append_refused`
+    Truncate...       then `on_truncated`, when it is done
+    offset_requests   ListOffsets for replicas whose offset is out of range; `on_leader_offsets`
+
+Errors of a partition, by what follows:
+
+    OFFSET_OUT_OF_RANGE   the leader's offsets are asked for
+    FENCED_LEADER_EPOCH   failed, until the controller sends another leader epoch
+    others                fetched again after replica.fetch.backoff.ms: the leader does not know of
+                          its leadership yet (UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
+                          UNKNOWN_TOPIC_ID, ...), or cannot read its log now
+
+Source: Kafka's AbstractFetcherThread, RemoteLeaderEndPoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from odradek.broker.replication.follower.fetch_session_handler import (
+    FetchSessionHandler,
+    ReplicaKey,
+    RequestedPartition,
+)
+from odradek.broker.replication.follower.followed_log import (
+    fetch_offset_of,
+    truncation_offset,
+    would_truncate,
+)
+from odradek.broker.replication.follower.partition_fetch_state import (
+    PartitionFetchState,
+    ReplicaState,
+)
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from odradek.protocol.messages.fetch import (
+    ReplicaState as RequestReplicaState,
+)
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from odradek.protocol.records.batch import parse_batch, whole_batch_size
+from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """The settings `replica.fetch.*`."""
+
+    max_bytes: int
+    partition_max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+    backoff_ms: int
+
+
+class Append(NamedTuple):
+    """Append records and take over what the leader reports."""
+
+    replica: PartitionFetchState
+    records: memoryview
+    """Valid as long as the response."""
+    leader_high_watermark: int
+    leader_log_start_offset: int
+
+
+class Truncate(NamedTuple):
+    """Drop every batch whose last offset is at or after `offset`."""
+
+    replica: PartitionFetchState
+    offset: int
+
+
+class TruncateFully(NamedTuple):
+    """Drop all batches; the next one is appended at `offset`."""
+
+    replica: PartitionFetchState
+    offset: int
+    log_start_offset: int
+    """At least `offset`; above it when the next batch contains the log start offset."""
+
+
+Action = Append | Truncate | TruncateFully
+
+
+class FetchedPartition(NamedTuple):
+    """One partition of a response, and what had been asked for."""
+
+    replica: PartitionFetchState
+    sent: RequestedPartition
+    data: PartitionData
+
+
+class FetcherState:
+    """The replicas of one fetcher, and its session with their leader."""
+
+    def __init__(self, replica_id: int, limits: FetchLimits) -> None:
+        """replica_id  this broker's id"""
+        self._replica_id = replica_id
+        self._limits = limits
+        self._session = FetchSessionHandler()
+        self._replicas: dict[ReplicaKey, PartitionFetchState] = {}
+        """In the order of a full request: those that got records go to the end."""
+        self._changed: dict[ReplicaKey, None] = {}
+        """Those of which the leader may not know the newest."""
+        self._delayed: dict[ReplicaKey, PartitionFetchState] = {}
+        self._out_of_range: dict[ReplicaKey, PartitionFetchState] = {}
+        """Those whose leader's offsets have not been asked for yet."""
+
+    # Which replicas.
+
+    @property
+    def replicas(self) -> Mapping[ReplicaKey, PartitionFetchState]:
+        """All of them, by topic id and partition."""
+        return self._replicas
+
+    def add(self, replica: PartitionFetchState) -> Truncate | None:
+        """Begin to follow; a replica of the same key and another leader epoch is replaced.
+
+        A log whose last truncation has not ended is fetched after `on_truncated`.
+
+        returns  for a log without leader epochs, a truncation to its high watermark: there is no
+                 other way to find where it diverges
+        """
+        self.remove(replica.key)
+        self._replicas[replica.key] = replica
+        self._changed[replica.key] = None
+        log = replica.log
+        if log.is_truncating:
+            replica.state = ReplicaState.TRUNCATING
+            return None
+        if log.leader_epochs.latest_epoch != UNDEFINED_EPOCH:
+            return None
+        if log.end_offset <= log.high_watermark:
+            return None
+        return self._truncate(replica, log.high_watermark)
+
+    def remove(self, key: ReplicaKey) -> None:
+        """Follow no longer; no error when it is not here."""
+        if self._replicas.pop(key, None) is not None:
+            self._changed[key] = None
+            self._delayed.pop(key, None)
+            self._out_of_range.pop(key, None)
+
+    def _is_here(self, replica: PartitionFetchState) -> bool:
+        return self._replicas.get(replica.key) is replica
+
+    # Requests.
+
+    def next_request(self, now_ms: int, broker_epoch: int) -> FetchRequest | None:
+        """The next Fetch; None while there is nothing to ask for.
+
+        Until `on_response` or `on_failure` there must be no other one.
+        """
+        self._resume(now_ms)
+        session = self._session
+        session.begin()
+        topics: dict[object, FetchTopic] = {}
+        forgotten: dict[object, ForgottenTopic] = {}
+        keys = list(self._replicas if session.is_full else self._changed)
+        self._changed.clear()
+        known = session.partitions
+        for key in keys:
+            topic_id, index = key
+            replica = self._replicas.get(key)
+            if replica is not None and replica.is_ready:
+                requested = replica.requested()
+                if known.get(key) != requested:
+                    known[key] = requested
+                    topic = topics.get(topic_id)
+                    if topic is None:
+                        topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
+                    topic.partitions.append(self._fetch_partition(index, requested))
+            elif known.pop(key, None) is not None:
+                left_out = forgotten.get(topic_id)
+                if left_out is None:
+                    left_out = ForgottenTopic(topic_id=topic_id, partitions=[])
+                    forgotten[topic_id] = left_out
+                left_out.partitions.append(index)
+        if not known and not forgotten:
+            return None
+        limits = self._limits
+        return FetchRequest(
+            replica_state=RequestReplicaState(
+                replica_id=self._replica_id, replica_epoch=broker_epoch
+            ),
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            session_id=session.id,
+            session_epoch=session.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    def _fetch_partition(self, index: int, requested: RequestedPartition) -> FetchPartition:
+        return FetchPartition(
+            partition=index,
+            current_leader_epoch=requested.leader_epoch,
+            fetch_offset=requested.fetch_offset,
+            last_fetched_epoch=requested.last_fetched_epoch,
+            log_start_offset=requested.log_start_offset,
+            partition_max_bytes=self._limits.partition_max_bytes,
+        )
+
+    def next_wake_ms(self) -> int | None:
+        """When the first delayed replica is fetched again; None: none is delayed."""
+        return min((one.delayed_until_ms for one in self._delayed.values()), default=None)
+
+    def _resume(self, now_ms: int) -> None:
+        for key, replica in list(self._delayed.items()):
+            if replica.delayed_until_ms <= now_ms:
+                del self._delayed[key]
+                replica.delayed_until_ms = 0
+                if replica.state is ReplicaState.OUT_OF_RANGE:
+                    replica.state = ReplicaState.FETCHING
+                self._changed[key] = None
+
+    def _delay(self, replica: PartitionFetchState, now_ms: int) -> None:
+        if self._is_here(replica) and not replica.delayed_until_ms:
+            replica.delayed_until_ms = now_ms + self._limits.backoff_ms
+            self._delayed[replica.key] = replica
+            self._changed[replica.key] = None
+
+    # Responses.
+
+    def on_failure(self, now_ms: int) -> None:
+        """There is no response: the connection failed, or it made no sense."""
+        self._session.on_failure()
+        for replica in self._replicas.values():
+            self._delay(replica, now_ms)
+
+    def on_response(self, response: FetchResponse) -> list[FetchedPartition]:
+        """The partitions of a response, for `decide`; none when its session is not valid."""
+        listed = [
+            ((topic.topic_id, data.partition_index), data)
+            for topic in response.responses
+            for data in topic.partitions
+        ]
+        session = self._session
+        is_valid = session.on_response(
+            ErrorCode(response.error_code), response.session_id, [key for key, _ in listed]
+        )
+        if not is_valid:
+            return []
+        sent = session.partitions
+        return [
+            FetchedPartition(replica, sent[key], data)
+            for key, data in listed
+            if (replica := self._replicas.get(key)) is not None
+        ]
+
+    def decide(self, fetched: FetchedPartition, now_ms: int) -> Action | None:
+        """What to do with one partition of the last response; None: nothing.
+
+        A response is dropped when the replica has another leader epoch by now, or its log another
+        end.
+        """
+        replica, sent, data = fetched
+        if not self._is_here(replica) or not replica.expects(sent):
+            return None
+        error = ErrorCode(data.error_code)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            replica.state = ReplicaState.OUT_OF_RANGE
+            self._out_of_range[replica.key] = replica
+            self._changed[replica.key] = None
+            return None
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self.fail(replica)
+            return None
+        if error:
+            self._delay(replica, now_ms)
+            return None
+        diverging = data.diverging_epoch
+        if diverging is not None and diverging.epoch >= 0:
+            offset = truncation_offset(replica.log, diverging.epoch, diverging.end_offset)
+            if would_truncate(replica.log, offset):
+                return self._truncate(replica, offset)
+            # The leader contradicts itself: at once it would do so endlessly.
+            self._delay(replica, now_ms)
+            return None
+        records = data.records
+        return Append(
+            replica,
+            records if isinstance(records, memoryview) else memoryview(b""),
+            data.high_watermark,
+            data.log_start_offset,
+        )
+
+    def is_current(self, append: Append, end_offset: int, truncation_count: int) -> bool:
+        """Whether the rest of an append may go on, that began before other work of the broker."""
+        replica = append.replica
+        return (
+            self._is_here(replica)
+            and replica.is_ready
+            and replica.log.truncation_count == truncation_count
+            and replica.log.end_offset == end_offset
+        )
+
+    def fail(self, replica: PartitionFetchState) -> None:
+        """Fetch it no more in this leader epoch."""
+        if self._is_here(replica):
+            replica.state = ReplicaState.FAILED
+            self._changed[replica.key] = None
+
+    # Appends.
+
+    def on_appended(self, append: Append, *, has_records: bool) -> None:
+        """An append has succeeded, and the high watermark and the log start were taken over.
+
+        has_records  batches were appended
+        """
+        replica = append.replica
+        replica.lag = max(0, append.leader_high_watermark - replica.log.end_offset)
+        if not self._is_here(replica):
+            return
+        if has_records:
+            del self._replicas[replica.key]
+            self._replicas[replica.key] = replica
+            self._changed[replica.key] = None
+        elif self._session.partitions.get(replica.key) != replica.requested():
+            # Retention has moved the log start since the leader heard of it.
+            self._changed[replica.key] = None
+
+    def on_append_refused(
+        self, append: Append, error: ErrorCode, now_ms: int
+    ) -> TruncateFully | None:
+        """The log has refused the records, or some of them.
+
+        An empty log that starts inside the first batch begins with that batch (Kafka:
+        UnexpectedAppendOffsetException); every other error is tried again later.
+        """
+        replica, log = append.replica, append.replica.log
+        if (
+            error is ErrorCode.OFFSET_OUT_OF_RANGE
+            and log.end_offset == log.log_start_offset
+            and whole_batch_size(append.records, 0) is not None
+        ):
+            first = parse_batch(append.records, 0)
+            if first.base_offset < log.end_offset <= first.last_offset:
+                return self._truncate_fully(replica, first.base_offset, log.log_start_offset)
+        if log.is_offline:
+            self.fail(replica)
+        else:
+            self._delay(replica, now_ms)
+        return None
+
+    # Truncations.
+
+    def _truncate(self, replica: PartitionFetchState, offset: int) -> Truncate:
+        replica.state = ReplicaState.TRUNCATING
+        self._changed[replica.key] = None
+        return Truncate(replica, offset)
+
+    def _truncate_fully(
+        self, replica: PartitionFetchState, offset: int, log_start_offset: int
+    ) -> TruncateFully:
+        replica.state = ReplicaState.TRUNCATING
+        self._changed[replica.key] = None
+        return TruncateFully(replica, offset, log_start_offset)
+
+    def on_truncation_refused(self, replica: PartitionFetchState, now_ms: int) -> None:
+        """A truncation could not begin: it is found due again, unless the disk has failed."""
+        if replica.log.is_offline:
+            self.fail(replica)
+        else:
+            replica.state = ReplicaState.FETCHING
+            self._delay(replica, now_ms)
+
+    def on_truncated(self, replica: PartitionFetchState) -> None:
+        """A truncation has ended; the replica is fetched from the new end of its log."""
+        if replica.state is ReplicaState.TRUNCATING:
+            replica.state = ReplicaState.FETCHING
+            if self._is_here(replica):
+                self._changed[replica.key] = None
+
+    # Offsets out of range.
+
+    def offset_requests(self) -> OffsetRequests | None:
+        """ListOffsets for the replicas whose offset was out of range since the last call."""
+        replicas = tuple(self._out_of_range.values())
+        self._out_of_range.clear()
+        return OffsetRequests(self._replica_id, replicas) if replicas else None
+
+    def on_leader_offsets(
+        self, replica: PartitionFetchState, offsets: LeaderOffsets | ErrorCode, now_ms: int
+    ) -> Truncate | TruncateFully | None:
+        """The leader has reported its offsets, or an error for the replica.
+
+        1. The leader's log ends below the own one: truncate to its end.
+        2. It starts above the own end: begin again at its start.
+        3. Else there is nothing to do: fetch again.
+        """
+        if not self._is_here(replica) or replica.state is not ReplicaState.OUT_OF_RANGE:
+            return None
+        if offsets is ErrorCode.FENCED_LEADER_EPOCH:
+            self.fail(replica)
+            return None
+        if isinstance(offsets, ErrorCode):
+            self._delay(replica, now_ms)
+            return None
+        log = replica.log
+        if offsets.end_offset < log.end_offset:
+            replica.lag = 0
+            return self._truncate(replica, offsets.end_offset)
+        replica.lag = max(0, offsets.end_offset - log.end_offset)
+        if offsets.log_start_offset > fetch_offset_of(log):
+            return self._truncate_fully(replica, offsets.log_start_offset, offsets.log_start_offset)
+        # Not at once: should the leader refuse the same offset again, it would be asked endlessly.
+        self._delay(replica, now_ms)
+        return None
+
+
+class LeaderOffsets(NamedTuple):
+    """Where the leader's log starts and ends."""
+
+    log_start_offset: int
+    end_offset: int
+
+
+class OffsetRequests:
+    """The two ListOffsets requests for some replicas, and what their responses say."""
+
+    def __init__(self, replica_id: int, replicas: tuple[PartitionFetchState, ...]) -> None:
+        self._replica_id = replica_id
+        self.replicas = replicas
+
+    def request(self, timestamp: int) -> ListOffsetsRequest:
+        """For `LATEST`, the log end offset, or `EARLIEST`, the log start offset."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        for replica in self.replicas:
+            topic = topics.get(replica.topic)
+            if topic is None:
+                topic = topics[replica.topic] = ListOffsetsTopic(name=replica.topic, partitions=[])
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=replica.index,
+                    current_leader_epoch=replica.leader_epoch,
+                    timestamp_ms=timestamp,
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._replica_id, topics=list(topics.values()))

@@ -1,0 +1,97 @@
+"""The state of one following replica.
+
+Pure.
+Source: Kafka's PartitionFetchState, ReplicaState.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from uuid import UUID
+
+from odradek.broker.replication.follower.fetch_session_handler import (
+    ReplicaKey,
+    RequestedPartition,
+)
+from odradek.broker.replication.follower.followed_log import FollowedLog, fetch_offset_of
+
+
+class ReplicaState(Enum):
+    """What a following replica does."""
+
+    FETCHING = "Fetching"
+    TRUNCATING = "Truncating"
+    """A truncation is under way; nothing is fetched or appended until its end."""
+    OUT_OF_RANGE = "OutOfRange"
+    """The leader's offsets are asked for.  Kafka waits for them within the fetcher's thread."""
+    FAILED = "Failed"
+    """Nothing is fetched until the controller sends another leader epoch."""
+
+
+class PartitionFetchState:
+    """A replica that follows one leader in one leader epoch."""
+
+    __slots__ = (
+        "delayed_until_ms",
+        "index",
+        "key",
+        "lag",
+        "leader_epoch",
+        "log",
+        "state",
+        "topic",
+    )
+
+    lag: int | None
+    """Records between the log end offset and the leader's high watermark; None: not known yet."""
+    delayed_until_ms: int
+    """When fetching goes on after an error; 0: now."""
+
+    def __init__(
+        self, topic: str, topic_id: UUID, index: int, *, leader_epoch: int, log: FollowedLog
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.key: ReplicaKey = (topic_id, index)
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.state = ReplicaState.FETCHING
+        self.lag = None
+        self.delayed_until_ms = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionFetchState({self.topic}-{self.index}, epoch {self.leader_epoch}, "
+            f"{self.state.value}, {self.log.log_start_offset}..{self.log.end_offset})"
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is fetched now."""
+        return self.state is ReplicaState.FETCHING and not self.delayed_until_ms
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it had all that was replicated at the last fetch; such a replica is not
+        throttled."""
+        return self.lag is not None and self.lag <= 0
+
+    def requested(self) -> RequestedPartition:
+        """What a request says of it now."""
+        log = self.log
+        return RequestedPartition(
+            fetch_offset_of(log),
+            log.leader_epochs.latest_epoch,
+            log.log_start_offset,
+            self.leader_epoch,
+            log.truncation_count,
+        )
+
+    def expects(self, sent: RequestedPartition) -> bool:
+        """Whether the response to a request is still of use: nothing has changed since."""
+        return (
+            self.is_ready
+            and sent.leader_epoch == self.leader_epoch
+            and sent.truncation_count == self.log.truncation_count
+            and sent.fetch_offset == fetch_offset_of(self.log)
+        )

@@ -1,0 +1,474 @@
+"""Fetches from one leading broker what this broker follows, and appends it.
+
+One request is under way at a time.  Its response is handled in slices: what the first one does not
+reach is copied, since the memory of a response is valid only within the callback that received it.
+The next request is sent after the last slice.
+
+Source: Kafka's AbstractFetcherThread, ReplicaFetcherThread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+from odradek.broker.purgatory import Purgatory, Wheel
+from odradek.broker.replication.follower.fetch_session_handler import ReplicaKey
+from odradek.broker.replication.follower.fetcher_state import (
+    EARLIEST,
+    LATEST,
+    Action,
+    Append,
+    FetchedPartition,
+    FetcherState,
+    FetchLimits,
+    LeaderOffsets,
+    OffsetRequests,
+    Truncate,
+    TruncateFully,
+)
+from odradek.broker.replication.follower.partition_fetch_state import PartitionFetchState
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.list_offsets import ListOffsetsResponse
+from odradek.protocol.records.batch import whole_batch_size
+from odradek.runtime.clock import Clock
+from odradek.runtime.metrics import BrokerMetrics
+from odradek.runtime.pending import Pending
+from odradek.runtime.slicing import Defer, TimeSlice
+from odradek.runtime.timers import Timer
+from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.directories.log_manager import NoDirectoryLeft
+from odradek.storage.directories.truncation import Truncations
+
+FETCH_VERSION: Final = 17
+LIST_OFFSETS_VERSION: Final = 7
+"""What brokers of 3.9 send each other."""
+PART_BYTES_MAX: Final = 256 << 10
+PART_BATCHES_MAX: Final = 200
+"""What is appended without a look at the clock: 1 ms of checksums, parsing and writing."""
+
+logger = logging.getLogger("odradek.replication.fetcher")
+
+
+class LeaderConnection(Protocol):
+    """`interbroker.network_client.NetworkClient`, as far as a fetcher needs it."""
+
+    def send(self, message: Any, version: int) -> Pending[Any]: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherContext:
+    """What all fetchers of a broker use.
+
+    connect      a connection to a broker, made at its first request; None: its address is unknown
+    broker_epoch of this broker's registration
+    run_jobs     takes disk jobs that are too slow for the loop
+    on_storage_failure  called when a log directory has gone offline
+    on_fatal     called with the reason why the broker cannot go on
+    """
+
+    replica_id: int
+    limits: FetchLimits
+    connect: Callable[[int], LeaderConnection | None]
+    broker_epoch: Callable[[], int]
+    clock: Clock
+    wheel: Wheel
+    defer: Defer
+    purgatory: Purgatory
+    metrics: BrokerMetrics
+    truncations: Truncations
+    run_jobs: Callable[[Sequence[DiskJob]], None]
+    on_storage_failure: Callable[[], None]
+    on_fatal: Callable[[str], None]
+
+
+class ReplicaFetcher:
+    """The fetcher of some partitions that one broker leads."""
+
+    def __init__(self, leader_id: int, context: FetcherContext) -> None:
+        self.leader_id = leader_id
+        self._context = context
+        self._state = FetcherState(context.replica_id, context.limits)
+        self._partitions: dict[ReplicaKey, Partition] = {}
+        self._connection: LeaderConnection | None = None
+        self._is_busy = False
+        """A request is under way, or its response is being handled."""
+        self._is_turn_due = False
+        self._timer: Timer | None = None
+        self._left: deque[FetchedPartition] = deque()
+        """Partitions of the last response that have not been handled."""
+        self._part: PartialAppend | None = None
+        self._last_failure = ""
+        self._is_closed = False
+
+    @property
+    def state(self) -> FetcherState:
+        """What is followed, for metrics and tests."""
+        return self._state
+
+    # Which partitions.
+
+    def add(self, partition: Partition) -> None:
+        """Follow the leader in the partition's present leader epoch; `start` comes after it."""
+        replica = PartitionFetchState(
+            partition.topic,
+            partition.topic_id,
+            partition.index,
+            leader_epoch=partition.leader_epoch,
+            log=partition.log,
+        )
+        self._partitions[replica.key] = partition
+        truncation = self._state.add(replica)
+        if truncation is not None:
+            self._execute(truncation)
+        elif partition.log.is_truncating:
+            self._await_truncation(replica)
+
+    def remove(self, partition: Partition) -> None:
+        """Follow no longer; what is under way of it is dropped."""
+        key = (partition.topic_id, partition.index)
+        if self._partitions.pop(key, None) is not None:
+            self._state.remove(key)
+
+    def start(self) -> None:
+        """Fetch what was added."""
+        self._schedule()
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def close(self) -> None:
+        """Send nothing and append nothing any more."""
+        self._is_closed = True
+        self._cancel_timer()
+        self._left.clear()
+        self._part = None
+        self._disconnect()
+
+    # Requests.
+
+    def _schedule(self) -> None:
+        """Send the next request in the next pass of the loop."""
+        if not (self._is_busy or self._is_turn_due or self._is_closed):
+            self._is_turn_due = True
+            self._context.defer(self._turn)
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        if self._is_busy or self._is_closed:
+            return
+        self._cancel_timer()
+        context = self._context
+        now_ms = context.clock.monotonic_ms()
+        request = self._state.next_request(now_ms, context.broker_epoch())
+        if request is None:
+            self._wait()
+            return
+        connection = self._connected()
+        if connection is None:
+            self._fail("its address is not known")
+            return
+        self._is_busy = True
+        connection.send(request, FETCH_VERSION).on_done(self._on_response)
+
+    def _wait(self) -> None:
+        """Nothing can be fetched until a delay has passed, a truncation has ended, or `start`."""
+        wake_ms = self._state.next_wake_ms()
+        if wake_ms is not None:
+            self._timer = self._context.wheel.add(wake_ms, self._schedule)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _connected(self) -> LeaderConnection | None:
+        if self._connection is None:
+            self._connection = self._context.connect(self.leader_id)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _fail(self, reason: str) -> None:
+        """Nothing came from the leader: all partitions are fetched again later."""
+        if reason != self._last_failure:
+            self._last_failure = reason
+            logger.warning(
+                "fetching from broker %d fails for %d partitions: %s",
+                self.leader_id,
+                len(self._partitions),
+                reason,
+            )
+        # Its address may be another one by the next attempt.
+        self._disconnect()
+        self._state.on_failure(self._context.clock.monotonic_ms())
+        self._schedule()
+
+    # Responses.
+
+    def _on_response(self, done: Pending[Any]) -> None:
+        if self._is_closed:
+            return
+        try:
+            response = done.result()
+            self._left.extend(self._state.on_response(response))
+        except Exception as error:  # noqa: BLE001 - of the connection, or a response without sense
+            self._is_busy = False
+            self._fail(str(error) or type(error).__name__)
+            return
+        if self._last_failure:
+            self._last_failure = ""
+            logger.info("fetching from broker %d works again", self.leader_id)
+        self._handle(is_first=True)
+
+    def _handle(self, *, is_first: bool = False) -> None:
+        """Handle partitions of the last response for a slice of time."""
+        if self._is_closed:
+            return
+        time_slice = TimeSlice(self._context.clock)
+        try:
+            for _ in self._steps():
+                if time_slice.is_over():
+                    if is_first:
+                        self._copy_what_is_left()
+                    self._context.defer(self._handle)
+                    return
+        except NoDirectoryLeft as error:
+            self._context.on_fatal(str(error))
+            return
+        self._is_busy = False
+        self._look_up_offsets()
+        self._schedule()
+
+    def _copy_what_is_left(self) -> None:
+        """The memory of the response is about to be used again."""
+        if self._part is not None:
+            self._part.copy()
+        for fetched in self._left:
+            data = fetched.data
+            if isinstance(data.records, memoryview):
+                data.records = memoryview(bytes(data.records))
+
+    def _steps(self) -> Iterator[None]:
+        """Handle what is left of the response; a step takes about 1 ms."""
+        now_ms = self._context.clock.monotonic_ms
+        while self._part is not None or self._left:
+            if self._part is None:
+                action = self._state.decide(self._left.popleft(), now_ms())
+                if isinstance(action, Append):
+                    self._part = PartialAppend(action, self._partitions[action.replica.key])
+                elif action is not None:
+                    self._execute(action)
+            if self._part is not None:
+                self._append(self._part)
+            yield
+
+    # Appends.
+
+    def _append(self, part: PartialAppend) -> None:
+        """Append the next part; `self._part` is None after the last one."""
+        append, context = part.append, self._context
+        replica, log = append.replica, part.log
+        if not self._state.is_current(append, part.end_offset, part.truncation_count):
+            self._part = None
+            return
+        try:
+            part.step(now_ms=context.clock.now_ms())
+        except BrokerError as error:
+            self._part = None
+            logger.warning(
+                "%s-%d: what the leader sent at offset %d is not appended: %s",
+                replica.topic,
+                replica.index,
+                log.end_offset,
+                error.message or error.code.name,
+            )
+            action = self._state.on_append_refused(append, error.code, context.clock.monotonic_ms())
+            if action is not None:
+                self._execute(action)
+            return
+        if not part.is_complete:
+            return
+        self._part = None
+        partition = self._partitions[replica.key]
+        log.advance_high_watermark(append.leader_high_watermark)
+        log.advance_log_start(min(append.leader_log_start_offset, log.end_offset))
+        self._state.on_appended(append, has_records=part.size > 0)
+        context.metrics.replication_bytes_in += part.size
+        context.purgatory.notify(partition)
+
+    # Truncations.
+
+    def _execute(self, action: Action) -> None:
+        """Truncate; raises NoDirectoryLeft."""
+        replica, context = action.replica, self._context
+        log = self._partitions[replica.key].log
+        now_ms = context.clock.now_ms()
+        try:
+            match action:
+                case Truncate():
+                    if action.offset < log.high_watermark:
+                        logger.warning(
+                            "%s-%d is truncated to offset %d, below its high watermark %d",
+                            replica.topic,
+                            replica.index,
+                            action.offset,
+                            log.high_watermark,
+                        )
+                    job = context.truncations.truncate_to(log, action.offset, now_ms=now_ms)
+                case TruncateFully():
+                    job = context.truncations.truncate_fully(
+                        log,
+                        action.offset,
+                        log_start_offset=action.log_start_offset,
+                        now_ms=now_ms,
+                    )
+                case Append():
+                    raise AssertionError("an append is no truncation")
+        except BrokerError:
+            # Indexes are being rebuilt.
+            self._state.on_truncation_refused(replica, context.clock.monotonic_ms())
+            return
+        if log.is_offline:
+            self._state.on_truncation_refused(replica, context.clock.monotonic_ms())
+            context.on_storage_failure()
+            return
+        context.purgatory.notify(self._partitions[replica.key])
+        if job is not None:
+            context.run_jobs([job])
+        self._await_truncation(replica)
+
+    def _await_truncation(self, replica: PartitionFetchState) -> None:
+        log = self._partitions[replica.key].log
+
+        def go_on() -> None:
+            self._state.on_truncated(replica)
+            self._schedule()
+
+        self._context.truncations.when_done(log, go_on)
+
+    # Offsets out of range.
+
+    def _look_up_offsets(self) -> None:
+        """Ask the leader where its logs begin and end."""
+        requests = self._state.offset_requests()
+        if requests is None:
+            return
+        connection = self._connected()
+        found = _FoundOffsets(requests)
+
+        def on_done(timestamp: int, done: Pending[Any]) -> None:
+            if self._is_closed:
+                return
+            found.take(timestamp, done)
+            if found.is_complete:
+                self._on_offsets(found)
+
+        for timestamp in (LATEST, EARLIEST):
+            response: Pending[Any] = Pending.failed(ConnectionError())
+            if connection is not None:
+                response = connection.send(requests.request(timestamp), LIST_OFFSETS_VERSION)
+            response.on_done(partial(on_done, timestamp))
+
+    def _on_offsets(self, found: _FoundOffsets) -> None:
+        now_ms = self._context.clock.monotonic_ms()
+        try:
+            for replica in found.requests.replicas:
+                action = self._state.on_leader_offsets(replica, found.of(replica), now_ms)
+                if action is not None:
+                    self._execute(action)
+        except NoDirectoryLeft as error:
+            self._context.on_fatal(str(error))
+            return
+        self._schedule()
+
+
+class PartialAppend:
+    """An append of which some parts may be done."""
+
+    def __init__(self, append: Append, partition: Partition) -> None:
+        self.append = append
+        self.log = partition.log
+        self._records = append.records
+        self._position = 0
+        self.size = 0
+        """Bytes that were appended."""
+        self.truncation_count = self.log.truncation_count
+        self.end_offset = self.log.end_offset
+        """After the parts that are done."""
+
+    @property
+    def is_complete(self) -> bool:
+        return whole_batch_size(self._records, self._position) is None
+
+    def step(self, *, now_ms: int) -> None:
+        """Append the next part.
+
+        raises  BrokerError, as `Log.append_as_follower`
+        """
+        start = position = self._position
+        records = self._records
+        for _ in range(PART_BATCHES_MAX):
+            size = whole_batch_size(records, position)
+            if size is None or (position > start and position - start + size > PART_BYTES_MAX):
+                break
+            position += size
+        if position > start:
+            self.log.append_as_follower(
+                records[start:position],
+                leader_epoch=self.append.replica.leader_epoch,
+                now_ms=now_ms,
+            )
+            self.size += position - start
+        self._position = position
+        self.end_offset = self.log.end_offset
+
+    def copy(self) -> None:
+        """Keep the parts that are left in memory of their own."""
+        self._records = memoryview(bytes(self._records[self._position :]))
+        self._position = 0
+
+
+class _FoundOffsets:
+    """What two ListOffsets responses say."""
+
+    def __init__(self, requests: OffsetRequests) -> None:
+        self.requests = requests
+        self._found: dict[int, dict[tuple[str, int], int | ErrorCode]] = {}
+
+    def take(self, timestamp: int, done: Pending[Any]) -> None:
+        found: dict[tuple[str, int], int | ErrorCode] = {}
+        self._found[timestamp] = found
+        try:
+            response: ListOffsetsResponse = done.result()
+        except Exception:  # noqa: BLE001 - without a response there are no offsets; fetches fail, too
+            return
+        for topic in response.topics:
+            for partition in topic.partitions:
+                error = ErrorCode(partition.error_code)
+                found[topic.name, partition.partition_index] = error or partition.offset
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether both responses have come, or will not come."""
+        return len(self._found) == len((LATEST, EARLIEST))
+
+    def of(self, replica: PartitionFetchState) -> LeaderOffsets | ErrorCode:
+        """Where the leader's log of a replica starts and ends."""
+        key = (replica.topic, replica.index)
+        latest = self._found[LATEST].get(key, ErrorCode.NETWORK_EXCEPTION)
+        earliest = self._found[EARLIEST].get(key, ErrorCode.NETWORK_EXCEPTION)
+        if isinstance(latest, ErrorCode):
+            return latest
+        if isinstance(earliest, ErrorCode):
+            return earliest
+        return LeaderOffsets(earliest, latest)

@@ -1,0 +1,87 @@
+"""The fetchers of a broker: `num.replica.fetchers` for each broker that leads what it follows.
+
+Source: Kafka's AbstractFetcherManager, ReplicaFetcherManager.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from odradek.broker.replication.follower.replica_fetcher import FetcherContext, ReplicaFetcher
+from odradek.broker.replication.partition import Partition
+
+FetcherKey = tuple[int, int]
+"""Leading broker, number of the fetcher."""
+
+
+class ReplicaFetchers:
+    """An observer of `Leadership`: follows what another broker leads.
+
+    count  num.replica.fetchers
+    """
+
+    def __init__(self, context: FetcherContext, count: int) -> None:
+        self._context = context
+        self._count = count
+        self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
+        self._following: dict[Partition, ReplicaFetcher] = {}
+        self._is_closed = False
+
+    @property
+    def fetchers(self) -> tuple[ReplicaFetcher, ...]:
+        """Those that have partitions."""
+        return tuple(self._fetchers.values())
+
+    def on_leader_change(self, partition: Partition) -> None:
+        """Follow the partition's leader in its leader epoch; or no longer, when this broker leads
+        it or does not have it any more."""
+        self._remove(partition)
+        leader_id = partition.leader_id
+        if self._is_closed or not partition.is_following or partition.log.is_offline:
+            return
+        number = (crc32(partition.topic.encode()) + partition.index) % self._count
+        fetcher = self._fetchers.get((leader_id, number))
+        if fetcher is None:
+            fetcher = ReplicaFetcher(leader_id, self._context)
+            self._fetchers[leader_id, number] = fetcher
+        self._following[partition] = fetcher
+        fetcher.add(partition)
+
+    def on_partition_deleted(self, topic: str, index: int) -> None:
+        """`on_leader_change` has removed it."""
+
+    def on_request_applied(self) -> None:
+        """Begin to fetch what was added; end the connections of which nothing is left."""
+        for key, fetcher in list(self._fetchers.items()):
+            if len(fetcher):
+                fetcher.start()
+            else:
+                del self._fetchers[key]
+                fetcher.close()
+
+    def drop_offline(self) -> None:
+        """A log directory has failed: its partitions are not followed any more."""
+        for partition in [one for one in self._following if one.log.is_offline]:
+            self._remove(partition)
+
+    def set_count(self, count: int) -> None:
+        """num.replica.fetchers has changed: distribute the partitions again."""
+        if count == self._count:
+            return
+        self._count = count
+        for partition in list(self._following):
+            self.on_leader_change(partition)
+        self.on_request_applied()
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        self._is_closed = True
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+        self._following.clear()
+
+    def _remove(self, partition: Partition) -> None:
+        fetcher = self._following.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
