@@ -16,7 +16,7 @@ NEVER_MS: Final = -(1 << 62)
 class FollowerReplica:
     """How far a replica is; offsets are -1 until it has fetched.
 
-    broker_epoch                  of the broker's registration, from its last fetch; -1 if unknown
+    broker_epoch                  of the broker's registration, from its fetches; -1 if unknown
     last_fetch_ms                 when it fetched last
     last_fetch_leader_end_offset  the leader's log end offset at that time
     last_caught_up_ms             the latest time at which it had all that the leader had
@@ -78,7 +78,8 @@ class FollowerReplica:
             leader_end_offset, self.last_fetch_leader_end_offset
         )
         self.last_fetch_ms = now_ms
-        self.broker_epoch = broker_epoch
+        if broker_epoch != NO_BROKER_EPOCH:
+            self.broker_epoch = broker_epoch
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it has all that the leader has, or had within the lag."""

@@ -57,7 +57,8 @@ class PartitionLeader:
     """State of one leader epoch.
 
     followers           the other replicas, by broker; empty for a partition of one replica
-    in_sync             which replicas are in sync, this broker's among them
+    in_sync             which replicas are in sync, this broker's among them unless an operator has
+                        edited the znode
     epoch_start_offset  log end offset when the leader epoch began
     leads_since_epoch   the leader epoch since which this broker has led without a break: the log
                         was not truncated since then
@@ -92,7 +93,6 @@ class PartitionLeader:
         )
         self.in_sync = InSyncState.of(in_sync)
         self.rules = rules
-        assert replica_id in self.in_sync.committed, "a leader is in sync with itself"
         known = {} if previous is None else previous.followers
         self.followers: dict[int, FollowerReplica] = {}
         for broker in replicas:
@@ -176,7 +176,7 @@ class PartitionLeader:
         """In-sync replicas that have not caught up within the lag; none while a change is in
         flight."""
         state = self.in_sync
-        if state.proposed is not None or len(state.committed) == 1:
+        if state.proposed is not None or state.committed == (self.replica_id,):
             return []
         lag_max_ms = self.rules.lag_time_max_ms
         found = []

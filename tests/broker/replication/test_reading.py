@@ -100,3 +100,45 @@ def test_fetch_below_version_6_returns_not_leader_for_a_storage_error(
         partition, requested, reading, ErrorCode.NONE, max_bytes=1 << 20, at_least_one=True
     )
     assert found.error is expected
+
+
+def follower_read(partition: Partition, broker_epoch: int) -> PartitionRead:
+    """A fetch of broker 2 from the start of the log."""
+    reading = Reading(
+        read_committed=False,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        version=17,
+        replica_id=2,
+        replica_epoch=broker_epoch,
+    )
+    requested = FetchPartition(0, 1 << 20, partition.leader_epoch, -1, 0)
+
+    def record(partition: Partition, requested: FetchPartition) -> None:
+        assert partition.leader is not None
+        partition.leader.followers[2].on_fetch(
+            0, 0, leader_end_offset=1, broker_epoch=broker_epoch, now_ms=0
+        )
+
+    reading.count_for_follower([(("orders", 0), requested, partition, ErrorCode.NONE)], record)
+    return read_partition(
+        partition, requested, reading, ErrorCode.NONE, max_bytes=0, at_least_one=False
+    )
+
+
+def test_fetch_of_an_earlier_registration_of_the_follower_is_refused() -> None:
+    partition = Replicas().lead(in_sync=(1, 2))
+    assert [follower_read(partition, epoch).error for epoch in (7, 9, -1, 9)] == [
+        ErrorCode.NONE
+    ] * 4
+    assert follower_read(partition, 8).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.leader is not None
+    assert partition.leader.followers[2].broker_epoch == 9
+
+
+def test_replica_that_was_stopped_serves_no_consumer_any_more() -> None:
+    replicas = Replicas()
+    partition = replicas.follow()
+    assert read(partition, 0).error is ErrorCode.NONE
+    replicas.stop(is_deleted=False)
+    assert read(partition, 0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
