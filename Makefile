@@ -2,6 +2,7 @@
 #            PORT=9093     another port, with a data directory of its own
 #            CONFIG=FILE   another settings file
 #            ARGS='...'    more arguments of `odradek start`
+# make cluster  a ZooKeeper ensemble and three brokers on this machine, from config/cluster
 # make test  everything a change must pass: lint, then all tests
 # make coverage  which lines the tests of the parts run; CI runs it after `make test`
 # make docs  the documentation site, into build/site
@@ -21,10 +22,14 @@ COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run test test-pipelines test-others lint unit coverage docs release golden bench attack soak chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-others lint unit coverage docs release golden bench attack soak chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
+
+# Needs Debian's ZooKeeper besides; `odradek cluster` needs nothing and starts brokers only.
+cluster: $(VENV)/.run system-packages
+	@exec $(BIN)/python -I -m odradek.tools.cluster.ensemble config/cluster
 
 # The rows wait for Java and for sessions most of the time: two run at once, and each prints what it
 # found at its end.

@@ -15,6 +15,7 @@ from odradek.tools.options import WRONG_USAGE
 from odradek.tools.run import KAFKA_VERSION
 
 SUBCOMMANDS: Final = {
+    "cluster": ("odradek.tools.cluster.command", "start several brokers on this machine"),
     "console-consumer": ("odradek.tools.console.consumer.command", "print records of a topic"),
     "console-producer": ("odradek.tools.console.producer.command", "send lines to a topic"),
     "consumer-groups": (

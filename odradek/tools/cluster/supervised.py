@@ -1,0 +1,239 @@
+"""Processes of one machine that are started in order, watched, and stopped in reverse order.
+
+A process has a process group of its own, so that Ctrl-C reaches the command only, which then ends
+all in order; it gets SIGTERM when the command itself is killed.  One that ends by itself is
+reported and started again; if it ends before it is ready, or soon after, the command ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import re
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import IO, Any, Final
+
+STOP_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
+SOON_S: Final = 10.0
+"""A process that ends sooner after it was ready is not started again."""
+LINE_BYTES_MAX: Final = 1 << 20
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class SupervisionError(Exception):
+    """The processes cannot go on; the message is one line."""
+
+
+class StopRequested(Exception):
+    """SIGTERM or SIGINT came before everything was ready."""
+
+
+class SupervisedProcess:
+    """One process, over several runs."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], *, ready: str, log: Path | None = None
+    ) -> None:
+        """
+        ready  pattern of the line that it prints when it serves; this line is not passed on
+        log    file for its output; None: standard error, with its name
+        """
+        self.name = name
+        self._command = command
+        self._ready_pattern = re.compile(ready)
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready = asyncio.Event()
+        self._ready_at_s = 0.0
+        self._last_line = ""
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def has_lasted(self) -> bool:
+        """Whether it was ready, and not only just."""
+        return self._ready.is_set() and monotonic() - self._ready_at_s >= SOON_S
+
+    async def start(self) -> None:
+        """Start it, and wait until it is ready.
+
+        raises  SupervisionError when it ends before, or is not ready in time
+        """
+        self._ready.clear()
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            limit=LINE_BYTES_MAX,
+            process_group=0,
+            preexec_fn=_end_with_parent,
+        )
+        self._reading = asyncio.ensure_future(self._read())
+        ready = asyncio.ensure_future(self._ready.wait())
+        try:
+            await asyncio.wait(
+                (ready, self._reading),
+                timeout=READY_TIMEOUT_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            ready.cancel()
+        if self._ready.is_set():
+            self._ready_at_s = monotonic()
+        elif self._reading.done():
+            await self._process.wait()
+            raise SupervisionError(f"{self.name} {self.ending()} before it was ready")
+        else:
+            raise SupervisionError(f"{self.name} was not ready after {READY_TIMEOUT_S:.0f} s")
+
+    async def wait(self) -> None:
+        """Until it ends."""
+        assert self._process is not None, "it was started"
+        assert self._reading is not None, "likewise"
+        # Not awaited directly: who waits may be cancelled, and reading goes on.
+        await asyncio.wait((self._reading,))
+        await self._process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL if that has no effect; returns when it has ended."""
+        process = self._process
+        if process is None:
+            return
+        if self.is_running:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+            except TimeoutError:
+                report(f"{self.name} did not stop in {STOP_TIMEOUT_S:.0f} s and is killed")
+                process.kill()
+        await self.wait()
+
+    def ending(self) -> str:
+        """How it ended."""
+        assert self._process is not None, "it was started"
+        code = self._process.returncode
+        assert code is not None, "it has ended"
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"{how} ({self._last_line})" if self._last_line and code >= 0 else how
+
+    async def _read(self) -> None:
+        assert self._process is not None, "it was started"
+        stream = self._process.stdout
+        assert stream is not None, "its output is a pipe"
+        with _opened(self._log) as output:
+            while True:
+                try:
+                    line = (await stream.readline()).decode("utf-8", "replace")
+                except ValueError:
+                    continue  # Longer than any line of ours; its bytes are dropped.
+                if not line:
+                    return
+                self._pass_on(line, output)
+
+    def _pass_on(self, line: str, output: IO[str]) -> None:
+        self._last_line = line.strip()
+        is_ready = self._ready_pattern.search(line) is not None
+        if is_ready:
+            self._ready.set()
+        if self._log is not None:
+            print(line, end="", file=output, flush=True)
+        elif not is_ready:
+            print(f"{self.name}: {line}", end="", file=output, flush=True)
+
+
+def _opened(log: Path | None) -> IO[str]:
+    if log is None:
+        return open(sys.stderr.fileno(), "w", closefd=False)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return log.open("a")
+
+
+_LIBRARY: Final = ctypes.CDLL(None)
+
+
+def _end_with_parent() -> None:
+    """In the child: SIGTERM when the parent has died (Linux)."""
+    if hasattr(_LIBRARY, "prctl"):
+        _LIBRARY.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def report(line: str) -> None:
+    """A line about the processes."""
+    print(f"odradek cluster: {line}", file=sys.stderr, flush=True)
+
+
+def supervise(stages: Callable[[], Sequence[Sequence[SupervisedProcess]]], ready_line: str) -> int:
+    """Run processes until SIGTERM or SIGINT.
+
+    stages      makes the processes; those of a stage are started together when the stage before is
+                ready, and stopped before it
+    ready_line  is printed once all are ready
+    returns     0 after a signal, 1 when a process could not go on, which is reported
+    """
+    return asyncio.run(_supervise(stages, ready_line))
+
+
+async def _supervise(
+    make: Callable[[], Sequence[Sequence[SupervisedProcess]]], ready_line: str
+) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    stages = make()
+    everything = [process for stage in stages for process in stage]
+    try:
+        for stage in stages:
+            await _unless_stopped([one.start() for one in stage], stopping)
+        print(ready_line, flush=True)
+        await _unless_stopped([_keep(one) for one in everything], stopping)
+    except StopRequested:
+        return 0
+    except SupervisionError as error:
+        report(str(error))
+        return 1
+    finally:
+        # A signal has no effect while everything is stopped in order.
+        for process in reversed(everything):
+            await process.stop()
+    raise AssertionError("processes are kept until a signal or an error")
+
+
+async def _keep(process: SupervisedProcess) -> None:
+    while True:
+        await process.wait()
+        ending = f"{process.name} {process.ending()}"
+        if not process.has_lasted:
+            raise SupervisionError(f"{ending} soon after its start")
+        report(f"{ending}: it is started again")
+        await process.start()
+
+
+async def _unless_stopped(
+    works: Sequence[Coroutine[Any, Any, None]], stopping: asyncio.Event
+) -> None:
+    """Do everything, up to the first failure or the signal."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    stopped = asyncio.ensure_future(stopping.wait())
+    done = asyncio.ensure_future(asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))
+    try:
+        await asyncio.wait((done, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if stopping.is_set():
+            raise StopRequested
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for one in (*tasks, stopped, done):
+            one.cancel()
+        await asyncio.gather(*tasks, stopped, done, return_exceptions=True)
