@@ -19,6 +19,7 @@ from odradek.controller.control_requests import (
     LeaderAndIsr,
     UpdateMetadata,
     apply_update_metadata,
+    with_removed_topics,
 )
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.serial_executor import SerialExecutor
@@ -65,10 +66,13 @@ class ControlRequestReceiver:
         """All configs were read: those of existing topics need not be read again."""
         self._known_configs = dict.fromkeys(await self._session.children("/config/topics"))
 
-    def receive(self, request: ControlRequest, respond: Callable[[ControlResponse], None]) -> None:
+    def receive(self, received: ControlRequest, respond: Callable[[ControlResponse], None]) -> None:
         """Apply a request after those that were received before it."""
 
         async def run() -> None:
+            request = received
+            if isinstance(request, UpdateMetadata):
+                request = with_removed_topics(self._metadata.image, request)
             refusal = self._check_epochs(request)
             configs: dict[str, dict[str, str]] = {}
             if refusal is None:

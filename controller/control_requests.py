@@ -77,6 +77,12 @@ class UpdateMetadata:
     broker_epoch: int
     partitions: tuple[UpdateMetadataPartition, ...]
     brokers: tuple[BrokerImage, ...]
+    is_full: bool = False
+    """There are no other topics: a receiver removes those that it knows besides.
+
+    Differs from Kafka: in ZooKeeper mode it has no such request, and brokers keep the metadata of a
+    topic whose end they were not sent, because the controller ended then.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,8 @@ class ControlBatch:
         self._metadata: dict[TopicPartition, None] = {}
         self._metadata_brokers: dict[int, None] = {}
         self._stops: dict[int, dict[TopicPartition, bool]] = {}
+        self.is_metadata_full = False
+        """Whether the metadata that were added are those of all partitions."""
 
     def add_leader_and_isr(
         self, brokers: Iterable[int], topic: str, partition: PartitionImage, *, is_new: bool
@@ -201,7 +209,8 @@ class ControlBatch:
         partitions = tuple(describe_partitions(image, self._metadata, deleting))
         for broker in sorted(brokers):
             if broker in image.brokers:
-                yield broker, build_update_metadata(image, controller_id, broker, partitions)
+                request = build_update_metadata(image, controller_id, broker, partitions)
+                yield broker, replace(request, is_full=self.is_metadata_full)
         for broker in sorted(self._stops):
             if broker in image.brokers:
                 yield broker, self._request_stops(image, controller_id, broker, deleting)
@@ -294,6 +303,21 @@ def build_update_metadata(
         partitions,
         tuple(image.brokers[one] for one in sorted(image.brokers)),
     )
+
+
+def with_removed_topics(image: Image, request: UpdateMetadata) -> UpdateMetadata:
+    """A full request with the partitions that it removes from a broker's image, leader -2."""
+    if not request.is_full:
+        return request
+    named = dict.fromkeys(one.topic for one in request.partitions)
+    removed = (
+        TopicPartition(topic, index)
+        for topic, found in image.topics.items()
+        if topic not in named
+        for index in found.partitions
+    )
+    gone = tuple(describe_partitions(image, removed, image.topics))
+    return replace(request, partitions=(*request.partitions, *gone), is_full=False)
 
 
 def apply_update_metadata(image: Image, request: UpdateMetadata) -> Image:

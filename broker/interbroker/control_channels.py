@@ -83,14 +83,14 @@ class _Queued:
         known = self._request
         if not isinstance(known, UpdateMetadata) or not isinstance(later, UpdateMetadata):
             return False
-        if known.controller_epoch != later.controller_epoch:
+        if known.controller_epoch != later.controller_epoch or later.is_full:
             return False
         if _deletes(later) or (self._merged is None and _deletes(known)):
             return False
         if self._merged is None:
             self._merged = _by_key(known.partitions)
         self._merged |= _by_key(later.partitions)
-        self._request = later
+        self._request = replace(later, is_full=known.is_full)
         self.responds.append(respond)
         return True
 

@@ -128,6 +128,7 @@ class ActiveController:
         await self._deletion.read()
         batch = ControlBatch()
         batch.add_metadata(everything, brokers)
+        batch.is_metadata_full = True
         states.send(batch)
         await self._brokers.start_replicas(everything)
         await states.elect_leaderless()

@@ -216,6 +216,7 @@ class BrokerChanges:
             (TopicPartition(topic, one.partition) for topic, one in states.image.partitions()),
             brokers,
         )
+        batch.is_metadata_full = True
         states.send(batch, only_to=brokers)
         batch = ControlBatch()
         self._add_replicas(batch, brokers)

@@ -416,3 +416,24 @@ def test_broker_that_registers_again_removes_topics_deleted_meanwhile(cluster: C
     cluster.settle()
     assert list(node.controller.image.topics) == ["stays"]
     check_agreement(cluster)
+
+
+def test_new_controller_has_brokers_forget_topics_whose_end_they_were_not_sent(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "t", p0=(1, 2))
+    create(cluster, "kept", p0=(2, 3))
+    controller = cluster.active.controller
+    controller.delete_topics(["t"]).result()
+    assert controller.is_active
+    node = cluster.active
+    # Broker 3 has no replica of the topic: the controller does not wait for its response.
+    while node.outbox:
+        target, request, respond = node.outbox.pop(0)
+        if target != 3:
+            cluster.nodes[target].controller.receiver.receive(request, respond)
+    assert "/brokers/topics/t" not in cluster.tree.tree.nodes
+    assert "t" in cluster.nodes[3].controller.image.topics
+    cluster.kill(1)
+    for broker_id in (2, 3):
+        assert list(cluster.nodes[broker_id].controller.image.topics) == ["kept"]

@@ -26,6 +26,8 @@ from odradek.protocol.messages.update_metadata import (
 ENDPOINTS_FROM: Final = 1
 RACKS_FROM: Final = 2
 GROUPED_FROM: Final = 5
+TYPE_UNKNOWN, TYPE_FULL = 0, 2
+"""From version 8; a broker of Apache Kafka looks at it in requests of a KRaft controller only."""
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By the number that messages have for them."""
 
@@ -52,6 +54,7 @@ def update_metadata_message(value: UpdateMetadata, version: int) -> UpdateMetada
         ungrouped_partition_states=ungrouped,
         topic_states=list(topics.values()),
         live_brokers=[_broker_message(broker, version) for broker in value.brokers],
+        type=TYPE_FULL if value.is_full else TYPE_UNKNOWN,
     )
 
 
@@ -108,6 +111,7 @@ def update_metadata_value(message: UpdateMetadataRequest, version: int) -> Steps
             )
             for broker in message.live_brokers
         ),
+        is_full=message.type == TYPE_FULL,
     )
 
 
