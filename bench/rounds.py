@@ -59,6 +59,7 @@ def _steady_round(row: Row, target: Target, topic: str, scale: float) -> tuple[V
     target.create_topic(topic, row.partitions)
     if row.fill:
         row.fill(target, topic, scale)
+        target.filled()
     settle(target.pid)
     outcome = _measured(row, target, topic, scale)
     target.delete_topic(topic)

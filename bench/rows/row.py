@@ -11,6 +11,8 @@ Values = dict[str, float]
 """Name of a metric to its value in one round."""
 
 EVERYONE = ("odradek", "apache39", "apache43", "mock", "tansu")
+CONSUMED = ("odradek", "floor", "apache39", "apache43", "tansu")
+"""Those that serve a consumer what was written."""
 STORING = ("odradek", "apache39", "apache43", "tansu")
 """Those from which one can read back what was written."""
 DURABLE = ("odradek", "apache39", "apache43")

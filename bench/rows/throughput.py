@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from bench import clients
-from bench.rows.row import STORING, Aim, Metric, Row, Values
+from bench.rows.row import CONSUMED, Aim, Metric, Row, Values
 from bench.targets.target import Target
 
 GIGABYTE: Final = 1_000_000_000
@@ -137,10 +137,11 @@ CONSUME_1K: Final = Row(
     measure=consume,
     fill=_fill,
     metrics=RATES,
-    targets=STORING,
+    targets=CONSUMED,
     aims=(
         Aim("mb_s", 1.5, "apache39"),
         Aim("mb_s", 1.5, "apache43"),
+        Aim("server_cpu_s_gb", 1.5, "floor"),
         Aim("server_cpu_s_gb", 0.30),
     ),
 )
@@ -150,7 +151,7 @@ CONSUME_100B: Final = Row(
     measure=partial(consume, **SMALL),
     fill=partial(_fill, **SMALL),
     metrics=RATES,
-    targets=STORING,
+    targets=CONSUMED,
 )
 
 ROWS: Final = (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.targets.apache import ApacheWithKRaft, ApacheWithZooKeeper
+from bench.targets.floor import Floor
 from bench.targets.mock import Mock
 from bench.targets.odradek import Odradek
 from bench.targets.tansu import Tansu
@@ -13,6 +14,7 @@ from bench.targets.target import Target
 
 TARGETS: Final[tuple[type[Target], ...]] = (
     Odradek,
+    Floor,
     ApacheWithZooKeeper,
     ApacheWithKRaft,
     Mock,

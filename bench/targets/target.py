@@ -40,6 +40,8 @@ class Target(ABC):
         self.port = 0
         self.spawned_ns = 0
         self.process: subprocess.Popen[bytes] | None = None
+        self.is_filled = False
+        """Whether the data of a row are written that are read back now."""
 
     @abstractmethod
     def version(self) -> str:
@@ -148,12 +150,17 @@ class Target(ABC):
     def wipe(self) -> None:
         """Removes everything that the stopped broker left."""
         assert self.process is None, "the broker is stopped"
+        self.is_filled = False
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def close(self) -> None:
         """Stops whatever runs for this broker, and wipes."""
         self.stop()
         self.wipe()
+
+    def filled(self) -> None:
+        """A row has written its data, and reads them back now."""
+        self.is_filled = True
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """A topic of one replica, ready to be written."""
