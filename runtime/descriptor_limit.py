@@ -3,7 +3,7 @@
     limit = the broker's own + files of logs + spare + connections
 
 `spare` is for descriptors that are open for a moment: indexes, checkpoints, folders that are
-synced, mapped windows, the pipes of a worker process.
+synced, the pipes of a worker process.
 """
 
 from __future__ import annotations

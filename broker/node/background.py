@@ -124,7 +124,6 @@ class Background:
         self._controller.tick()
         if self._leadership.retry():
             self._controller.report_log_directories()
-        self._server.windows.drop_idle()
         self._server.evict_idle()
         self._failures.handle()
 

@@ -23,7 +23,6 @@ from typing import Any, Final, Protocol
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.rounds import Rounds, SlicedSteps
 from odradek.broker.server.transmit import Progress, Transmitter
-from odradek.broker.server.windows import Windows
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.frames import FrameReader
 from odradek.protocol.response_queue import ResponseQueue, ResponseSlot
@@ -103,7 +102,6 @@ class Connection:
         *,
         listener_name: str,
         client_host: str,
-        windows: Windows | None,
     ) -> None:
         self._server = server
         self._socket = connected
@@ -113,7 +111,7 @@ class Connection:
         """Made when a response has to wait for the first time; most connections never need it."""
         self.waiting: dict[Waiting, None] = {}
         """Requests in the purgatory, and those whose result is not done."""
-        self.transmitter = Transmitter(connected, windows)
+        self.transmitter = Transmitter(connected)
         self.listener_name = listener_name
         self.client_host = client_host
         self.last_active_ms = server.now_ms()

@@ -25,7 +25,6 @@ from odradek.broker.server.connection import Connection, ServerContext, peer_hos
 from odradek.broker.server.connection_quotas import ConnectionQuotas, Refusal
 from odradek.broker.server.dispatch import Dispatcher
 from odradek.broker.server.rounds import Rounds
-from odradek.broker.server.windows import Windows
 from odradek.broker.services import Services
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.frames import SCRATCH_BYTES, BufferPool, FrameReader
@@ -94,7 +93,6 @@ class SocketServer:
         )
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.frame_memory = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX)
-        self.windows = Windows()
         self.connections: dict[Connection, None] = {}
         self.connections_max = connections_max
         self._quotas = ConnectionQuotas(connections_max())
@@ -208,7 +206,6 @@ class SocketServer:
             reader,
             listener_name=listener.name,
             client_host=host,
-            windows=self.windows if is_loopback(host) else None,
         )
         try:
             self._quotas.opened(host)
@@ -289,11 +286,6 @@ def apis_of(frames: object) -> str:
     keys = dict.fromkeys(int.from_bytes(frame[:2], "big") for frame in frames)
     known = {api.value: api.name for api in ApiKey}
     return f"{len(frames)} requests ({', '.join(known.get(key, str(key)) for key in keys)})"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is that of this machine's loopback interface."""
-    return host.startswith("127.") or host in ("::1", "::ffff:127.0.0.1")
 
 
 def grow(connected: socket.socket, option: int, wanted_bytes: int) -> None:

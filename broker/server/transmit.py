@@ -3,16 +3,15 @@
 The queue holds `bytes` and file slices (anything with `fileno`, `position`, `__len__`,
 `is_truncated`, `release`).
 Bytes that are followed by a slice go out with MSG_MORE, so that header and records share packets.
-A short slice is read and sent together with the bytes around it.  A long one is sent with sendfile,
-or from mapped memory if the client is on this machine (`windows` says why).
+A short slice is read and sent together with the bytes around it; a long one is sent with sendfile.
 A slice whose pages are not in memory is not read on the event loop: a one-byte read that must not
 wait (RWF_NOWAIT) shows it, and a thread reads the pages first.
 
 Before each read of a slice, `is_cut` says whether its file was truncated meanwhile; then the
 connection is closed: the frame cannot be completed, and other batches may be stored where its bytes
 were.  Bytes that sendfile has accepted before cannot be called back: they are pages of the file
-until a client on another machine has confirmed them, and of the page in which the truncation is,
-the kernel sends the content at that time.
+until the client has received them, and of the page in which the truncation is, the kernel sends the
+content at that time.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
-
-from odradek.broker.server.windows import Windows
 
 CHUNKS_MAX: Final = 64
 """How many byte strings one sendmsg takes; IOV_MAX is 1,024."""
@@ -51,15 +48,12 @@ class Transmitter:
         "_slices_bytes",
         "_socket",
         "_warm",
-        "_windows",
         "queue",
         "queued_bytes",
     )
 
-    def __init__(self, connected: socket.socket, windows: Windows | None = None) -> None:
-        """windows  for a client on this machine"""
+    def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._windows = windows
         self.queue: deque[Any] = deque()
         self.queued_bytes = 0
         self._slices_bytes = 0
@@ -154,10 +148,7 @@ class Transmitter:
         piece = self.queue[0]
         size = min(len(piece) - self._sent, SLICE_BYTES_MAX)
         position = piece.position + self._sent
-        if self._windows is not None:
-            sent = self._socket.send(self._windows.view(piece.fileno(), position, size))
-        else:
-            sent = os.sendfile(self._socket.fileno(), piece.fileno(), position, size)
+        sent = os.sendfile(self._socket.fileno(), piece.fileno(), position, size)
         if sent == 0:
             raise OSError("a file ended within a slice that is being sent")
         self._advance(sent)

@@ -340,8 +340,11 @@ class Log:
         self, start_offset: int, max_bytes: int, up_to_offset: int, at_least_one: bool
     ) -> FileSlice | None:
         self._check_range(start_offset)
-        with self.damage_reported():
+        # `damage_reported` would take a tenth of a fetch.
+        try:
             return reading.read(self.head, start_offset, max_bytes, up_to_offset, at_least_one)
+        except CorruptBatch as error:
+            raise self._damaged(error) from error
 
     def _check_range(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.end_offset:
@@ -356,9 +359,13 @@ class Log:
         try:
             yield
         except CorruptBatch as error:
-            self._report(f"a read met damage: {error}", is_warning=True)
-            where = f"{self.topic}-{self.partition}"
-            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: CorruptBatch) -> BrokerError:
+        """The damage is reported; what is returned is to be raised."""
+        self._report(f"a read met damage: {error}", is_warning=True)
+        where = f"{self.topic}-{self.partition}"
+        return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}")
 
     def bytes_between(self, start_offset: int, end_offset: int, max_bytes: int) -> int:
         """Bytes of the batches in [start, end), counted up to `max_bytes`.
@@ -415,8 +422,10 @@ class Log:
         raises  OSError; BrokerError CORRUPT_MESSAGE
         source  KIP-98
         """
-        with self.damage_reported():
+        try:
             return reading.aborted_transactions(self.segments, start_offset, up_to_offset)
+        except CorruptBatch as error:
+            raise self._damaged(error) from error
 
     def aborts_after(self, offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions that begin below `offset` and whose marker is after it.

@@ -42,6 +42,10 @@ INDEX_WRITE_BYTES: Final = 4_096
 """Entries of the active segment wait in memory until they have this size."""
 SCAN_ONLY_BYTES: Final = 8_192
 """Up to this size a segment is searched without its indexes."""
+ENDS_MAX: Final = 16
+"""Readers of one segment, each at its own place, that need no index lookup."""
+HEADER_BYTES: Final = 64
+"""A read of one header."""
 
 
 class TruncationPoint(NamedTuple):
@@ -57,6 +61,7 @@ class Segment:
     """Batches from `base_offset` on; sizes, positions and times are those of its file."""
 
     __slots__ = (
+        "_ends",
         "_indexes",
         "_largest",
         "_txn_file",
@@ -111,6 +116,8 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.truncation_count = 0
         self.damage = None
+        self._ends: dict[int, int] | None = None
+        """Where batches end that were found last: the offset after each, the position."""
         self._largest: tuple[int, int] | None = None
         self._indexes: SegmentIndexes | None = None
         self._txn_file: TxnFile | None = None
@@ -424,13 +431,34 @@ class Segment:
         """The first batch whose last offset is at or after `offset`; None when there is none.
 
         raises  OSError; IndexUnready; CorruptBatch: the .log file is damaged
-        cost    an index lookup, 15 us at 262,144 entries, and a scan of about index.interval.bytes
+        cost    an index lookup, 15 us at 262,144 entries, and a scan of about index.interval.bytes;
+                one read after a batch that was found lately: a consumer that catches up
         """
         if self.size <= SCAN_ONLY_BYTES or offset <= self.base_offset:
             return find_from((self.base_offset, 0), self._batches(), offset)
-        return self._by_index(
-            lambda: find_from(self.indexes.offsets.lookup(offset), self._batches(), offset)
-        )
+        found = self._after_found(offset)
+        if found is None:
+            found = self._by_index(
+                lambda: find_from(self.indexes.offsets.lookup(offset), self._batches(), offset)
+            )
+            if found is None:
+                return None
+        if self._ends is None:
+            self._ends = {}
+        elif len(self._ends) >= ENDS_MAX:
+            del self._ends[next(iter(self._ends))]
+        self._ends[found.last_offset + 1] = found.position + found.size
+        return found
+
+    def _after_found(self, offset: int) -> FoundBatch | None:
+        """The batch after the one that ends before `offset`, if that is where a batch ended."""
+        position = None if self._ends is None else self._ends.get(offset)
+        if position is None or position >= self.size:
+            return None
+        headers = iterate_headers(self.handle.use(), position, self.size, chunk_bytes=HEADER_BYTES)
+        with suppress(CorruptBatch):  # the index leads to the damage, or around it
+            return next(headers)
+        return None
 
     def _batches(self) -> Batches:
         return Batches(self.handle.use(), self.base_offset, self.size)
@@ -547,7 +575,7 @@ class Segment:
         txn_index.truncate(end_offset)
         self._transactions.write()
         self.is_ready = False
-        self.damage = self._largest = None
+        self.damage = self._largest = self._ends = None
         self.bytes_since_index = 0
         if self.size == 0:
             self.created_ms = now_ms
@@ -572,6 +600,7 @@ class Segment:
         if is_synced:
             file.sync()
         self.size = size
+        self._ends = None
 
     def drop(self) -> None:
         """Close all files: they are about to be renamed, removed or left."""

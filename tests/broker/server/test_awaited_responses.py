@@ -47,7 +47,6 @@ class Client:
             reader,
             listener_name="",
             client_host="here",
-            windows=None,
         )
         self.budget = here.server.budget
         self.metrics = here.node.services.metrics
