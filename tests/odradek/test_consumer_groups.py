@@ -36,7 +36,6 @@ from odradek.protocol.messages.offset_fetch import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
-from odradek.tools.consumer_groups.errors import KafkaError, refused
 from odradek.tools.consumer_groups.group_offsets import (
     commit_offsets,
     committed_offsets,
@@ -45,6 +44,7 @@ from odradek.tools.consumer_groups.group_offsets import (
 from odradek.tools.consumer_groups.partition_offsets import LATEST, list_offsets
 from odradek.tools.consumer_groups.queries import list_groups, parse_assignment
 from odradek.tools.consumer_groups.reset import parse_scope
+from odradek.tools.errors import KafkaError, refused
 from odradek.tools.options import OptionsError
 from tests.odradek.consumer_groups_conversation import our_tool
 from tests.odradek.scripted_broker import Request, ScriptedBroker, ScriptedResponse, scripted_broker
@@ -404,7 +404,7 @@ def test_unreadable_assignment_has_no_partitions(data: bytes) -> None:
 
 
 def test_error_code_without_a_text_is_reported_by_name() -> None:
-    assert refused(45).text.startswith(f"{ERRORS}OUT_OF_ORDER_SEQUENCE_NUMBER: ")
+    assert refused(129).text.startswith(f"{ERRORS}REBOOTSTRAP_REQUIRED: ")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.consumer_groups.errors import ToolError
 from odradek.tools.consumer_groups.plan_csv import Plan, export_plans, parse_plans, parse_row
+from odradek.tools.errors import ToolError
 
 ONE_VALUE = "not a valid `int` value"
 

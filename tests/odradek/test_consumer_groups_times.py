@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.tools.consumer_groups.errors import ToolError
 from odradek.tools.consumer_groups.times import before, parse_datetime, parse_duration
+from odradek.tools.errors import ToolError
 
 NEW_YEAR_MS = 1_704_067_200_000
 

@@ -114,7 +114,7 @@ def test_error_has_the_message_of_the_response_or_of_its_code() -> None:
     for code, message, text in (
         (ErrorCode.INVALID_CONFIG, "no such thing", "no such thing"),
         (ErrorCode.REQUEST_TIMED_OUT, None, "The request timed out."),
-        (ErrorCode.KAFKA_STORAGE_ERROR, "", "KAFKA_STORAGE_ERROR"),
+        (ErrorCode.TOPIC_DELETION_DISABLED, "", "Topic deletion is disabled."),
         (3210, None, "The broker responds with the unknown error 3210."),
     ):
         with pytest.raises(TopicsError) as raised:

@@ -19,7 +19,6 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import CLIENT_ID, Client, ClientError
 from odradek.tools.client_config import read_client_config
 from odradek.tools.consumer_groups.describe import describe_groups, print_error
-from odradek.tools.consumer_groups.errors import WRAPPER, KafkaError, ToolError, refused
 from odradek.tools.consumer_groups.group_offsets import delete_groups, delete_offsets
 from odradek.tools.consumer_groups.options import TIMEOUT_MS, help_text, parse_options, usage
 from odradek.tools.consumer_groups.partition_offsets import partitions_of
@@ -33,6 +32,7 @@ from odradek.tools.consumer_groups.queries import (
 )
 from odradek.tools.consumer_groups.render import deletions_table, groups_table, plans_table
 from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
+from odradek.tools.errors import WRAPPER, KafkaError, ToolError, refused
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError
 from odradek.tools.run import KAFKA_VERSION, run_tool

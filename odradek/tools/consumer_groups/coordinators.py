@@ -11,7 +11,7 @@ from typing import Any, Final
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import Coordinator
 from odradek.tools.client import Client, Connection
-from odradek.tools.consumer_groups.errors import KafkaError, refused, timed_out
+from odradek.tools.errors import KafkaError, refused, timed_out
 from odradek.tools.java_hash_order import in_hash_order
 
 RETRIED: Final = (

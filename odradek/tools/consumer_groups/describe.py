@@ -12,7 +12,6 @@ from typing import Final
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
-from odradek.tools.consumer_groups.errors import KafkaError, ToolError
 from odradek.tools.consumer_groups.group_offsets import committed_offsets
 from odradek.tools.consumer_groups.partition_offsets import LATEST, list_offsets
 from odradek.tools.consumer_groups.queries import (
@@ -27,6 +26,7 @@ from odradek.tools.consumer_groups.render import (
     offsets_table,
     state_table,
 )
+from odradek.tools.errors import KafkaError, ToolError
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import Options
 

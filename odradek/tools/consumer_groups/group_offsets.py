@@ -33,7 +33,7 @@ from odradek.protocol.messages.offset_fetch import (
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, Connection
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinator, ask_coordinators
-from odradek.tools.consumer_groups.errors import KafkaError, partition_text, refused
+from odradek.tools.errors import KafkaError, partition_text, refused
 from odradek.tools.java_hash_order import in_hash_order
 
 GROUPS_AT_ONCE: Final = 8

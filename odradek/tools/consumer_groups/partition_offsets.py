@@ -19,7 +19,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, Connection
-from odradek.tools.consumer_groups.errors import KafkaError, partition_text, refused, timed_out
+from odradek.tools.errors import KafkaError, partition_text, refused, timed_out
 from odradek.tools.java_hash_order import in_hash_order
 
 LATEST: Final = -1

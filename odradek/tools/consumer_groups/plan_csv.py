@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.tools.consumer_groups.errors import ToolError
+from odradek.tools.errors import ToolError
 from odradek.tools.options import INT32_MAX, INT64_MAX
 
 Plan = dict[TopicPartition, int]

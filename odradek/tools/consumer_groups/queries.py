@@ -20,7 +20,7 @@ from odradek.protocol.stored.consumer_protocol import ConsumerProtocolAssignment
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client, Connection, NotServedError
 from odradek.tools.consumer_groups.coordinators import RETRIED, ask_coordinators
-from odradek.tools.consumer_groups.errors import KafkaError, refused, timed_out
+from odradek.tools.errors import KafkaError, refused, timed_out
 from odradek.tools.java_hash_order import in_hash_order
 
 CONSUMER: Final = "consumer"

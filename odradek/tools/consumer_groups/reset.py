@@ -15,7 +15,6 @@ from typing import Final
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.consumer_groups.describe import print_error
-from odradek.tools.consumer_groups.errors import KafkaError, ToolError, partition_text
 from odradek.tools.consumer_groups.group_offsets import commit_offsets, committed_offsets
 from odradek.tools.consumer_groups.options import SCENARIOS, usage
 from odradek.tools.consumer_groups.partition_offsets import (
@@ -28,6 +27,7 @@ from odradek.tools.consumer_groups.partition_offsets import (
 from odradek.tools.consumer_groups.plan_csv import Plan, parse_plans
 from odradek.tools.consumer_groups.queries import describe
 from odradek.tools.consumer_groups.times import before, parse_datetime
+from odradek.tools.errors import KafkaError, ToolError, partition_text
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.options import INT32_MAX, INT64_MAX, Options
 

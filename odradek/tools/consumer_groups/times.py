@@ -15,7 +15,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from odradek.tools.consumer_groups.errors import ToolError
+from odradek.tools.errors import ToolError
 
 DAY_S: Final = 86_400
 ZONE_FIRST: Final = -13 * 60
