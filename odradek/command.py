@@ -16,11 +16,21 @@ from odradek.tools.run import KAFKA_VERSION
 
 SUBCOMMANDS: Final = {
     "cluster": ("odradek.tools.cluster.command", "start several brokers on this machine"),
+    "configs": (
+        "odradek.tools.configs.command",
+        "describe and alter the dynamic configuration of topics and brokers",
+    ),
     "console-consumer": ("odradek.tools.console.consumer.command", "print records of a topic"),
     "console-producer": ("odradek.tools.console.producer.command", "send lines to a topic"),
     "consumer-groups": (
         "odradek.tools.consumer_groups.command",
         "list, describe, reset and delete consumer groups",
+    ),
+    "leader-election": ("odradek.tools.leader_election", "elect leaders of partitions"),
+    "log-dirs": ("odradek.tools.log_dirs", "describe the log directories of brokers"),
+    "reassign-partitions": (
+        "odradek.tools.reassign_partitions.command",
+        "move replicas between brokers and between log directories",
     ),
     "recover-metadata": (
         "odradek.tools.recover_metadata",
@@ -28,6 +38,7 @@ SUBCOMMANDS: Final = {
     ),
     "start": ("odradek.tools.start", "start a broker in the foreground"),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
+    "znodes": ("odradek.tools.znodes", "read the znodes of a cluster"),
     # A name, not an import: PySpark is an optional dependency.
     "pipeline": (
         "odradek.pipeline.cli",
@@ -41,7 +52,7 @@ INTERRUPTED: Final = 130
 def usage() -> str:
     """The text that is printed when no subcommand is given."""
     lines = ["usage: odradek COMMAND [ARGUMENT...]", ""]
-    lines += [f"  {name:18} {meaning}" for name, (_, meaning) in SUBCOMMANDS.items()]
+    lines += [f"  {name:20} {meaning}" for name, (_, meaning) in SUBCOMMANDS.items()]
     lines += [
         "",
         "`odradek COMMAND --help` describes a command; `odradek --version` prints the version.",

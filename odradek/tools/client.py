@@ -174,6 +174,10 @@ class Client:
         """Send a request to the broker that the bootstrap addresses led to."""
         return self._bootstrap().request(key, request, response, version_max)
 
+    def any(self) -> Connection:
+        """The connection to the broker that the bootstrap addresses led to."""
+        return self._bootstrap()
+
     def controller(
         self,
         key: ApiKey,

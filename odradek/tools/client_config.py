@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.tools.client import ClientError
+from odradek.tools.client import CLIENT_ID, Client, ClientError
 
 SECURITY_PROTOCOL: Final = "security.protocol"
 
@@ -43,3 +43,13 @@ def read_client_config(path: str) -> dict[str, str]:
     if security != "PLAINTEXT":
         raise ClientError(f"{path}: {SECURITY_PROTOCOL}={security} is not supported by this tool")
     return configs
+
+
+def open_client(bootstrap: str, config_path: str | None = None) -> Client:
+    """Create a client; nothing is connected yet.
+
+    config_path  the properties file of a `--command-config`
+    raises       ClientError for an invalid address or file
+    """
+    configs = {} if config_path is None else read_client_config(config_path)
+    return Client(bootstrap, client_id=configs.get("client.id", CLIENT_ID))

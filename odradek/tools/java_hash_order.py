@@ -17,7 +17,7 @@ CAPACITY: Final = 16
 _MASK: Final = 0xFFFF_FFFF
 
 
-Key = TypeVar("Key", str, TopicPartition)
+Key = TypeVar("Key", str, int, TopicPartition)
 
 
 def string_hash(text: str) -> int:
@@ -34,6 +34,12 @@ def partition_hash(partition: TopicPartition) -> int:
     return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _MASK
 
 
+def _hash(key: str | int | TopicPartition) -> int:
+    if isinstance(key, str):
+        return string_hash(key)
+    return key & _MASK if isinstance(key, int) else partition_hash(key)
+
+
 def in_hash_order(keys: Iterable[Key], capacity: int = CAPACITY) -> list[Key]:
     """The distinct keys in the iteration order of a HashMap into which they were put one by one.
 
@@ -45,7 +51,7 @@ def in_hash_order(keys: Iterable[Key], capacity: int = CAPACITY) -> list[Key]:
         capacity *= 2
 
     def bucket(key: Key) -> int:
-        number = string_hash(key) if isinstance(key, str) else partition_hash(key)
+        number = _hash(key)
         return (number ^ (number >> 16)) & (capacity - 1)
 
     return sorted(different, key=bucket)

@@ -77,6 +77,11 @@ class Options:
         """Whether the option was given."""
         return name in self._values
 
+    @property
+    def names(self) -> list[str]:
+        """The given options, in the order of the command line."""
+        return list(self._values)
+
     def values(self, name: str) -> list[str]:
         """All values of an option, in the order of the command line."""
         return self._values.get(name, [])
@@ -92,6 +97,10 @@ class Options:
                 f"Found multiple arguments for option {name}, but you asked for only one"
             )
         return values[0] if values else None
+
+    def list_of(self, name: str) -> list[str]:
+        """The words of all values of an option, which are separated by commas."""
+        return [word for value in self.values(name) for word in value.split(",") if word]
 
     def number(self, name: str, largest: int = INT32_MAX) -> int | None:
         """The only value of an option as an int32, or None.

@@ -18,13 +18,23 @@ from tests.support.apache import (
     CONSOLE_CONSUMER_TOOL,
     CONSOLE_PRODUCER_TOOL,
     LOG4J_QUIET,
+    TOPICS_TOOL,
     ToolResult,
 )
 
 JAVA_PROGRAM = Path(__file__).parent / "java" / "ConsoleTools.java"
 TOOL_TIMEOUT_S = 90.0
 PRODUCER, CONSUMER = "console-producer", "console-consumer"
-MAIN_CLASSES = {PRODUCER: CONSOLE_PRODUCER_TOOL, CONSUMER: CONSOLE_CONSUMER_TOOL}
+MAIN_CLASSES = {
+    PRODUCER: CONSOLE_PRODUCER_TOOL,
+    CONSUMER: CONSOLE_CONSUMER_TOOL,
+    "configs": "kafka.admin.ConfigCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "topics": TOPICS_TOOL,
+}
 
 Tool = Callable[[str, Sequence[str], str], ToolResult]
 """(name, arguments, standard input) -> result."""
@@ -69,8 +79,8 @@ def our_tool_here(name: str, arguments: Sequence[str], standard_input: str = "")
 class ApacheTools(ApacheProgram):
     """Runs Apache Kafka's tools."""
 
-    def __init__(self, folder: Path) -> None:
-        log4j = LOG4J_QUIET + "log4j.appender.stderr.Follow=true\n"
+    def __init__(self, folder: Path, *, log4j: str = LOG4J_QUIET) -> None:
+        log4j += "log4j.appender.stderr.Follow=true\n"
         super().__init__(folder, JAVA_PROGRAM, log4j=log4j, heap="160m")
 
     def __call__(self, name: str, arguments: Sequence[str], standard_input: str = "") -> ToolResult:

@@ -10,7 +10,7 @@ Source: Kafka 3.9's TopicCommand.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
@@ -33,8 +33,8 @@ from odradek.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from odradek.tools.client import CLIENT_ID, ZERO_ID, Client, ClientError
-from odradek.tools.client_config import read_client_config
+from odradek.tools.client import ZERO_ID, Client, ClientError
+from odradek.tools.client_config import open_client
 from odradek.tools.options import Options, OptionsError
 from odradek.tools.run import KAFKA_VERSION, run_tool
 from odradek.tools.topics.describe import describe
@@ -58,7 +58,7 @@ def _run(arguments: Sequence[str]) -> int:
         if options.has("version"):
             print(KAFKA_VERSION)
             return 0
-        client = open_client(options)
+        client = client_of(options)
     except OptionsError as error:
         print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
         return error.exit_code
@@ -75,23 +75,20 @@ def _run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def open_client(options: Options) -> Client:
+def client_of(options: Options) -> Client:
     """Create the client for the addresses in the options.
 
     raises  OptionsError, ClientError
     """
-    configs: Mapping[str, str] = {}
-    path = options.value("command-config")
-    if path is not None:
-        configs = read_client_config(path)
+    config_path = options.value("command-config")
     bootstrap = options.value("bootstrap-server")
     zookeeper = options.value("zookeeper")
     if zookeeper is not None:
-        from odradek.tools.topics.zookeeper import bootstrap_of
+        from odradek.tools.zookeeper import bootstrap_of
 
         bootstrap = bootstrap_of(zookeeper)
     assert bootstrap is not None, "parse_options requires one of the two"
-    return Client(bootstrap, client_id=configs.get("client.id", CLIENT_ID))
+    return open_client(bootstrap, config_path)
 
 
 def act(client: Client, options: Options) -> None:

@@ -4,6 +4,7 @@ import java.io.BufferedReader;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -13,7 +14,7 @@ import java.util.Map;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Runs Apache Kafka's console producer and consumer for one command line after another, in one JVM.
+ * Runs Apache Kafka's tools for one command line after another, in one JVM.
  *
  * A line of standard input is a JSON object of the main class, its arguments and what it reads; a
  * line of standard output tells what the tool printed up to its first exit, and the code of it.
@@ -21,9 +22,38 @@ import org.apache.kafka.common.utils.Exit;
 public class ConsoleTools {
     private static final class Exited extends RuntimeException {}
 
+    /** Keeps what is printed until it is taken. Scala keeps the stream that it finds first. */
+    private static final class Printed extends OutputStream {
+        private ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+
+        @Override
+        public synchronized void write(int one) {
+            bytes.write(one);
+        }
+
+        @Override
+        public synchronized void write(byte[] some, int start, int length) {
+            bytes.write(some, start, length);
+        }
+
+        synchronized void clear() {
+            bytes = new ByteArrayOutputStream();
+        }
+
+        @Override
+        public synchronized String toString() {
+            return bytes.toString(StandardCharsets.UTF_8);
+        }
+    }
+
+    private static final Printed output = new Printed();
+    private static final Printed errors = new Printed();
+
     public static void main(String[] none) throws Exception {
         ObjectMapper json = new ObjectMapper();
         PrintStream answers = System.out;
+        System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         BufferedReader lines =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -39,21 +69,19 @@ public class ConsoleTools {
 
     private static Map<String, Object> run(Class<?> tool, String[] arguments, String input)
             throws Exception {
-        ByteArrayOutputStream output = new ByteArrayOutputStream();
-        ByteArrayOutputStream errors = new ByteArrayOutputStream();
+        output.clear();
+        errors.clear();
         Map<String, Object> answer = new LinkedHashMap<>();
         List<Runnable> hooks = new ArrayList<>();
         Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         Exit.setExitProcedure((code, message) -> {
             // The tools catch what is thrown here and exit once more; only the first one counts.
-            answer.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
-            answer.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
+            answer.putIfAbsent("output", output.toString());
+            answer.putIfAbsent("errors", errors.toString());
             answer.putIfAbsent("exit", code);
             throw new Exited();
         });
         System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
-        System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
-        System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         int code = 0;
         try {
             tool.getMethod("main", String[].class).invoke(null, (Object) arguments);
@@ -67,8 +95,8 @@ public class ConsoleTools {
             }
         }
         hooks.forEach(Runnable::run);
-        answer.putIfAbsent("output", output.toString(StandardCharsets.UTF_8));
-        answer.putIfAbsent("errors", errors.toString(StandardCharsets.UTF_8));
+        answer.putIfAbsent("output", output.toString());
+        answer.putIfAbsent("errors", errors.toString());
         Object exit = answer.remove("exit");
         answer.put("exit_code", exit == null ? code : exit);
         return answer;

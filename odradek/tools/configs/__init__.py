@@ -1,0 +1,1 @@
+"""`odradek configs`: describe and alter the dynamic configuration of topics and brokers."""

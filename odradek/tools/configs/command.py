@@ -1,0 +1,217 @@
+"""`odradek configs`: the flags, lines and exit codes of `kafka-configs.sh` 3.9.
+
+Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
+Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed
+but its first line; an invalid command line exits with 2 instead of 1; quotas (users, clients, ips),
+SCRAM credentials, client metrics and --zookeeper are not supported.
+Source: Kafka 3.9's ConfigCommand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import InvalidPropertiesError, open_client, read_properties
+from odradek.tools.configs.options import (
+    BROKERS,
+    LOGGERS,
+    SERVED,
+    TOPICS,
+    entity_names,
+    entity_types,
+    help_text,
+    parse_options,
+)
+from odradek.tools.configs.resources import (
+    RESOURCE_TYPES,
+    SOURCES,
+    Entry,
+    Resource,
+    alter,
+    describe,
+    replace,
+)
+from odradek.tools.errors import ToolError
+from odradek.tools.java_hash_order import in_hash_order
+from odradek.tools.options import Options, OptionsError
+from odradek.tools.run import KAFKA_VERSION, run_tool
+
+FORMAT_VERSION: Final = "message.format.version"
+_OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
+_COMMA: Final = re.compile("," + _OUTSIDE_BRACKETS)
+_EQUALS: Final = re.compile(r"\s*=\s*" + _OUTSIDE_BRACKETS, re.ASCII)
+_KEY: Final = re.compile(r"[a-zA-Z0-9._-]*")
+
+
+class ConfigsError(Exception):
+    """The request makes no sense; the message is all that Kafka's tool prints."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one action; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = parse_options(arguments)
+        if options.has("version"):
+            print(KAFKA_VERSION)
+            return 0
+        _act(options)
+    except OptionsError as error:
+        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+        return error.exit_code
+    except ConfigsError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except (ToolError, ClientError) as error:
+        given = " ".join(arguments)
+        print(f"Error while executing config command with args '{given}'", file=sys.stderr)
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _act(options: Options) -> None:
+    kinds, names = entity_types(options), entity_names(options)
+    bootstrap = options.value("bootstrap-server")
+    if bootstrap is None:
+        raise ConfigsError("Only --bootstrap-server is supported by this tool")
+    if kinds[0] not in SERVED:
+        raise ConfigsError(f"Configs of {kinds[0]} are not supported by this tool")
+    client = open_client(bootstrap, options.value("command-config"))
+    try:
+        if options.has("describe"):
+            _describe(client, kinds[0], names, every=options.has("all"))
+        else:
+            if len(names) != len(kinds):
+                raise ConfigsError("An entity name must be specified for every entity type")
+            _alter(client, options, kinds[0], names[0])
+    finally:
+        client.close()
+
+
+def _describe(client: Client, kind: str, names: Sequence[str], *, every: bool) -> None:
+    for name in names[:1] or _all_names(client, kind):
+        if name:
+            print(f"{'All' if every else 'Dynamic'} configs for {kind[:-1]} {name} are:")
+        else:
+            print(f"Default configs for {kind} in the cluster are:")
+        resource = Resource(RESOURCE_TYPES[kind], name)
+        for entry in describe(client, resource, with_synonyms=True, every=every):
+            print(_line(entry))
+
+
+def _line(entry: Entry) -> str:
+    synonyms = ", ".join(
+        f"{SOURCES.get(source, 'UNKNOWN')}:{name}={_text(value)}"
+        for source, name, value in entry.synonyms
+    )
+    sensitive = str(entry.is_sensitive).lower()
+    return f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _all_names(client: Client, kind: str) -> list[str]:
+    """Every entity of a type, in the order of Kafka's tool; the default of brokers is the last."""
+    if kind == TOPICS:
+        return in_hash_order(
+            topic.name for topic in client.metadata().topics if topic.name is not None
+        )
+    brokers = in_hash_order(broker.node_id for broker in client.metadata([]).brokers)
+    return [*map(str, brokers), ""]
+
+
+def _alter(client: Client, options: Options, kind: str, name: str) -> None:
+    added = parse_added(options)
+    deleted = [one.strip() for one in options.list_of("delete-config")]
+    resource = Resource(RESOURCE_TYPES[kind], name)
+    if kind == LOGGERS:
+        valid = [entry.name for entry in describe(client, resource)]
+        unknown = [one for one in (*deleted, *added) if one not in valid]
+        if unknown:
+            raise ConfigsError(f"Invalid broker logger(s): {','.join(unknown)}")
+        alter(client, resource, added, deleted)
+    else:
+        before = {entry.name: entry.value for entry in describe(client, resource)}
+        unknown = [one for one in deleted if one not in before]
+        if unknown:
+            raise ConfigsError(f"Invalid config(s): {','.join(unknown)}")
+        if kind == BROKERS:
+            replace(client, resource, _merged(before, added, deleted))
+        else:
+            alter(client, resource, added, deleted)
+    if name:
+        print(f"Completed updating config for {kind[:-1]} {name}.")
+    else:
+        print(f"Completed updating default config for {kind} in the cluster.")
+
+
+def _merged(
+    before: dict[str, str | None], added: dict[str, str], deleted: Sequence[str]
+) -> dict[str, str]:
+    """All dynamic configs of a broker after the change; Kafka's tool replaces them as a whole."""
+    after = {name: value for name, value in {**before, **added}.items() if name not in deleted}
+    sensitive = [name for name, value in after.items() if value is None]
+    if sensitive:
+        raise ConfigsError(
+            "All sensitive broker config entries must be specified for --alter, missing entries: "
+            f"Set({', '.join(sensitive)})"
+        )
+    return {name: value for name, value in after.items() if value is not None}
+
+
+def parse_added(options: Options) -> dict[str, str]:
+    """The configs of --add-config-file and --add-config.
+
+    raises  OptionsError, ConfigsError, ToolError for a file that cannot be read
+    """
+    added: dict[str, str] = {}
+    path = options.value("add-config-file")
+    if path is not None:
+        try:
+            added = read_properties(path)
+        except FileNotFoundError as error:
+            raise ToolError(f"java.nio.file.NoSuchFileException: {path}") from error
+        except (OSError, InvalidPropertiesError) as error:
+            raise ToolError(f"java.io.IOException: {path}: {error}") from error
+    text = options.value("add-config")
+    if text is not None:
+        added |= parse_pairs(text)
+    if FORMAT_VERSION in added:
+        print(
+            f"WARNING: The configuration {FORMAT_VERSION}={added[FORMAT_VERSION]} is specified. "
+            "This configuration will be ignored if the version is newer than the "
+            "inter.broker.protocol.version specified in the broker or if the "
+            "inter.broker.protocol.version is 3.0 or newer. This configuration is deprecated and "
+            "it will be removed in Apache Kafka 4.0."
+        )
+    for name in added:
+        if not _KEY.fullmatch(name):
+            raise ConfigsError(f"Invalid character found for config key: {name}")
+    return added
+
+
+def parse_pairs(text: str) -> dict[str, str]:
+    """Parse `k=v,k=[v,v]`; square brackets are removed from values.
+
+    raises  ConfigsError
+    """
+    parts = _COMMA.split(text)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    pairs = [_EQUALS.split(part) for part in parts]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ConfigsError(
+            "requirement failed: Invalid entity config: all configs to be added must be in the "
+            'format "key=val".'
+        )
+    return {name.strip(): value.replace("[", "").replace("]", "").strip() for name, value in pairs}

@@ -1,0 +1,214 @@
+"""The flags of `odradek configs`, and which of them go together.
+
+Source: Kafka 3.9's ConfigCommand.ConfigCommandOptions, whose checks come in this order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.tools import options as command_line
+from odradek.tools.options import Flag, HelpRequested, Options, OptionsError
+
+WHAT_IT_DOES: Final = (
+    "This tool helps to manipulate and describe entity config for a topic, client, user, broker, "
+    "ip or client-metrics"
+)
+TOPICS: Final = "topics"
+CLIENTS: Final = "clients"
+USERS: Final = "users"
+BROKERS: Final = "brokers"
+LOGGERS: Final = "broker-loggers"
+IPS: Final = "ips"
+ENTITY_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS, LOGGERS, "client-metrics")
+SERVED: Final = (TOPICS, BROKERS, LOGGERS)
+WITH_DEFAULT: Final = (USERS, CLIENTS, BROKERS, IPS)
+ENTITY_FLAGS: Final = {
+    "topic": TOPICS,
+    "client": CLIENTS,
+    "user": USERS,
+    "broker": BROKERS,
+    "broker-logger": LOGGERS,
+    "ip": IPS,
+}
+DEFAULT_FLAGS: Final = {
+    "client-defaults": CLIENTS,
+    "user-defaults": USERS,
+    "broker-defaults": BROKERS,
+    "ip-defaults": IPS,
+}
+CONNECTIONS: Final = ("bootstrap-server", "bootstrap-controller", "zookeeper")
+_BROKER_ID: Final = re.compile(r"[+-]?\d+")
+
+FLAGS: Final = (
+    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    Flag("bootstrap-controller", "Not supported: there are no KRaft controllers.", "host:port"),
+    Flag("zookeeper", "Not supported: only for users, and brokers that are down.", "host:port"),
+    Flag("zk-tls-config-file", "With --zookeeper.", "file"),
+    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
+    Flag("describe", "Print the dynamic configuration of the entity, or of all of its type."),
+    Flag("alter", "Change the dynamic configuration of the entity."),
+    Flag("all", "With --describe: all configs, also static ones and defaults."),
+    Flag("entity-type", "topics, brokers or broker-loggers.", "type"),
+    Flag("entity-name", "The name of the topic, or the id of the broker.", "name"),
+    Flag("entity-default", "With --entity-type brokers: the default of all brokers."),
+    Flag("topic", "The topic.", "name"),
+    Flag("broker", "The broker.", "id"),
+    Flag("broker-defaults", "The default of all brokers."),
+    Flag("broker-logger", "The broker whose loggers are meant.", "id"),
+    Flag("client", "Not supported yet.", "id"),
+    Flag("client-defaults", "Not supported yet."),
+    Flag("user", "Not supported yet.", "name"),
+    Flag("user-defaults", "Not supported yet."),
+    Flag("ip", "Not supported yet.", "address"),
+    Flag("ip-defaults", "Not supported yet."),
+    Flag(
+        "add-config",
+        "With --alter: configs to set; a value with commas is in square brackets.",
+        "k=v,k=[v,v]",
+    ),
+    Flag("add-config-file", "With --alter: a properties file of configs to set.", "file"),
+    Flag("delete-config", "With --alter: configs to delete.", "k,k"),
+    Flag("force", "Has no effect."),
+    Flag("version", "Print the version of Kafka that this tool matches."),
+    Flag("help", "Print this text."),
+)
+
+
+def help_text() -> str:
+    """The help text of the tool."""
+    return command_line.help_text(FLAGS)
+
+
+def entity_types(options: Options) -> list[str]:
+    """The types of --entity-type, then those of the flags for one type."""
+    flags = {**ENTITY_FLAGS, **DEFAULT_FLAGS}
+    return options.values("entity-type") + [
+        kind for flag, kind in flags.items() if options.has(flag)
+    ]
+
+
+def entity_names(options: Options) -> list[str]:
+    """The names of entities; an empty name is the default of the type.
+
+    raises  OptionsError for a flag of one entity that was given twice
+    """
+    names = []
+    for flag in options.names:
+        if flag == "entity-name":
+            names += options.values(flag)
+        elif flag == "entity-default":
+            names.append("")
+    names += [options.value(flag) or "" for flag in ENTITY_FLAGS if options.has(flag)]
+    return names + ["" for flag in DEFAULT_FLAGS if options.has(flag)]
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Parse and check the command line.
+
+    raises  OptionsError; HelpRequested for --help
+    """
+    options = command_line.scan(FLAGS, arguments)
+    if not arguments:
+        raise OptionsError(WHAT_IT_DOES, shows_help=True)
+    if options.has("help"):
+        raise HelpRequested(WHAT_IT_DOES)
+    if options.has("version"):
+        return options
+    if options.has("alter") == options.has("describe"):
+        raise OptionsError(
+            "Command must include exactly one action: --describe, --alter", shows_help=True
+        )
+    for name in ("add-config", "delete-config"):
+        if options.has("describe") and options.has(name):
+            raise OptionsError(
+                f'Option "[describe]" can\'t be used with option "[{name}]"', shows_help=True
+            )
+    types = entity_types(options)
+    _check_types(options, types)
+    names = entity_names(options)
+    _check_connection(options)
+    _check_ids(options, types, names)
+    if options.has("alter"):
+        _check_alter(options, types, names)
+    elif LOGGERS in types and not any(names):
+        raise OptionsError(f"an entity name must be specified with --describe of {','.join(types)}")
+    return options
+
+
+def _check_types(options: Options, types: Sequence[str]) -> None:
+    repeated = [kind for index, kind in enumerate(types) if kind in types[:index]]
+    if repeated:
+        raise OptionsError(f"Duplicate entity type(s) specified: {','.join(repeated)}")
+    allowed: Sequence[str] = ENTITY_TYPES
+    connection = "--bootstrap-server or --bootstrap-controller"
+    if not options.has("bootstrap-server") and not options.has("bootstrap-controller"):
+        allowed, connection = (USERS, BROKERS), "--zookeeper"
+    for kind in types:
+        if kind not in allowed:
+            raise OptionsError(
+                f"Invalid entity type {kind}, the entity type must be one of {', '.join(allowed)} "
+                f"with a {connection} argument"
+            )
+    if not types:
+        raise OptionsError("At least one entity type must be specified")
+    if len(types) > 1 and sorted(types) != [CLIENTS, USERS]:
+        raise OptionsError(f"Only '{USERS}' and '{CLIENTS}' entity types may be specified together")
+    named = any(options.has(flag) for flag in ("entity-name", "entity-type", "entity-default"))
+    if named and any(options.has(flag) for flag in (*ENTITY_FLAGS, *DEFAULT_FLAGS)):
+        raise OptionsError(
+            "--entity-{type,name,default} should not be used in conjunction with specific entity "
+            "flags"
+        )
+
+
+def _check_connection(options: Options) -> None:
+    connections = [name for name in CONNECTIONS if options.has(name)]
+    if not connections:
+        raise OptionsError(
+            "One of the required --bootstrap-server, --boostrap-controller, or --zookeeper "
+            "arguments must be specified"
+        )
+    if len(connections) > 1:
+        raise OptionsError(
+            "Only one of --bootstrap-server, --boostrap-controller, and --zookeeper can be "
+            "specified"
+        )
+    if options.has("all") and options.has("zookeeper"):
+        raise OptionsError("--bootstrap-server must be specified for --all")
+    if options.has("zk-tls-config-file") and not options.has("zookeeper"):
+        raise OptionsError(
+            "Only the --zookeeper option can be used with the --zk-tls-config-file option."
+        )
+
+
+def _check_ids(options: Options, types: Sequence[str], names: Sequence[str]) -> None:
+    if not any(names) or not (BROKERS in types or LOGGERS in types):
+        return
+    for flag in ("entity-name", "broker", "broker-logger"):
+        broker_id = options.value(flag)
+        if broker_id is not None and not _BROKER_ID.fullmatch(broker_id):
+            raise OptionsError(
+                f"The entity name for {types[0]} must be a valid integer broker id, but it is: "
+                f"{broker_id}"
+            )
+
+
+def _check_alter(options: Options, types: Sequence[str], names: Sequence[str]) -> None:
+    if any(kind in WITH_DEFAULT for kind in types):
+        if not names:
+            raise OptionsError(
+                "an entity-name or default entity must be specified with --alter of users, "
+                "clients, brokers or ips"
+            )
+    elif not any(names):
+        raise OptionsError(f"an entity name must be specified with --alter of {','.join(types)}")
+    if options.has("add-config") and options.has("add-config-file"):
+        raise OptionsError("Only one of --add-config or --add-config-file must be specified")
+    if not any(options.has(flag) for flag in ("add-config", "add-config-file", "delete-config")):
+        raise OptionsError(
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified "
+            "with --alter"
+        )

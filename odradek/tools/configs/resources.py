@@ -1,0 +1,186 @@
+"""Describe and alter the configs of one resource, at the broker that serves it.
+
+Source: Kafka 3.9's ConfigCommand (getResourceConfig, alterConfig) and its admin client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from odradek.controller.decide.topics import check_name
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.messages import alter_configs, incremental_alter_configs
+from odradek.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from odradek.tools.client import Client, Connection
+from odradek.tools.configs.options import BROKERS, LOGGERS, TOPICS
+from odradek.tools.errors import ToolError, exception_of, refused
+
+TOPIC: Final = 2
+BROKER: Final = 4
+LOGGER: Final = 8
+RESOURCE_TYPES: Final = {TOPICS: TOPIC, BROKERS: BROKER, LOGGERS: LOGGER}
+TOPIC_SOURCE: Final = 1
+BROKER_SOURCE: Final = 2
+BROKER_DEFAULT_SOURCE: Final = 3
+SOURCES: Final = {
+    TOPIC_SOURCE: "DYNAMIC_TOPIC_CONFIG",
+    BROKER_SOURCE: "DYNAMIC_BROKER_CONFIG",
+    BROKER_DEFAULT_SOURCE: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    8: "DYNAMIC_GROUP_CONFIG",
+}
+SET: Final = 0
+DELETE: Final = 1
+
+
+class Resource(NamedTuple):
+    """A topic, a broker or the loggers of a broker.  Without a name: the default of all brokers."""
+
+    kind: int
+    name: str
+
+    @property
+    def source(self) -> int | None:
+        """The source of its own dynamic configs; None: every config is one."""
+        if self.kind == TOPIC:
+            return TOPIC_SOURCE
+        if self.kind == LOGGER:
+            return None
+        return BROKER_SOURCE if self.name else BROKER_DEFAULT_SOURCE
+
+
+class Entry(NamedTuple):
+    """One config."""
+
+    name: str
+    value: str | None
+    """None for a sensitive one."""
+    is_sensitive: bool
+    synonyms: Sequence[tuple[int, str, str | None]]
+    """Source, name and value of each."""
+
+
+def describe(
+    client: Client, resource: Resource, *, with_synonyms: bool = False, every: bool = False
+) -> list[Entry]:
+    """The configs of a resource, by name; only its own dynamic ones unless `every`.
+
+    raises  ToolError, ClientError
+    """
+    if resource.kind == TOPIC and resource.name:
+        _check_topic(resource.name)
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=resource.kind, resource_name=resource.name, configuration_keys=None
+            )
+        ],
+        include_synonyms=with_synonyms,
+    )
+    response = _connection(client, resource).request(
+        ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse
+    )
+    (result,) = response.results
+    if result.error_code:
+        raise refused(result.error_code, result.error_message)
+    wanted = None if every else resource.source
+    return [
+        Entry(
+            row.name,
+            row.value,
+            row.is_sensitive,
+            [(one.source, one.name, one.value) for one in row.synonyms],
+        )
+        for row in sorted(result.configs, key=lambda row: row.name)
+        if wanted is None or row.config_source == wanted
+    ]
+
+
+def _check_topic(name: str) -> None:
+    try:
+        check_name(name)
+    except BrokerError as error:
+        raise ToolError(f"{exception_of(error.code)[0]}: {error.message}") from error
+
+
+def _connection(client: Client, resource: Resource) -> Connection:
+    if resource.kind == TOPIC or not resource.name:
+        return client.any()
+    return client.broker(int(resource.name))
+
+
+def alter(
+    client: Client, resource: Resource, added: Mapping[str, str], deleted: Sequence[str]
+) -> None:
+    """Set and delete configs of a resource.
+
+    raises  ToolError, ClientError
+    """
+    configs = [
+        AlterableConfig(name=name, config_operation=SET, value=value)
+        for name, value in added.items()
+    ]
+    configs += [AlterableConfig(name=name, config_operation=DELETE, value="") for name in deleted]
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=resource.kind, resource_name=resource.name, configs=configs
+            )
+        ],
+        validate_only=False,
+    )
+    response = _connection(client, resource).request(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse
+    )
+    _check(response.responses)
+
+
+def replace(client: Client, resource: Resource, configs: Mapping[str, str]) -> None:
+    """Make `configs` all the dynamic configs of a resource.
+
+    raises  ToolError, ClientError
+    """
+    request = AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=resource.kind,
+                resource_name=resource.name,
+                configs=[
+                    alter_configs.AlterableConfig(name=name, value=value)
+                    for name, value in configs.items()
+                ],
+            )
+        ],
+        validate_only=False,
+    )
+    response = _connection(client, resource).request(
+        ApiKey.ALTER_CONFIGS, request, AlterConfigsResponse
+    )
+    _check(response.responses)
+
+
+def _check(
+    results: Sequence[
+        alter_configs.AlterConfigsResourceResponse
+        | incremental_alter_configs.AlterConfigsResourceResponse
+    ],
+) -> None:
+    for result in results:
+        if result.error_code:
+            raise refused(result.error_code, result.error_message)

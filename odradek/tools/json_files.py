@@ -1,0 +1,107 @@
+"""JSON that tools read from files, with the errors of Kafka's tools for a wrong shape.
+
+Source: Kafka 3.9's org.apache.kafka.server.util.Json and its package json.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from odradek.tools.errors import ToolError
+from odradek.tools.options import INT32_MAX
+
+_DECODER: Final = json.JSONDecoder()
+
+
+class JsonError(ToolError):
+    """A value has the wrong type, or a field is missing; Kafka: JsonMappingException."""
+
+
+class UnreadableFileError(ToolError):
+    """A file cannot be read."""
+
+
+class JsonReader:
+    """A JSON value and its conversions."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return to_json(self.value)
+
+    def _object(self) -> dict[str, Any]:
+        if not isinstance(self.value, dict):
+            raise JsonError(f"Expected JSON object, received {self}")
+        return self.value
+
+    def field(self, name: str) -> JsonReader | None:
+        """A field of an object, or None; raises  JsonError unless this is an object."""
+        fields = self._object()
+        return JsonReader(fields[name]) if name in fields else None
+
+    def required(self, name: str) -> JsonReader:
+        """A field of an object; raises  JsonError when it is missing."""
+        found = self.field(name)
+        if found is None:
+            raise JsonError(f"No such field exists: `{name}`")
+        return found
+
+    def elements(self) -> list[JsonReader]:
+        """The elements of an array, which have to be objects or are checked by the caller."""
+        if not isinstance(self.value, list):
+            raise JsonError(f"Expected JSON array, received {self}")
+        return [JsonReader(value) for value in self.value]
+
+    def integer(self) -> int:
+        """An int32; raises  JsonError."""
+        is_number = isinstance(self.value, int) and not isinstance(self.value, bool)
+        if not is_number or not -INT32_MAX - 1 <= self.value <= INT32_MAX:
+            raise JsonError(f"Expected `Integer` value, received {self}")
+        return int(self.value)
+
+    def text(self) -> str:
+        """A string; raises  JsonError."""
+        if not isinstance(self.value, str):
+            raise JsonError(f"Expected `String` value, received {self}")
+        return self.value
+
+    def list(self) -> list[JsonReader]:
+        """The elements of a list of one type; raises  JsonError."""
+        if not isinstance(self.value, list):
+            raise JsonError(f"Expected `JSON array` value, received {self}")
+        return [JsonReader(value) for value in self.value]
+
+
+def to_json(value: Any) -> str:
+    """One line without blanks, as Jackson writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_text(path: str) -> str:
+    """The text of a file.
+
+    raises  UnreadableFileError
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError as error:
+        raise UnreadableFileError(f"Unable to read file {path}") from error
+
+
+def parse_json(text: str) -> JsonReader | None:
+    """The first JSON value of a text; None when there is none."""
+    try:
+        return JsonReader(_DECODER.raw_decode(text.lstrip())[0])
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_json(path: str) -> JsonReader | None:
+    """The first JSON value in a file; None when there is none.
+
+    raises  UnreadableFileError
+    """
+    return parse_json(read_text(path))

@@ -1,0 +1,245 @@
+"""`odradek leader-election`: the flags, lines and exit codes of `kafka-leader-election.sh` 3.9.
+
+Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
+Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
+an invalid command line exits with 2 instead of 1.
+Source: Kafka 3.9's LeaderElectionCommand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools import options as command_line
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import open_client
+from odradek.tools.errors import WRAPPER, KafkaError, ToolError, partition_text, refused
+from odradek.tools.java_hash_order import in_hash_order
+from odradek.tools.json_files import JsonError, JsonReader, UnreadableFileError, read_json
+from odradek.tools.options import Flag, HelpRequested, Options, OptionsError
+from odradek.tools.run import KAFKA_VERSION, run_tool
+
+WHAT_IT_DOES: Final = (
+    "This tool attempts to elect a new leader for a set of topic partitions. The type of elections "
+    "supported are preferred replicas and unclean replicas."
+)
+MAPPING_EXCEPTION: Final = "com.fasterxml.jackson.databind.JsonMappingException"
+TIMEOUT_MS: Final = 15_000
+"""Half of 30 s, as in Kafka's tool."""
+ELECTION_TYPES: Final = ("PREFERRED", "UNCLEAN")
+"""At the position of their number in the protocol."""
+SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
+
+FLAGS: Final = (
+    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    Flag("admin.config", "A properties file for the connection to the brokers.", "file"),
+    Flag(
+        "election-type",
+        "preferred: elect the first of the replicas where another one leads; unclean: elect a "
+        "replica that may lack records where none leads.",
+        "type",
+    ),
+    Flag("all-topic-partitions", "Elect leaders of every partition that needs it."),
+    Flag("topic", "Elect the leader of a partition of this topic.", "name"),
+    Flag("partition", "With --topic: the partition.", "number"),
+    Flag(
+        "path-to-json-file",
+        'Elect leaders of these partitions: {"partitions": [{"topic": "orders", "partition": 1}]}.',
+        "file",
+    ),
+    Flag("version", "Print the version of Kafka that this tool matches."),
+    Flag("help", "Print this text."),
+)
+
+
+def help_text() -> str:
+    """The help text of the tool."""
+    return command_line.help_text(FLAGS)
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Parse and check the command line.
+
+    raises  OptionsError; HelpRequested for --help
+    """
+    options = command_line.scan(FLAGS, arguments)
+    if not arguments:
+        raise OptionsError(WHAT_IT_DOES, shows_help=True)
+    if options.has("help"):
+        raise HelpRequested(WHAT_IT_DOES)
+    if options.has("version"):
+        return options
+    missing = [name for name in ("bootstrap-server", "election-type") if not options.has(name)]
+    if missing:
+        raise OptionsError(f"Missing required option(s): {', '.join(missing)}")
+    if sum(options.has(scope) for scope in SCOPES) != 1:
+        raise OptionsError(
+            f"One and only one of the following options is required: {', '.join(SCOPES)}"
+        )
+    if options.has("topic") and not options.has("partition"):
+        raise OptionsError("Missing required option(s): partition")
+    if not options.has("topic") and options.has("partition"):
+        raise OptionsError("Option partition is only allowed if topic is used")
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run an election; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = parse_options(arguments)
+        if options.has("version"):
+            print(KAFKA_VERSION)
+            return 0
+        election_type = _election_type(options)
+        partitions = _partitions(options)
+        bootstrap = options.value("bootstrap-server")
+        assert bootstrap is not None, "parse_options requires one"
+        client = open_client(bootstrap, options.value("admin.config"))
+        try:
+            elect(client, election_type, partitions)
+        finally:
+            client.close()
+    except OptionsError as error:
+        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+        return error.exit_code
+    except JsonError as error:
+        print(f"{MAPPING_EXCEPTION}: {error}", file=sys.stderr)
+        return 1
+    except UnreadableFileError as error:
+        print(f"java.io.IOException: {error}", file=sys.stderr)
+        return 1
+    except (ToolError, ClientError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _election_type(options: Options) -> int:
+    text = options.value("election-type") or ""
+    if text.upper() not in ELECTION_TYPES:
+        raise OptionsError(f"Cannot parse argument '{text}' of option election-type")
+    return ELECTION_TYPES.index(text.upper())
+
+
+def _partitions(options: Options) -> list[TopicPartition] | None:
+    """The partitions to elect leaders of; None: every partition that needs it."""
+    path = options.value("path-to-json-file")
+    if path is not None:
+        return parse_partitions(read_json(path))
+    topic, partition = options.value("topic"), options.number("partition")
+    return None if topic is None or partition is None else [TopicPartition(topic, partition)]
+
+
+def parse_partitions(data: JsonReader | None) -> list[TopicPartition]:
+    """The partitions of a file.
+
+    data    None when the file is empty
+    raises  ToolError
+    """
+    if data is None:
+        raise ToolError("Replica election data is empty")
+    rows = data.field("partitions")
+    if rows is None:
+        raise ToolError('Replica election data is missing "partitions" field')
+    partitions = [
+        TopicPartition(row.required("topic").text(), row.required("partition").integer())
+        for row in rows.elements()
+    ]
+    repeated = in_hash_order(one for one in partitions if partitions.count(one) > 1)
+    if repeated:
+        names = ", ".join(map(partition_text, repeated))
+        raise ToolError(f"Replica election data contains duplicate partitions: [{names}]")
+    return in_hash_order(partitions)
+
+
+def elect(client: Client, election_type: int, partitions: Sequence[TopicPartition] | None) -> None:
+    """Elect leaders and print the results.
+
+    partitions  None: every partition that needs it
+    raises      ToolError, ClientError
+    """
+    errors = _request(client, election_type, partitions)
+    kind = ELECTION_TYPES[election_type]
+    failed: list[tuple[TopicPartition, KafkaError]] = []
+    elected, unchanged = [], []
+    for partition in in_hash_order(errors):
+        error = errors[partition]
+        if error is None:
+            elected.append(partition_text(partition))
+        elif error.code == ErrorCode.ELECTION_NOT_NEEDED:
+            unchanged.append(partition_text(partition))
+        else:
+            failed.append((partition, error))
+    if elected:
+        names = ", ".join(elected)
+        print(f"Successfully completed leader election ({kind}) for partitions {names}")
+    if unchanged:
+        print(f"Valid replica already elected for partitions {', '.join(unchanged)}")
+    for partition, error in failed:
+        name = partition_text(partition)
+        print(f"Error completing leader election ({kind}) for partition: {name}: {error.text}")
+    if failed:
+        raise ToolError(f"{len(failed)} replica(s) could not be elected")
+
+
+def _request(
+    client: Client, election_type: int, partitions: Sequence[TopicPartition] | None
+) -> dict[TopicPartition, KafkaError | None]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions or ():
+        topics.setdefault(topic, []).append(partition)
+    request = ElectLeadersRequest(
+        election_type=election_type,
+        topic_partitions=None
+        if partitions is None
+        else [TopicPartitions(topic=name, partitions=found) for name, found in topics.items()],
+        timeout_ms=TIMEOUT_MS,
+    )
+    response = client.controller(
+        ApiKey.ELECT_LEADERS,
+        request,
+        ElectLeadersResponse,
+        errors_of=lambda response: [
+            response.error_code,
+            *(
+                one.error_code
+                for topic in response.replica_election_results
+                for one in topic.partition_result
+            ),
+        ],
+    )
+    if response.error_code:
+        _fail(response.error_code)
+    return {
+        TopicPartition(topic.topic, one.partition_id): (
+            refused(one.error_code, one.error_message) if one.error_code else None
+        )
+        for topic in response.replica_election_results
+        for one in topic.partition_result
+    }
+
+
+def _fail(code: int) -> None:
+    """Print and raise what Kafka's tool says of an election that failed as a whole."""
+    text = {
+        ErrorCode.REQUEST_TIMED_OUT: "Timeout waiting for election results",
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Not authorized to perform leader election",
+    }.get(ErrorCode(code) if code in list(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR)
+    if text is None:
+        raise ToolError(WRAPPER + refused(code).text)
+    print(text)
+    raise ToolError(text)

@@ -1,0 +1,169 @@
+"""`odradek log-dirs`: the flags, lines and exit codes of `kafka-log-dirs.sh` 3.9.
+
+Exit codes: 0 success; 1 failure; 2 an invalid command line.  The reason is on stderr.
+Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
+an invalid command line exits with 2 instead of 1.
+Source: Kafka 3.9's LogDirsCommand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools import options as command_line
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import open_client
+from odradek.tools.errors import ToolError, exception_of, partition_text, refused
+from odradek.tools.java_hash_order import in_hash_order
+from odradek.tools.json_files import to_json
+from odradek.tools.options import Flag, HelpRequested, Options, OptionsError
+from odradek.tools.run import KAFKA_VERSION, run_tool
+
+WHAT_IT_DOES: Final = "This tool helps to query log directory usage on the specified brokers."
+_NUMBER: Final = re.compile(r"[+-]?\d+")
+
+FLAGS: Final = (
+    Flag("bootstrap-server", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    Flag("command-config", "A properties file for the connection to the brokers.", "file"),
+    Flag("describe", "Print the log directories and the replicas in them."),
+    Flag("topic-list", "Only these topics (default: all).", "name,name"),
+    Flag("broker-list", "Only these brokers (default: all).", "id,id"),
+    Flag("version", "Print the version of Kafka that this tool matches."),
+    Flag("help", "Print this text."),
+)
+
+
+def help_text() -> str:
+    """The help text of the tool."""
+    return command_line.help_text(FLAGS)
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Parse and check the command line.
+
+    raises  OptionsError; HelpRequested for --help
+    """
+    options = command_line.scan(FLAGS, arguments)
+    if not arguments:
+        raise OptionsError(WHAT_IT_DOES, shows_help=True)
+    if options.has("help"):
+        raise HelpRequested(WHAT_IT_DOES)
+    if options.has("version"):
+        return options
+    for name in ("bootstrap-server", "describe"):
+        if not options.has(name):
+            raise OptionsError(f'Missing required argument "[{name}]"', shows_help=True)
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the log directories; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = parse_options(arguments)
+        if options.has("version"):
+            print(KAFKA_VERSION)
+            return 0
+        bootstrap = options.value("bootstrap-server")
+        assert bootstrap is not None, "parse_options requires one"
+        client = open_client(bootstrap, options.value("command-config"))
+        try:
+            describe(client, options)
+        finally:
+            client.close()
+    except OptionsError as error:
+        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+        return error.exit_code
+    except (ToolError, ClientError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def describe(client: Client, options: Options) -> None:
+    """Print the log directories as one line of JSON.
+
+    raises  OptionsError, ToolError, ClientError
+    """
+    topics = _words(options, "topic-list")
+    cluster = in_hash_order(broker.node_id for broker in client.metadata([]).brokers)
+    wanted = in_hash_order(_broker_id(word) for word in _words(options, "broker-list"))
+    missing = [broker for broker in wanted if broker not in cluster]
+    if missing:
+        raise ToolError(
+            f"ERROR: The given brokers do not exist from --broker-list: {_ids(missing)}. Current "
+            f"existent brokers: {_ids(cluster)}"
+        )
+    brokers = wanted or cluster
+    print("Querying brokers for log directories information")
+    found = [
+        {
+            "broker": broker,
+            "logDirs": [_directory(result, topics) for result in _query(client, broker)],
+        }
+        for broker in brokers
+    ]
+    print(f"Received log directory information from brokers {_ids(brokers)}")
+    print(to_json({"brokers": found, "version": 1}))
+
+
+def _words(options: Options, name: str) -> list[str]:
+    return [word for word in (options.value(name) or "").split(",") if word]
+
+
+def _broker_id(word: str) -> int:
+    if not _NUMBER.fullmatch(word):
+        raise ToolError(f'For input string: "{word}"')
+    return int(word)
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _query(client: Client, broker: int) -> list[DescribeLogDirsResult]:
+    response = client.broker(broker).request(
+        ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+    )
+    if not response.results:
+        raise refused(response.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    by_path = {result.log_dir: result for result in response.results}
+    # The admin client makes the map as large as the number of directories.
+    capacity = 1 << (len(by_path) - 1).bit_length()
+    return [by_path[path] for path in in_hash_order(by_path, capacity)]
+
+
+def _directory(result: DescribeLogDirsResult, topics: Collection[str]) -> dict[str, Any]:
+    replicas = {
+        TopicPartition(topic.name, one.partition_index): one
+        for topic in result.topics
+        for one in topic.partitions
+    }
+    shown = [one for one in in_hash_order(replicas) if not topics or one.topic in topics]
+    return {
+        "partitions": [
+            {
+                "partition": partition_text(one),
+                "size": replicas[one].partition_size_bytes,
+                "offsetLag": replicas[one].offset_lag,
+                "isFuture": replicas[one].is_future_key,
+            }
+            for one in in_hash_order(shown)
+        ],
+        "error": exception_of(result.error_code)[0] if result.error_code else None,
+        "logDir": result.log_dir,
+    }

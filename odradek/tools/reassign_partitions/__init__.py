@@ -1,0 +1,1 @@
+"""`odradek reassign-partitions`: move replicas between brokers and between log directories."""

@@ -1,0 +1,174 @@
+"""What `odradek reassign-partitions` asks the cluster.
+
+Source: Kafka 3.9's ReassignPartitionsCommand and its admin client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from odradek.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client
+from odradek.tools.errors import exception_of, partition_text, refused
+from odradek.tools.java_hash_order import in_hash_order
+
+TIMEOUT_MS: Final = 30_000
+
+
+class Reassignment(NamedTuple):
+    """A reassignment that is under way."""
+
+    replicas: Sequence[int]
+    """All, with those that are added and removed."""
+    adding: Sequence[int]
+    removing: Sequence[int]
+
+
+def list_reassignments(
+    client: Client, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, Reassignment]:
+    """The reassignments of `partitions` that are under way; of all partitions when it is None.
+
+    raises  KafkaError, ClientError
+    """
+    topics = None
+    if partitions is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+            for name, indexes in by_topic(partitions).items()
+        ]
+    response = client.controller(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics),
+        ListPartitionReassignmentsResponse,
+        errors_of=lambda response: [response.error_code],
+    )
+    if response.error_code:
+        raise refused(response.error_code, response.error_message)
+    return {
+        TopicPartition(topic.name, one.partition_index): Reassignment(
+            one.replicas, one.adding_replicas, one.removing_replicas
+        )
+        for topic in response.topics
+        for one in topic.partitions
+    }
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topic -> its partitions."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def alter_reassignments(
+    client: Client, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, str]:
+    """Start reassignments, or cancel those whose target is None; the errors, as texts.
+
+    raises  ClientError
+    """
+    topics = [
+        ReassignableTopic(
+            name=name,
+            partitions=[
+                ReassignablePartition(partition_index=index, replicas=_list(targets, name, index))
+                for index in indexes
+            ],
+        )
+        for name, indexes in by_topic(sorted(targets)).items()
+    ]
+    response = client.controller(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics),
+        AlterPartitionReassignmentsResponse,
+        errors_of=lambda response: [response.error_code],
+    )
+    if response.error_code:
+        text = response.error_message or exception_of(response.error_code)[1]
+        return dict.fromkeys(targets, text)
+    return {
+        TopicPartition(topic.name, one.partition_index): one.error_message
+        or exception_of(one.error_code)[1]
+        for topic in response.responses
+        for one in topic.partitions
+        if one.error_code
+    }
+
+
+def _list(
+    targets: Mapping[TopicPartition, Sequence[int] | None], name: str, index: int
+) -> list[int] | None:
+    replicas = targets[TopicPartition(name, index)]
+    return None if replicas is None else list(replicas)
+
+
+def find_replicas(client: Client, topics: Iterable[str]) -> dict[str, dict[int, list[int]]]:
+    """Topic -> partition -> replicas, of the topics that exist.
+
+    raises  KafkaError, ClientError
+    """
+    wanted = in_hash_order(topics)
+    found: dict[str, dict[int, list[int]]] = {}
+    for topic in client.metadata(wanted).topics if wanted else ():
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        if topic.error_code:
+            raise refused(topic.error_code)
+        found[topic.name or ""] = {
+            one.partition_index: one.replica_nodes
+            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        }
+    return found
+
+
+def replicas_of_topics(client: Client, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
+    """The replicas of every partition of `topics`.
+
+    raises  KafkaError when a topic does not exist, ClientError
+    """
+    wanted = in_hash_order(topics)
+    found = find_replicas(client, wanted)
+    for topic in wanted:
+        if topic not in found:
+            raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")
+    return {
+        TopicPartition(topic, index): replicas
+        for topic, partitions in found.items()
+        for index, replicas in partitions.items()
+    }
+
+
+def replicas_of_partitions(
+    client: Client, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, list[int]]:
+    """The replicas of `partitions`.
+
+    raises  KafkaError when one does not exist, ClientError
+    """
+    everything = replicas_of_topics(client, (partition.topic for partition in partitions))
+    missing = in_hash_order(one for one in partitions if one not in everything)
+    if missing:
+        names = ", ".join(map(partition_text, missing))
+        raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition: {names}")
+    return {partition: everything[partition] for partition in partitions}
+
+
+def live_brokers(client: Client) -> dict[int, str | None]:
+    """Broker -> rack."""
+    return {broker.node_id: broker.rack for broker in client.metadata([]).brokers}

@@ -1,0 +1,244 @@
+"""`odradek reassign-partitions`: the flags and lines of `kafka-reassign-partitions.sh` 3.9.
+
+Exit codes: 0 success; 1 failure; 2 an invalid command line.  Failures are reported on stdout, an
+invalid command line on stderr, as Kafka's tool does.
+Differs from Kafka: brokers that cannot be reached are reported at once; no stack trace is printed;
+an invalid command line exits with 2 instead of 1.
+Source: Kafka 3.9's ReassignPartitionsCommand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import open_client
+from odradek.tools.errors import KafkaError, ToolError, partition_text
+from odradek.tools.java_hash_order import in_hash_order
+from odradek.tools.json_files import read_text
+from odradek.tools.options import INT64_MAX, Options, OptionsError
+from odradek.tools.reassign_partitions.cluster import (
+    Reassignment,
+    alter_reassignments,
+    find_replicas,
+    list_reassignments,
+    live_brokers,
+    replicas_of_partitions,
+)
+from odradek.tools.reassign_partitions.errors import TerseError
+from odradek.tools.reassign_partitions.generate import generate
+from odradek.tools.reassign_partitions.log_dir_moves import find_states, move_replicas
+from odradek.tools.reassign_partitions.options import help_text, parse_options
+from odradek.tools.reassign_partitions.plan import (
+    Plan,
+    check_executable,
+    format_assignment,
+    parse_plan,
+)
+from odradek.tools.reassign_partitions.throttles import (
+    clear_throttles,
+    moves_of,
+    throttle_log_dirs,
+    throttle_moves,
+)
+from odradek.tools.run import KAFKA_VERSION, run_tool
+
+TIMEOUT_MS: Final = 10_000
+ALREADY_MOVING: Final = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to "
+    "override this and create a new partition assignment in addition to the existing one. The "
+    "--additional flag can also be used to change the throttle by resubmitting the current "
+    "reassignment."
+)
+VERIFY_LATER: Final = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the "
+    "throttle is removed."
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one action; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = parse_options(arguments)
+    except OptionsError as error:
+        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+        return error.exit_code
+    if options.has("version"):
+        print(KAFKA_VERSION)
+        return 0
+    try:
+        bootstrap = options.value("bootstrap-server")
+        assert bootstrap is not None, "parse_options requires one"
+        client = open_client(bootstrap, options.value("command-config"))
+        try:
+            act(client, options)
+        finally:
+            client.close()
+    except TerseError as error:
+        print(error)
+        return 1
+    except (ToolError, ClientError, OptionsError) as error:
+        print(f"Error: {error.text if isinstance(error, KafkaError) else error}")
+        return error.exit_code if isinstance(error, OptionsError) else 1
+    return 0
+
+
+def act(client: Client, options: Options) -> None:
+    """Run the action that the options name.
+
+    raises  ToolError, ClientError, OptionsError
+    """
+    if options.has("list"):
+        list_moves(client)
+    elif options.has("generate"):
+        generate(client, options)
+    elif options.has("verify"):
+        verify(client, options)
+    elif options.has("execute"):
+        execute(client, options)
+    else:
+        cancel(client, options)
+
+
+def _plan(options: Options) -> Plan:
+    path = options.value("reassignment-json-file")
+    assert path is not None, "parse_options requires a file"
+    return parse_plan(read_text(path))
+
+
+def list_moves(client: Client) -> None:
+    """Print the reassignments that are under way."""
+    current = list_reassignments(client)
+    if not current:
+        print("No partition reassignments found.")
+        return
+    print("Current partition reassignments:")
+    for partition, move in sorted(current.items()):
+        adding = f" adding: {_ids(move.adding)}." if move.adding else ""
+        removing = f" removing: {_ids(move.removing)}." if move.removing else ""
+        print(f"{partition_text(partition)}: replicas: {_ids(move.replicas)}.{adding}{removing}")
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def verify(client: Client, options: Options) -> None:
+    """Print the state of each move; when all are done, delete the throttles."""
+    plan = _plan(options)
+    current = list_reassignments(client)
+    _print_partitions(client, plan, current)
+    states = find_states(client, plan.directories)
+    print("\n".join(states[replica].line(replica) for replica in sorted(states)))
+    is_done = not current and all(state.is_done for state in states.values())
+    if is_done and not options.has("preserve-throttles"):
+        clear_throttles(client, plan)
+
+
+def _print_partitions(
+    client: Client, plan: Plan, current: Mapping[TopicPartition, Reassignment]
+) -> None:
+    targets = dict(plan.partitions)
+    still = [partition for partition in targets if partition not in current]
+    known = find_replicas(client, (partition.topic for partition in still))
+    print("Status of partition reassignment:")
+    for partition, target in sorted(targets.items()):
+        name = partition_text(partition)
+        replicas = known.get(partition.topic, {}).get(partition.partition, [])
+        if partition in current:
+            print(f"Reassignment of partition {name} is still in progress.")
+        elif replicas == target:
+            print(f"Reassignment of partition {name} is completed.")
+        else:
+            print(
+                f"There is no active reassignment of partition {name}, but replica set is "
+                f"{_ids(replicas)} rather than {_ids(target)}."
+            )
+
+
+def execute(client: Client, options: Options) -> None:
+    """Start the moves of a plan."""
+    plan = _plan(options)
+    throttle = _number(options, "throttle", -1)
+    log_dirs_throttle = _number(options, "replica-alter-log-dirs-throttle", -1)
+    timeout_ms = _number(options, "timeout", TIMEOUT_MS)
+    proposed = check_executable(plan)
+    current = list_reassignments(client)
+    if current and not options.has("additional"):
+        raise TerseError(ALREADY_MOVING)
+    live = live_brokers(client)
+    for broker in in_hash_order(one for replicas in proposed.values() for one in replicas):
+        if broker not in live:
+            raise ToolError(f"Unknown broker id {broker}")
+    replicas = replicas_of_partitions(client, proposed)
+    print(f"Current partition replica assignment\n\n{format_assignment(replicas)}\n")
+    print("Save this to use as the --reassignment-json-file option during rollback")
+    if throttle >= 0 or log_dirs_throttle >= 0:
+        print(VERIFY_LATER)
+    if throttle >= 0:
+        throttle_moves(client, moves_of(current, proposed, replicas), throttle)
+    if log_dirs_throttle >= 0:
+        brokers = in_hash_order(replica.broker for replica in plan.directories)
+        throttle_log_dirs(client, brokers, log_dirs_throttle)
+    errors = alter_reassignments(client, proposed)
+    if errors:
+        raise TerseError(f"Error reassigning partition(s):\n{_error_lines(errors)}")
+    plural = "" if len(proposed) == 1 else "s"
+    print(f"Successfully started partition reassignment{plural} for {_names(proposed)}")
+    if plan.directories:
+        move_replicas(client, plan.directories, timeout_ms)
+
+
+def _number(options: Options, name: str, default: int) -> int:
+    number = options.number(name, INT64_MAX)
+    return default if number is None else number
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ",".join(map(partition_text, sorted(partitions)))
+
+
+def _error_lines(errors: Mapping[TopicPartition, str]) -> str:
+    return "\n".join(f"{partition_text(one)}: {text}" for one, text in sorted(errors.items()))
+
+
+def cancel(client: Client, options: Options) -> None:
+    """Cancel the moves of a plan that are under way."""
+    plan = _plan(options)
+    timeout_ms = _number(options, "timeout", TIMEOUT_MS)
+    targets = dict(plan.partitions)
+    moving = [
+        partition
+        for partition, move in list_reassignments(client, targets).items()
+        if not move.adding or move.removing
+    ]
+    if moving:
+        errors = alter_reassignments(client, dict.fromkeys(moving))
+        if errors:
+            plural = "" if len(errors) == 1 else "s"
+            raise TerseError(
+                f"Error cancelling partition reassignment{plural} for:\n{_error_lines(errors)}"
+            )
+        plural = "" if len(moving) == 1 else "s"
+        print(f"Successfully cancelled partition reassignment{plural} for: {_names(moving)}")
+    else:
+        print("None of the specified partition reassignments are active.")
+    back = {
+        replica: state.current
+        for replica, state in find_states(client, plan.directories).items()
+        if state.current is not None and state.future is not None
+    }
+    if back:
+        move_replicas(client, back, timeout_ms)
+    else:
+        # Kafka's tool ends this line only when another one follows.
+        print("None of the specified partition moves are active.", end="")
+    if not options.has("preserve-throttles"):
+        clear_throttles(client, plan)

@@ -1,0 +1,124 @@
+"""The throttles of a reassignment: which replicas, and how fast.
+
+The topic configs name the replicas whose traffic is bounded, as `partition:broker`; the broker
+configs hold the rates.
+Source: Kafka 3.9's ReassignPartitionsCommand (calculateProposedMoveMap, modifyReassignmentThrottle,
+modifyLogDirThrottle, clearAllThrottles).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client
+from odradek.tools.configs.resources import BROKER, TOPIC, Resource, alter
+from odradek.tools.java_hash_order import in_hash_order
+from odradek.tools.reassign_partitions.cluster import Reassignment, live_brokers
+from odradek.tools.reassign_partitions.plan import Assignment, Plan
+
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+class Move(NamedTuple):
+    """A partition that moves."""
+
+    sources: Collection[int]
+    destinations: Collection[int]
+
+
+def moves_of(
+    current: Mapping[TopicPartition, Reassignment], proposed: Assignment, replicas: Assignment
+) -> dict[TopicPartition, Move]:
+    """The moves that are under way, and those that are proposed.
+
+    replicas  the present replicas of the proposed partitions
+    """
+    moves = {
+        partition: Move(
+            [one for one in under_way.replicas if one not in under_way.adding], under_way.adding
+        )
+        for partition, under_way in current.items()
+    }
+    for partition, targets in proposed.items():
+        before = moves.get(partition)
+        sources = replicas[partition] if before is None else before.sources
+        moves[partition] = Move(sources, [one for one in targets if one not in sources])
+    return moves
+
+
+def leader_throttles(moves: Mapping[TopicPartition, Move]) -> dict[str, str]:
+    """Topic -> the replicas that others read from."""
+    return _throttles({partition: move.sources for partition, move in moves.items()})
+
+
+def follower_throttles(moves: Mapping[TopicPartition, Move]) -> dict[str, str]:
+    """Topic -> the replicas that are added."""
+    return _throttles(
+        {
+            partition: [one for one in move.destinations if one not in move.sources]
+            for partition, move in moves.items()
+        }
+    )
+
+
+def _throttles(brokers: Mapping[TopicPartition, Iterable[int]]) -> dict[str, str]:
+    replicas: dict[str, dict[str, None]] = {}
+    for partition, ids in brokers.items():
+        of_topic = replicas.setdefault(partition.topic, {})
+        of_topic.update(dict.fromkeys(f"{partition.partition}:{one}" for one in ids))
+    return {topic: ",".join(sorted(words)) for topic, words in replicas.items()}
+
+
+def throttle_moves(
+    client: Client, moves: Mapping[TopicPartition, Move], bytes_per_second: int
+) -> None:
+    """Bound the traffic of moves between brokers.
+
+    raises  ToolError, ClientError
+    """
+    followers = follower_throttles(moves)
+    for topic, leaders in leader_throttles(moves).items():
+        throttles = {LEADER_REPLICAS: leaders, FOLLOWER_REPLICAS: followers[topic]}
+        alter(client, Resource(TOPIC, topic), throttles, ())
+    rate = str(bytes_per_second)
+    brokers = [one for move in moves.values() for one in (*move.sources, *move.destinations)]
+    for broker in sorted(dict.fromkeys(brokers)):
+        rates = {LEADER_RATE: rate, FOLLOWER_RATE: rate}
+        alter(client, Resource(BROKER, str(broker)), rates, ())
+    print(f"The inter-broker throttle limit was set to {rate} B/s")
+
+
+def throttle_log_dirs(client: Client, brokers: Iterable[int], bytes_per_second: int) -> None:
+    """Bound the traffic of moves between log directories.
+
+    raises  ToolError, ClientError
+    """
+    for broker in dict.fromkeys(brokers):
+        rate = {LOG_DIRS_RATE: str(bytes_per_second)}
+        alter(client, Resource(BROKER, str(broker)), rate, ())
+    print(f"The replica-alter-dir throttle limit was set to {bytes_per_second} B/s")
+
+
+def clear_throttles(client: Client, plan: Plan) -> None:
+    """Delete the throttles of all brokers and of the topics of a plan.
+
+    raises  ToolError, ClientError
+    """
+    targets = [broker for _, replicas in plan.partitions for broker in replicas]
+    brokers = in_hash_order([*live_brokers(client), *targets])
+    plural = "" if len(brokers) == 1 else "s"
+    print(f"Clearing broker-level throttles on broker{plural} {','.join(map(str, brokers))}")
+    for broker in brokers:
+        names = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
+        alter(client, Resource(BROKER, str(broker)), {}, names)
+    topics = in_hash_order(partition.topic for partition, _ in plan.partitions)
+    plural = "" if len(topics) == 1 else "s"
+    print(f"Clearing topic-level throttles on topic{plural} {','.join(topics)}")
+    for topic in topics:
+        alter(client, Resource(TOPIC, topic), {}, (LEADER_REPLICAS, FOLLOWER_REPLICAS))

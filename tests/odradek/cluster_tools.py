@@ -1,0 +1,313 @@
+"""Plays command lines of the tools for clusters, ours and Apache's, on a cluster of three brokers.
+
+A line is the name of a tool and its arguments, quoted as for a shell; the address of the cluster is
+added.  These words start other lines:
+
+    ! TOOL ARGUMENT...          run without the address
+    file NAME <<< TEXT          write a file, which command lines name as @/NAME
+    produce TOPIC PARTITION COUNT BYTES    write COUNT batches of one record
+    settle                      wait until no replica moves, all are in sync and all brokers agree
+    replicated TOPIC PARTITION ID,ID  wait until all brokers know these replicas
+    configured ID NAME VALUE COUNT    wait until broker ID has this config from COUNT sources
+
+DIR-1-2 stands for the second log directory of broker 1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep, time
+from typing import Any, Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from odradek.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from odradek.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.protocol.schema import ZERO_UUID
+from odradek.tools.client import Client
+from tests.odradek.console_tools import our_tool_here
+from tests.odradek.topics_tools import as_kafka_exits, masked
+from tests.support.apache import ToolResult
+from tests.support.apache_cluster import BROKER_IDS, log_directories
+
+CONVERSATIONS: Final = Path(__file__).parent / "cluster_conversations"
+NAMES: Final = ("configs", "log_dirs", "leader_election", "reassign_partitions")
+WAIT_S: Final = 90.0
+POLL_S: Final = 0.05
+PRODUCE_VERSION: Final = 9
+
+Tool = Callable[[str, Sequence[str]], ToolResult]
+"""(name, arguments) -> result."""
+
+IN_SYNC: Final = re.compile(r"Isr: ([\d,]+)")
+"""In the order in which replicas came into sync."""
+_STACK: Final = re.compile(r"\tat |\t\.\.\. |Caused by: |\tSuppressed: ")
+_UNCAUGHT: Final = re.compile(r'^Exception in thread "main" [\w.$]+: ')
+_EXCEPTION: Final = re.compile(r"([a-z]\w*\.)+(\w+\$)?\w+(Exception|Error)(: |$)")
+
+
+class TestCluster:
+    """The addresses of a cluster, and the folder that contains its log directories."""
+
+    __test__ = False
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.folder = folder
+
+
+def recorded(name: str) -> Path:
+    """The output of Apache's tools for a conversation."""
+    return CONVERSATIONS / f"{name}_3_9_2.txt"
+
+
+def our_tool(name: str, arguments: Sequence[str]) -> ToolResult:
+    """`odradek NAME` in this process."""
+    return our_tool_here(name, arguments)
+
+
+def play(tool: Tool, cluster: TestCluster, name: str, files: Path) -> str:
+    """Run the command lines of a conversation; returns each with its output and its exit code.
+
+    files    a folder for the files that the conversation writes
+    returns  a text that does not depend on addresses and folders
+    """
+    lines = (CONVERSATIONS / f"{name}.txt").read_text().splitlines()
+    said = []
+    with closing(Client(cluster.bootstrap)) as client:
+        for line in lines:
+            command, _, text = line.partition(" <<< ")
+            words = _words(command, cluster, files)
+            said.append(f"$ {line}")
+            if words[0] == "file":
+                (files / words[1]).write_text(_without_places(text, cluster, files))
+            elif words[0] == "produce":
+                _produce(client, words[1], *map(int, words[2:]))
+            elif words[0] == "settle":
+                _wait(partial(_is_settled, client))
+            elif words[0] == "replicated":
+                _wait(partial(_is_replicated, client, words[1], int(words[2]), words[3]))
+            elif words[0] == "configured":
+                _wait(partial(_is_configured, client, int(words[1]), *words[2:]))
+            else:
+                said += _run(tool, cluster, words)
+        _wait(partial(_is_settled, client))
+    return masked(_with_places("\n".join(said), cluster, files)) + "\n"
+
+
+def settle(cluster: TestCluster) -> None:
+    """Wait until no replica moves, all are in sync and all brokers agree."""
+    with closing(Client(cluster.bootstrap)) as client:
+        _wait(partial(_is_settled, client))
+
+
+def _words(command: str, cluster: TestCluster, files: Path) -> list[str]:
+    lexer = shlex.shlex(_without_places(command, cluster, files), posix=True)
+    lexer.whitespace_split = True
+    lexer.escape = lexer.commenters = ""
+    return list(lexer)
+
+
+def _places(cluster: TestCluster) -> Iterator[tuple[str, str]]:
+    """Word and path of each log directory; longer paths come first."""
+    for broker_id in BROKER_IDS:
+        for index, path in reversed([*enumerate(log_directories(cluster.folder, broker_id), 1)]):
+            yield f"DIR-{broker_id}-{index}", str(path)
+
+
+def _without_places(text: str, cluster: TestCluster, files: Path) -> str:
+    for word, path in _places(cluster):
+        text = text.replace(word, path)
+    return text.replace("@/", f"{files}/")
+
+
+def _with_places(text: str, cluster: TestCluster, files: Path) -> str:
+    for word, path in _places(cluster):
+        text = text.replace(path, word)
+    text = text.replace(f"{files}/", "@/").replace(cluster.bootstrap, "ADDRESS")
+    for broker_id, address in zip(BROKER_IDS, cluster.bootstrap.split(","), strict=True):
+        host, _, port = address.partition(":")
+        text = text.replace(address, f"ADDRESS-{broker_id}").replace(port, f"PORT-{broker_id}")
+        assert host not in ("", port)
+    return text
+
+
+def _run(tool: Tool, cluster: TestCluster, words: list[str]) -> Iterator[str]:
+    if words[0] == "!":
+        name, arguments = words[1], words[2:]
+    else:
+        option = "--broker-list" if words[0] == "replica-verification" else "--bootstrap-server"
+        name, arguments = words[0], [option, cluster.bootstrap, *words[1:]]
+    result = tool(name, arguments)
+    keeps_exceptions = name == "configs"
+    for line in printed(result.output, keeps_exceptions):
+        yield f"  {_sorted_directories(line) if name == 'log-dirs' else line}".rstrip()
+    yield from (f"  ! {line}" for line in printed(result.errors, keeps_exceptions) if line)
+    yield f"  exit code {as_kafka_exits(result.exit_code)}"
+
+
+def _sorted_directories(line: str) -> str:
+    """A line of JSON with directories by name; the tools print them by hashes of their paths."""
+    if not line.startswith("{"):
+        return line
+    data = json.loads(line)
+    for broker in data["brokers"]:
+        broker["logDirs"].sort(key=lambda directory: directory["logDir"])
+    return json.dumps(data, separators=(",", ":"))
+
+
+def printed(text: str, keeps_exceptions: bool) -> Iterator[str]:
+    """The lines without stack traces and help, which only one of the tools prints.
+
+    keeps_exceptions  leave the first line of a stack trace
+    """
+    lines = text.splitlines()
+    is_stack = False
+    for line, following in zip(lines, [*lines[1:], "end"], strict=False):
+        if line.startswith(("Option  ", "--")):
+            return
+        is_first = _EXCEPTION.match(line) and (not following or _STACK.match(following))
+        was_stack, is_stack = is_stack, bool(is_first or _STACK.match(line))
+        if is_stack and (keeps_exceptions and is_first):
+            yield line
+        elif not is_stack and (line or not was_stack):
+            line = _UNCAUGHT.sub("", line)
+            yield IN_SYNC.sub(lambda isr: f"Isr: {','.join(sorted(isr[1].split(',')))}", line)
+
+
+def _produce(client: Client, topic: str, partition: int, count: int, size: int) -> None:
+    now_ms = int(time() * 1000)  # Older records would be deleted.
+    for number in range(count):
+        record = Record(b"key", b"v" * size, timestamp_ms=now_ms + number)
+        batch = PartitionProduceData(index=partition, records=memoryview(build_batch([record])))
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=topic, partition_data=[batch])],
+        )
+        _wait(partial(_is_stored, client, topic, partition, request))
+
+
+def _is_stored(client: Client, topic: str, partition: int, request: ProduceRequest) -> bool:
+    """Whether the leader has stored the batch; nothing is stored by a broker that is not it."""
+    (found,) = client.metadata([topic]).topics
+    leaders = [one.leader_id for one in found.partitions if one.partition_index == partition]
+    if not leaders or leaders[0] < 0:
+        return False
+    connection = client.broker(leaders[0])
+    response = connection.request(ApiKey.PRODUCE, request, ProduceResponse, PRODUCE_VERSION)
+    return not response.responses[0].partition_responses[0].error_code
+
+
+def _wait(is_done: Callable[[], bool]) -> None:
+    deadline = monotonic() + WAIT_S
+    while not is_done():
+        assert monotonic() < deadline, f"{is_done} is not done after {WAIT_S} s"
+        sleep(POLL_S)
+
+
+def _is_settled(client: Client) -> bool:
+    request = ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None)
+    moving = client.controller(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        request,
+        ListPartitionReassignmentsResponse,
+        errors_of=lambda response: [response.error_code],
+    )
+    if moving.topics or moving.error_code:
+        return False
+    metadata = client.metadata()
+    images = [_image(client, broker.node_id) for broker in metadata.brokers]
+    if None in images or any(image != images[0] for image in images):
+        return False
+    return not any(
+        partition.is_future_key
+        for broker in metadata.brokers
+        for directory in _describe_directories(client, broker.node_id)
+        for topic in directory.topics
+        for partition in topic.partitions
+    )
+
+
+def _image(client: Client, broker_id: int) -> list[Any] | None:
+    """The partitions as a broker knows them; None when a replica is not in sync."""
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    response = client.broker(broker_id).request(ApiKey.METADATA, request, MetadataResponse)
+    image: list[Any] = [len(response.brokers)]
+    for topic in sorted(response.topics, key=lambda topic: topic.name or ""):
+        for one in sorted(topic.partitions, key=lambda one: one.partition_index):
+            if sorted(one.isr_nodes) != sorted(one.replica_nodes) or one.leader_id < 0:
+                return None
+            image.append((topic.name, one.partition_index, one.leader_id, one.replica_nodes))
+    return image
+
+
+def _is_replicated(client: Client, topic: str, partition: int, replicas: str) -> bool:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic, topic_id=ZERO_UUID)],
+        allow_auto_topic_creation=False,
+    )
+    responses = [
+        client.broker(broker.node_id).request(ApiKey.METADATA, request, MetadataResponse)
+        for broker in client.metadata([]).brokers
+    ]
+    return all(
+        ",".join(map(str, one.replica_nodes)) == replicas
+        for response in responses
+        for one in response.topics[0].partitions
+        if one.partition_index == partition
+    )
+
+
+def _is_configured(client: Client, broker_id: int, name: str, value: str, count: str) -> bool:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=4, resource_name=str(broker_id), configuration_keys=[name]
+            )
+        ],
+        include_synonyms=True,
+    )
+    connection = client.broker(broker_id)
+    response = connection.request(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
+    rows = response.results[0].configs
+    if not rows:
+        return count == "0"
+    sources = ["null" if one.value is None else one.value for one in rows[0].synonyms]
+    return len(sources) == int(count) and sources[:1] in ([], [value])
+
+
+def _describe_directories(client: Client, broker_id: int) -> Sequence[DescribeLogDirsResult]:
+    request = DescribeLogDirsRequest(topics=None)
+    connection = client.broker(broker_id)
+    return connection.request(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse).results

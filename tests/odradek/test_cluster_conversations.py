@@ -1,0 +1,62 @@
+"""The tools for clusters and Apache Kafka's print the same lines with a cluster of three brokers.
+
+The lines are recorded in `cluster_conversations/`, by Apache's tools with Apache's brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.odradek.cluster_tools import NAMES, TestCluster, our_tool, play, recorded, settle
+from tests.odradek.console_tools import ApacheTools
+from tests.odradek.topics_tools import LOG4J_SILENT
+from tests.support.apache_cluster import apache_cluster
+
+pytestmark = [pytest.mark.judge, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    """Three brokers of Apache Kafka."""
+    with apache_cluster(tmp_path_factory.mktemp("cluster")) as brokers:
+        yield TestCluster(brokers.bootstrap, brokers.folder)
+
+
+@pytest.fixture(scope="module")
+def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
+    """Apache's tools."""
+    with ApacheTools(tmp_path_factory.mktemp("tools"), log4j=LOG4J_SILENT) as tools:
+        yield tools
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_our_tools_with_apache_kafka_print_the_recorded_lines(
+    cluster: TestCluster, tmp_path: Path, name: str
+) -> None:
+    assert play(our_tool, cluster, name, tmp_path) == recorded(name).read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_apaches_tools_with_apache_kafka_print_the_recorded_lines(
+    cluster: TestCluster, apache_tools: ApacheTools, tmp_path: Path, name: str
+) -> None:
+    assert play(apache_tools, cluster, name, tmp_path) == recorded(name).read_text()
+
+
+def test_both_tools_print_brokers_directories_and_replicas_in_the_same_order(
+    cluster: TestCluster, apache_tools: ApacheTools
+) -> None:
+    at = ["--bootstrap-server", cluster.bootstrap]
+    replicas = ",".join(f"{broker}:{1 + broker % 3}" for broker in (1, 2, 3) * 10)
+    for topic in ("orders", "audit-trail.of_a-long-name"):
+        our_tool("topics", [*at, "--create", "--topic", topic, "--replica-assignment", replicas])
+    settle(cluster)
+    ours = our_tool("log-dirs", [*at, "--describe"])
+    assert ours == apache_tools("log-dirs", [*at, "--describe"])
+    assert ours.output.count('"partition":') == 120
+    for topic in ("orders", "audit-trail.of_a-long-name"):
+        our_tool("topics", [*at, "--delete", "--topic", topic])
+    settle(cluster)

@@ -1,0 +1,140 @@
+"""`odradek znodes` and ZooKeeper's own shell print the same lines for one ZooKeeper."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from odradek.tools.znodes import DATA_WIDTH
+from tests.odradek.cluster_tools import our_tool
+from tests.odradek.topics_tools import as_kafka_exits
+from tests.support.zookeeper import JARS, zookeeper
+
+SHELL = "org.apache.zookeeper.ZooKeeperMain"
+TIMEOUT_S = 60.0
+NOISE = ("Connecting to ", "WATCHER::", "WatchedEvent ")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a ZooKeeper with some znodes below /kafka, one of them ephemeral."""
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as address:
+        session = KazooClient(hosts=address)
+        session.start(TIMEOUT_S)
+        session.create("/kafka/brokers/ids", b"", makepath=True)
+        for broker in (10, 2, 1):
+            session.create(f"/kafka/brokers/ids/{broker}", b'{"port": 9092}', ephemeral=True)
+        session.create("/kafka/brokers/topics", b'{"version":1,\n "partitions":{}}')
+        session.create("/kafka/brokers/topics/orders/partitions/0/state", b"1", makepath=True)
+        session.create("/kafka/brokers/topics/bills", ("ä" * 200).encode())
+        session.set("/kafka/brokers/topics/bills", ("ö" * 101).encode())
+        yield address
+        session.stop()
+        session.close()
+
+
+def shell(address: str, *words: str) -> tuple[int, str]:
+    """Exit code and lines of ZooKeeper's shell, without what it says of its connection."""
+    command = ["java", "-Xmx64m", "-cp", ":".join(JARS)]
+    command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off", SHELL, "-server", address, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    lines = (done.stdout + done.stderr).splitlines()
+    shown = [line for line in lines if line and not line.startswith(NOISE)]
+    return done.returncode, "\n".join(shown)
+
+
+@pytest.mark.judge
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ls /",
+        "ls /brokers/ids",
+        "ls -s /brokers",
+        "ls -R /",
+        "ls -R /brokers/topics",
+        "ls -R /brokers/ids/1",
+        "get /brokers/topics",
+        "get -s /brokers/ids/10",
+        "get /brokers/topics/orders",
+        "get -s /brokers/topics/bills",
+        "stat /brokers/ids/2",
+        "stat /brokers/topics/bills",
+        "ls /nothing",
+        "ls -R /nothing",
+        "get -s /nothing",
+        "stat /brokers/ids/7",
+        "get brokers",
+    ],
+)
+def test_command_prints_what_zookeepers_shell_prints(server: str, words: str) -> None:
+    result = our_tool("znodes", [f"{server}/kafka", *words.split()])
+    printed = (result.output + result.errors).rstrip("\n")
+    assert (as_kafka_exits(result.exit_code), printed) == shell(f"{server}/kafka", *words.split())
+
+
+@pytest.mark.judge
+def test_tree_is_indented_and_shows_the_data_in_one_line(server: str) -> None:
+    result = our_tool("znodes", [f"{server}/kafka/", "tree"])
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "/",
+        "  brokers",
+        "    ids",
+        '      1  {"port": 9092}',
+        '      10  {"port": 9092}',
+        '      2  {"port": 9092}',
+        '    topics  {"version":1, "partitions":{}}',
+        f"      bills  {'ö' * (DATA_WIDTH - 3)}...",
+        "      orders",
+        "        partitions",
+        "          0",
+        "            state  1",
+    ]
+    assert our_tool("znodes", [server, "tree", "/kafka/brokers/ids/2"]).output == (
+        '/kafka/brokers/ids/2  {"port": 9092}\n'
+    )
+
+
+@pytest.mark.judge
+def test_missing_chroot_and_missing_znode_of_a_tree_are_reported(server: str) -> None:
+    for arguments, path in (
+        ([f"{server}/elsewhere", "ls", "/"], "/"),
+        ([server, "tree", "/a"], "/a"),
+    ):
+        result = our_tool("znodes", arguments)
+        assert (result.exit_code, result.output) == (1, "")
+        assert result.errors == f"Node does not exist: {path}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["127.0.0.1:1"],
+        ["127.0.0.1:1", "set", "/a", "b"],
+        ["127.0.0.1:1", "ls"],
+        ["127.0.0.1:1", "ls", "-w", "/"],
+        ["127.0.0.1:1", "get", "-R", "/"],
+        ["127.0.0.1:1", "stat", "/a", "/b"],
+        ["127.0.0.1:1", "stat", "a"],
+        ["127.0.0.1:1", "stat", "/a/"],
+    ],
+)
+def test_invalid_command_line_exits_with_2(words: list[str]) -> None:
+    result = our_tool("znodes", words)
+    assert (result.exit_code, result.output) == (2, "")
+    assert result.errors
+
+
+def test_invalid_address_is_reported() -> None:
+    result = our_tool("znodes", ["host:port", "ls", "/"])
+    assert (result.exit_code, result.output) == (1, "")
+    assert result.errors.startswith("'host:port' is not an address of ZooKeeper: ")
+
+
+def test_help_and_version_need_no_server() -> None:
+    assert our_tool("znodes", ["--help"]).errors.startswith("usage: odradek znodes HOST:PORT")
+    assert our_tool("znodes", ["--version"]).output == "3.9.2\n"
