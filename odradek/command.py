@@ -36,6 +36,10 @@ SUBCOMMANDS: Final = {
         "odradek.tools.recover_metadata",
         "rebuild the metadata of a stopped broker from the folders of its topics",
     ),
+    "replica-verification": (
+        "odradek.tools.replica_verification.command",
+        "compare the replicas of partitions",
+    ),
     "start": ("odradek.tools.start", "start a broker in the foreground"),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
     "znodes": ("odradek.tools.znodes", "read the znodes of a cluster"),

@@ -112,7 +112,7 @@ def play(tool: Tool, cluster: TestCluster, name: str, files: Path) -> str:
             if words[0] == "file":
                 (files / words[1]).write_text(_without_places(text, cluster, files))
             elif words[0] == "produce":
-                _produce(client, words[1], *map(int, words[2:]))
+                produce(client, words[1], *map(int, words[2:]))
             elif words[0] == "settle":
                 _wait(partial(_is_settled, client))
             elif words[0] == "replicated":
@@ -205,7 +205,8 @@ def printed(text: str, keeps_exceptions: bool) -> Iterator[str]:
             yield IN_SYNC.sub(lambda isr: f"Isr: {','.join(sorted(isr[1].split(',')))}", line)
 
 
-def _produce(client: Client, topic: str, partition: int, count: int, size: int) -> None:
+def produce(client: Client, topic: str, partition: int, count: int, size: int) -> None:
+    """Write `count` batches of one record with a value of `size` bytes."""
     now_ms = int(time() * 1000)  # Older records would be deleted.
     for number in range(count):
         record = Record(b"key", b"v" * size, timestamp_ms=now_ms + number)

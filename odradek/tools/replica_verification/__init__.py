@@ -1,0 +1,1 @@
+"""`odradek replica-verification`: compare the replicas of partitions."""

@@ -1,0 +1,209 @@
+"""`odradek replica-verification`: the flags and lines of `kafka-replica-verification.sh` 3.9.
+
+It reads all replicas until it is interrupted, and reports batches that differ and the largest
+distance of a high watermark from what has been compared.
+Exit codes: 1 for replicas with different offsets and other failures; 2 an invalid command line; 130
+after Ctrl-C.
+Differs from Kafka: brokers that cannot be reached at the start are reported at once; no stack trace
+and no warning of its deprecation is printed; partitions without a record at or after --time begin
+at their end; an invalid command line exits with 2 instead of 1.
+Source: Kafka 3.9's ReplicaVerificationTool.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.metadata import MetadataResponse
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools import options as command_line
+from odradek.tools.client import Client, ClientError
+from odradek.tools.console.errors import log
+from odradek.tools.consumer_groups.partition_offsets import LATEST, NO_OFFSET, list_offsets
+from odradek.tools.errors import ToolError, refused
+from odradek.tools.options import INT64_MAX, Flag, HelpRequested, Options, OptionsError
+from odradek.tools.replica_verification.comparison import compare, largest_lag
+from odradek.tools.replica_verification.fetchers import Fetcher, Fetchers, Reading
+from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.topics.errors import TopicsError
+from odradek.tools.topics.queries import compile_pattern
+
+WHAT_IT_DOES: Final = "Validate that all replicas for a set of topics have the same data."
+FETCH_BYTES: Final = 1 << 20
+MAX_WAIT_MS: Final = 1_000
+REPORT_INTERVAL_MS: Final = 30_000
+LOGGER: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
+
+FLAGS: Final = (
+    Flag("broker-list", "Addresses of brokers of the cluster.", "host:port,host:port"),
+    Flag("topics-include", "Compare the topics whose whole name matches.", "regular expression"),
+    Flag(
+        "topic-white-list",
+        "The old name of --topics-include, which takes precedence.",
+        "regular expression",
+    ),
+    Flag("fetch-size", "Bytes of each partition in a request (default: 1048576).", "bytes"),
+    Flag("max-wait-ms", "How long a request waits for records (default: 1000).", "ms"),
+    Flag(
+        "time",
+        "Begin at the first record at or after this time; -1 (the default): at the end, -2: at the "
+        "start.",
+        "timestamp",
+    ),
+    Flag("report-interval-ms", "Time between two reports (default: 30000).", "ms"),
+    Flag("version", "Print the version of Kafka that this tool matches."),
+    Flag("help", "Print this text."),
+)
+
+
+def help_text() -> str:
+    """The help text of the tool."""
+    return command_line.help_text(FLAGS)
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Parse and check the command line.
+
+    raises  OptionsError; HelpRequested for --help
+    """
+    options = command_line.scan(FLAGS, arguments)
+    if not arguments:
+        raise OptionsError(WHAT_IT_DOES, shows_help=True)
+    if options.has("help"):
+        raise HelpRequested(WHAT_IT_DOES)
+    if options.has("version"):
+        return options
+    if not options.has("broker-list"):
+        raise OptionsError('Missing required argument "[broker-list]"', shows_help=True)
+    if options.has("topics-include") and options.has("topic-white-list"):
+        raise OptionsError(
+            'Option "[topics-include]" can\'t be used with option "[topic-white-list]"',
+            shows_help=True,
+        )
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare replicas until it is interrupted; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = parse_options(arguments)
+        if options.has("version"):
+            print(KAFKA_VERSION)
+            return 0
+        bootstrap = options.value("broker-list")
+        assert bootstrap is not None, "parse_options requires one"
+        client = Client(bootstrap)
+        try:
+            return verify(client, options)
+        finally:
+            client.close()
+    except OptionsError as error:
+        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
+        return error.exit_code
+    except (ToolError, ClientError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def verify(client: Client, options: Options) -> int:
+    """Compare the replicas of the topics that the options name, until offsets differ.
+
+    raises  OptionsError, ToolError, ClientError
+    """
+    reading = Reading(
+        _number(options, "fetch-size", FETCH_BYTES), _number(options, "max-wait-ms", MAX_WAIT_MS)
+    )
+    interval_ms = _number(options, "report-interval-ms", REPORT_INTERVAL_MS, INT64_MAX)
+    since = _number(options, "time", LATEST, INT64_MAX)
+    metadata = client.metadata()
+    replicas = _replicas(metadata, options)
+    if not replicas:
+        log(
+            "ERROR",
+            "No topics found. [topics-include] if specified, is either filtering out all topics or "
+            "there is no topic.",
+            LOGGER,
+        )
+        return 1
+    offsets = _first_offsets(client, list(replicas), since)
+    topic_ids = {topic.name: topic.topic_id for topic in metadata.topics if topic.name}
+    fetchers = Fetchers(
+        Fetcher(broker, led, topic_ids, reading)
+        for broker in metadata.brokers
+        if (led := [one for one, brokers in replicas.items() if broker.node_id in brokers])
+    )
+    _say("verification process is started")
+    try:
+        return _compare_for_ever(fetchers, offsets, interval_ms)
+    finally:
+        fetchers.close()
+
+
+def _number(
+    options: Options, name: str, default: int, largest: int = command_line.INT32_MAX
+) -> int:
+    number = options.number(name, largest)
+    return default if number is None else number
+
+
+def _replicas(metadata: MetadataResponse, options: Options) -> dict[TopicPartition, list[int]]:
+    given = options.value("topics-include")
+    pattern = given if given is not None else options.value("topic-white-list") or ".*"
+    try:
+        expression = compile_pattern(pattern)
+    except TopicsError:
+        raise ToolError(f"{pattern} is an invalid regex") from None
+    found: dict[TopicPartition, list[int]] = {}
+    for topic in metadata.topics:
+        if topic.name is None or not expression.fullmatch(topic.name):
+            continue
+        if topic.error_code:
+            raise refused(topic.error_code)
+        for one in topic.partitions:
+            found[TopicPartition(topic.name, one.partition_index)] = one.replica_nodes
+    live = [broker.node_id for broker in metadata.brokers]
+    missing = [one for replicas in found.values() for one in replicas if one not in live]
+    if missing:
+        raise refused(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {missing[0]} is not alive.")
+    return found
+
+
+def _first_offsets(
+    client: Client, partitions: Sequence[TopicPartition], since: int
+) -> dict[TopicPartition, int]:
+    offsets = list_offsets(client, partitions, since)
+    late = [partition for partition, offset in offsets.items() if offset == NO_OFFSET]
+    return offsets | list_offsets(client, late, LATEST)
+
+
+def _compare_for_ever(
+    fetchers: Fetchers, offsets: dict[TopicPartition, int], interval_ms: int
+) -> int:
+    reported = time.monotonic()
+    while True:
+        high_watermarks: dict[TopicPartition, int] = {}
+        for partition, replicas in fetchers.fetch(offsets).items():
+            result = compare(partition, offsets[partition], replicas)
+            offsets[partition] = result.next_offset
+            high_watermarks[partition] = max(one.high_watermark for one in replicas.values())
+            for line in result.mismatches:
+                _say(line)
+            if result.is_fatal:
+                return 1
+        if (time.monotonic() - reported) * 1000 > interval_ms:
+            reported = time.monotonic()
+            _say(largest_lag(offsets, high_watermarks).line(len(offsets)))
+
+
+def _say(text: str) -> None:
+    now = datetime.datetime.now(tz=datetime.UTC).astimezone()
+    print(f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}: {text}", flush=True)
