@@ -1,8 +1,15 @@
 """One broker's part in the cluster: registration, election, and the active controller if it wins.
 
-Everything that uses the coordination service runs as procedures, one at a time, on one executor;
-watches only queue a procedure.  The active controller sends control requests to its own broker as
-to every other: through `ControlRequestReceiver.receive`.
+Everything that uses the coordination service runs as procedures; watches only queue a procedure.
+Those of the cluster's events run one at a time on one executor, and what clients ask for (topics,
+configs, producer ids) on another one, so that many topics to create delay no election.  The active
+controller sends control requests to its own broker as to every other: through
+`ControlRequestReceiver.receive`.
+
+A procedure that the coordination service refused is repeated, by itself: registration, configs,
+election.  One of the active controller may have been half done, so the controller takes over again
+(`Step.LOAD`).  Nothing is repeated without a connection: calls wait in the session meanwhile, and
+with them the procedures, so that a controller whose session is suspended does nothing.
 
 Order of a start: `prepare` (roots, cluster id, configs), then the broker loads its logs, then
 `start` (registration, election, and if won the take-over).  With an embedded session all of it is
@@ -19,9 +26,12 @@ Source: Kafka's KafkaServer.startup, KafkaController.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -74,6 +84,7 @@ from odradek.controller.znodes.config_znodes import encode_log_directory_event
 from odradek.controller.znodes.dynamic_configs import (
     BROKERS,
     TOPICS,
+    ConfigChange,
     ConfigChanges,
     write_config,
 )
@@ -88,6 +99,20 @@ T = TypeVar("T")
 Spec = TypeVar("Spec")
 
 UNKNOWN_REQUESTER = "this broker"
+
+logger = logging.getLogger("odradek.controller")
+
+
+class Step(Enum):
+    """What is repeated when the coordination service refused it, in this order."""
+
+    REGISTRATION = 1
+    """With configs and election: the session has expired."""
+    CONFIGS = 2
+    ELECTION = 3
+    LOAD = 4
+    """The active controller reads everything and sends it to all brokers."""
+    DIRECTORIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +158,10 @@ class Controller:
         self._clock = clock
         self._randomness = randomness
         self._executor = SerialExecutor()
+        self._admin_executor = SerialExecutor()
         self._active: ActiveController | None = None
-        self._has_failed_event = False
+        self._failed: dict[Step, None] = {}
+        self._is_suspended = False
         self._has_directory_event = False
         self._is_closed = False
         self._has_session = True
@@ -218,14 +245,14 @@ class Controller:
             )
 
         names = [spec.name for spec in specs]
-        return self._executor.submit(lambda: self._for_each_topic(names, specs, create))
+        return self._admin_executor.submit(lambda: self._for_each_topic(names, specs, create))
 
     def auto_create_topic(
         self, spec: CreateTopicSpec, *, requested_by: str = UNKNOWN_REQUESTER
     ) -> Pending[TopicResult]:
         """Create a topic on first use; any broker may."""
         first_use = f"first use by {requested_by}"
-        return self._executor.submit(
+        return self._admin_executor.submit(
             lambda: self._admin.create_topic(spec, validate_only=False, requested_by=first_use)
         )
 
@@ -244,7 +271,7 @@ class Controller:
             )
 
         names = [spec.topic for spec in specs]
-        return self._executor.submit(lambda: self._for_each_topic(names, specs, create))
+        return self._admin_executor.submit(lambda: self._for_each_topic(names, specs, create))
 
     async def _for_each_topic(
         self,
@@ -275,24 +302,26 @@ class Controller:
                 await self._admin.delete_topic(name, requested_by=requested_by) for name in topics
             ]
 
-        return self._executor.submit(run)
+        return self._admin_executor.submit(run)
 
     def alter_config(
         self,
         entity_type: str,
         entity: str,
-        config: Mapping[str, str],
+        change: ConfigChange,
         *,
         requested_by: str = UNKNOWN_REQUESTER,
     ) -> Pending[None]:
-        """Replace the overrides of an entity; every broker calls `on_config_changed` then.
+        """Change the overrides of an entity; every broker calls `on_config_changed` then.
 
         entity  sanitized as by Kafka's Sanitizer, or `<default>`
-        fails   BrokerError UNKNOWN_SERVER_ERROR without a controller; CoordinationError
+        change  what is stored -> what will be; called again when another broker was faster
+        fails   BrokerError of `change`, or UNKNOWN_SERVER_ERROR without a controller;
+                CoordinationError
         """
-        return self._executor.submit(
+        return self._admin_executor.submit(
             lambda: write_config(
-                self._session, entity_type, entity, config, requested_by=requested_by
+                self._session, entity_type, entity, change, requested_by=requested_by
             )
         )
 
@@ -315,7 +344,7 @@ class Controller:
                 raise BrokerError(ErrorCode.STALE_BROKER_EPOCH)
             return await allocate_producer_ids(self._session, broker_id)
 
-        return self._executor.submit(run)
+        return self._admin_executor.submit(run)
 
     def alter_isr(
         self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[str, AlterIsr]]
@@ -361,7 +390,7 @@ class Controller:
         """A log directory of this broker failed, or has space again: the controller sends
         LeaderAndIsr to find out which replicas are online."""
         self._has_directory_event = True
-        self._submit_event(self._report_log_directories)
+        self._submit_step(Step.DIRECTORIES)
 
     async def _report_log_directories(self) -> None:
         if self._has_directory_event and self._identity is not None:
@@ -371,12 +400,19 @@ class Controller:
 
     def tick(self) -> None:
         """Repeat what the coordination service refused; called about once a second."""
+        if self._is_suspended or self._is_closed:
+            return
         self.receiver.tick()
         if self._active is not None and self._active.is_rebalance_due(self._clock.now_ms()):
             self._submit_active(lambda active: active.rebalance())
-        if self._has_failed_event and not self._is_closed:
-            self._has_failed_event = False
-            self._submit_event(self._recover)
+        failed, self._failed = self._failed, {}
+        if Step.REGISTRATION in failed:
+            # It does all of it.
+            self._submit_step(Step.REGISTRATION)
+            return
+        for step in Step:
+            if step in failed:
+                self._submit_step(step)
 
     def shutdown(self) -> Pending[None]:
         """Close the session, which ends the registration and, if active, the controllership."""
@@ -410,7 +446,7 @@ class Controller:
                 raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
             except CoordinationError:
                 # Half of it may have been written.
-                self._has_failed_event = True
+                self._failed[Step.LOAD] = None
                 raise
 
         return self._executor.submit(run)
@@ -443,7 +479,15 @@ class Controller:
             warn=self._warn,
             dynamic_setting=self._dynamic_setting,
         )
-        await self._active.load()
+        # Until it is done: an election that is repeated does not find out that this was not.
+        self._failed[Step.LOAD] = None
+        await self._load()
+
+    async def _load(self) -> None:
+        """The active controller takes over, or takes over again what was left half done."""
+        if self._active is not None:
+            await self._active.load()
+        self._failed.pop(Step.LOAD, None)
 
     async def _on_controller_changed(self) -> None:
         """/controller was created, changed or removed."""
@@ -460,17 +504,8 @@ class Controller:
         self._resign()
         await self._elect()
 
-    async def _recover(self) -> None:
-        """Read again everything that a failed procedure may have missed."""
-        if not self._is_registered:
-            await self._on_expired()
-            return
+    async def _on_configs_changed(self) -> None:
         await self._configs.on_changes(self._clock.now_ms())
-        if self._identity is not None:
-            await self._on_controller_changed()
-        if self._active is not None:
-            await self._active.load()
-        await self._report_log_directories()
 
     async def _on_expired(self) -> None:
         """The session expired: its registration and, if active, the controllership ended."""
@@ -481,9 +516,10 @@ class Controller:
             self._has_session = True
         if self._identity is not None:
             await self._register()
-        await self._configs.on_changes(self._clock.now_ms())
+        await self._on_configs_changed()
         if self._identity is not None:
             await self._elect()
+        await self._report_log_directories()
 
     def _on_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
         self.receiver.on_config(entity_type, entity, config)
@@ -509,19 +545,26 @@ class Controller:
             return
         match event:
             case SessionState.EXPIRED:
+                logger.warning("the coordination session has expired: registering again")
+                self._is_suspended = False
                 self._has_session = False
                 self._is_registered = False
-                self._submit_event(self._on_expired, is_urgent=True)
+                self._submit_step(Step.REGISTRATION, is_urgent=True)
+            case SessionState.SUSPENDED:
+                self._is_suspended = True
+                logger.warning("the connection to the coordination service is lost")
+            case SessionState.CONNECTED:
+                self._is_suspended = False
+                logger.info("the connection to the coordination service is back")
+                self.tick()
             case WatchEvent(path=path):
                 self._on_watch(path)
-            case _:
-                pass
 
     def _on_watch(self, path: str) -> None:
         if path == zk_data.CONTROLLER:
-            self._submit_event(self._on_controller_changed)
+            self._submit_step(Step.ELECTION)
         elif path == zk_data.CONFIG_CHANGES:
-            self._submit_event(lambda: self._configs.on_changes(self._clock.now_ms()))
+            self._submit_step(Step.CONFIGS)
         else:
             self._submit_active(lambda active: active.on_znode_changed(path))
 
@@ -532,11 +575,24 @@ class Controller:
             if self._active is not None:
                 await act(self._active)
 
-        self._submit_event(run)
+        self._submit_event(run, Step.LOAD)
 
-    def _submit_event(self, procedure: Procedure[None], *, is_urgent: bool = False) -> None:
+    def _submit_step(self, step: Step, *, is_urgent: bool = False) -> None:
+        procedures: dict[Step, Procedure[None]] = {
+            Step.REGISTRATION: self._on_expired,
+            Step.CONFIGS: self._on_configs_changed,
+            Step.ELECTION: self._on_controller_changed,
+            Step.LOAD: self._load,
+            Step.DIRECTORIES: self._report_log_directories,
+        }
+        self._submit_event(procedures[step], step, is_urgent=is_urgent)
+
+    def _submit_event(
+        self, procedure: Procedure[None], step: Step, *, is_urgent: bool = False
+    ) -> None:
+        """step  what is repeated when the procedure fails"""
         self._executor.submit(lambda: self._run_guarded(procedure), is_urgent=is_urgent).on_done(
-            self._note_failure
+            partial(self._note_failure, step)
         )
 
     async def _run_guarded(self, procedure: Procedure[None]) -> None:
@@ -546,12 +602,12 @@ class Controller:
         except ControllerMoved:
             await self._on_moved()
 
-    def _note_failure(self, pending: Pending[None]) -> None:
+    def _note_failure(self, step: Step, pending: Pending[None]) -> None:
         try:
             pending.result()
         except (CoordinationError, BrokerError) as error:
             if not self._is_closed:
-                self._has_failed_event = True
+                self._failed[step] = None
                 self._warn(f"the coordination service refused: {error!r}")
 
 

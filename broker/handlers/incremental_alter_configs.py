@@ -24,11 +24,14 @@ from odradek.broker.settings.alter import (
     Decision,
     LoggerChange,
     Requested,
+    ResourceType,
     Stored,
     decide,
     invalid_request,
     repeated,
 )
+from odradek.broker.settings.dynamic import DynamicSettings
+from odradek.broker.settings.load import with_dynamic
 from odradek.controller.coordination.errors import CoordinationError, StorageFailed
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
@@ -99,11 +102,6 @@ def alter(
 ) -> Steps[Reply | Delayed]:
     """Serve both APIs that change settings; `respond` makes the response of either."""
 
-    def overrides_of(topic: str) -> Mapping[str, str] | None:
-        image = context.services.controller.image
-        return image.topic_configs.get(topic, {}) if topic in image.topics else None
-
-    broker_id = context.services.controller.broker_id
     twice = repeated([(resource.resource_type, resource.name) for resource in requested])
     outcomes: list[BrokerError | Pending[None]] = []
     for resource, is_repeated in zip(requested, twice, strict=True):
@@ -111,30 +109,60 @@ def alter(
         try:
             if is_repeated:
                 raise invalid_request("Each resource must appear at most once.")
-            decision = decide(
-                settings_in_force(context),
-                resource,
-                broker_id=broker_id,
-                overrides_of=overrides_of,
-                loggers=logger_levels(),
-            )
+            decision = _decide(context, resource, None)
         except BrokerError as error:
             outcomes.append(error)
         else:
-            outcomes.append(Pending.of(None) if validate_only else _store(context, decision))
+            is_done = validate_only
+            outcomes.append(Pending.of(None) if is_done else _store(context, resource, decision))
     return _when_stored(context, requested, outcomes, respond)
 
 
-def _store(context: Context, decision: Decision) -> Pending[None]:
+def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | None) -> Decision:
+    """stored  the settings of the resource in its znode; None: as this broker knows them"""
+    services = context.services
+    settings = settings_in_force(context)
+    if stored is not None and resource.resource_type == ResourceType.BROKER:
+        dynamic = settings.dynamic
+        settings = with_dynamic(
+            settings,
+            DynamicSettings(dynamic.default, stored)
+            if resource.name
+            else DynamicSettings(stored, dynamic.broker),
+        )
+
+    def overrides_of(topic: str) -> Mapping[str, str] | None:
+        image = services.controller.image
+        if topic not in image.topics:
+            return None
+        return image.topic_configs.get(topic, {}) if stored is None else stored
+
+    return decide(
+        settings,
+        resource,
+        broker_id=services.controller.broker_id,
+        overrides_of=overrides_of,
+        loggers=logger_levels(),
+    )
+
+
+def _store(context: Context, resource: Requested, decision: Decision) -> Pending[None]:
+    """Store a decision on what this broker knows, made again on what is stored."""
     if isinstance(decision, Stored):
+
+        def change(stored: Mapping[str, str]) -> Mapping[str, str]:
+            decided = _decide(context, resource, stored)
+            assert isinstance(decided, Stored), "the type of the resource is the same"
+            return decided.settings
+
         return context.services.controller.alter_config(
             decision.entity_type,
             decision.entity_name,
-            decision.settings,
+            change,
             requested_by=context.requester,
         )
-    for change in decision:
-        _set_level(change)
+    for change_of_level in decision:
+        _set_level(change_of_level)
     return Pending.of(None)
 
 

@@ -150,9 +150,10 @@ class TopicAdmin:
         path = zk_data.topic_path(topic)
         if not _is_path_part(topic) or await self._session.exists(path) is None:
             return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # Before it is: the controller may act on it before the result is here.
+        logger.info("topic %s is marked for deletion, by %s", topic, requested_by)
         with contextlib.suppress(NodeExists):
             await self._session.create(zk_data.delete_topic_path(topic), None)
-            logger.info("topic %s is marked for deletion, by %s", topic, requested_by)
         return TopicResult(topic)
 
     async def _known_topics(self, name: str) -> KnownTopics:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from odradek.controller.coordination.errors import (
-    CoordinationError,
+    BadVersion,
     MultiFailed,
     NodeExists,
     NoNode,
@@ -27,6 +27,7 @@ from odradek.controller.coordination.session import (
     Create,
     Delete,
     SetData,
+    Stat,
     ZkOperation,
 )
 from odradek.controller.znodes import zk_data
@@ -63,6 +64,8 @@ OnConfig = Callable[[str, str, Mapping[str, str]], None]
 The config contains all overrides; it is empty when there are none (any more).
 """
 
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""All overrides that are stored -> all that will be."""
 
 logger = logging.getLogger("odradek.configs")
 
@@ -191,13 +194,14 @@ async def write_config(
     session: CoordinationSession,
     entity_type: str,
     entity: str,
-    config: Mapping[str, str],
+    change: ConfigChange,
     *,
     requested_by: str,
 ) -> None:
-    """Replace the overrides of an entity and notify all brokers; the last writer wins.
+    """Change the overrides of an entity by compare-and-set, and notify all brokers.
 
     entity  sanitized, as in its path
+    change  what is stored -> what will be; may raise BrokerError
     raises  BrokerError UNKNOWN_SERVER_ERROR when there is no controller, or a KRaft one took over
     """
     try:
@@ -207,46 +211,56 @@ async def write_config(
     if zk_data.ControllerZnode.decode(data).kraft_controller_epoch > 0:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "a KRaft controller has taken over")
     check = Check(zk_data.CONTROLLER, stat.version)
+    notification = encode_config_change(f"{entity_type}/{entity}")
+    # Differs from Kafka: the notification is in the same multi, so none is lost with its writer;
+    # and the version is checked, so that of two brokers that change an entity none loses a change.
+    notify = Create(zk_data.CONFIG_CHANGE_PREFIX, notification, sequential=True)
     path = zk_data.config_path(entity_type, entity)
-    change = encode_config_change(f"{entity_type}/{entity}")
-    # Differs from Kafka: the notification is in the same multi, so none is lost with its writer.
-    notify = Create(zk_data.CONFIG_CHANGE_PREFIX, change, sequential=True)
-    encoded = encode_config(config)
-    write: ZkOperation = SetData(path, encoded)
-    if not config and entity_type in _REMOVED_WHEN_EMPTY:
-        write = Delete(path)
     for _ in range(ATTEMPTS_MAX):
+        (found,) = await read_all(session, [path])
+        config = change({} if found is None else decode_config(found[0]))
+        write = _write_of(path, None if found is None else found[1], config, entity_type)
         try:
             await session.multi([check, write, notify])
-            # Values of brokers and users may be secret; those of topics are not.
-            shown = (f"{key}={config[key]}" if entity_type == TOPICS else key for key in config)
-            logger.info(
-                "settings of %s %s are stored: %s, by %s",
-                entity_type,
-                entity,
-                ", ".join(shown)[:SHOWN_MAX] or "none",
-                requested_by,
-            )
-            return
         except MultiFailed as failed:
             if failed.index == 0:
                 raise BrokerError(
                     ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has just changed"
                 ) from failed
-            write = await _other_write(session, write, encoded, failed.error)
+            if failed.index == 1 and isinstance(failed.error, NoNode):
+                await ensure_path(session, path[: path.rindex("/")])
+            elif failed.index != 1 or not isinstance(failed.error, NodeExists | BadVersion):
+                raise failed.error from failed
+        else:
+            _log_stored(entity_type, entity, config, requested_by)
+            return
     raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the config kept changing")
 
 
-async def _other_write(
-    session: CoordinationSession, write: ZkOperation, encoded: bytes, error: CoordinationError
+def _write_of(
+    path: str, stat: Stat | None, config: Mapping[str, str], entity_type: str
 ) -> ZkOperation:
-    match write, error:
-        case SetData(path), NoNode():
-            await ensure_path(session, path[: path.rindex("/")])
-            return Create(path, encoded)
-        case Delete(path), NoNode():
-            return Check(path[: path.rindex("/")], ANY_VERSION)
-        case Create(path), NodeExists():
-            return SetData(path, encoded)
-        case _:
-            raise error
+    is_removed = not config and entity_type in _REMOVED_WHEN_EMPTY
+    if stat is not None:
+        if is_removed:
+            return Delete(path, stat.version)
+        return SetData(path, encode_config(config), stat.version)
+    return (
+        Check(path[: path.rindex("/")], ANY_VERSION)
+        if is_removed
+        else Create(path, encode_config(config))
+    )
+
+
+def _log_stored(
+    entity_type: str, entity: str, config: Mapping[str, str], requested_by: str
+) -> None:
+    # Values of brokers and users may be secret; those of topics are not.
+    shown = (f"{key}={config[key]}" if entity_type == TOPICS else key for key in config)
+    logger.info(
+        "settings of %s %s are stored: %s, by %s",
+        entity_type,
+        entity,
+        ", ".join(shown)[:SHOWN_MAX] or "none",
+        requested_by,
+    )

@@ -129,7 +129,7 @@ class World:
             topic.stored = max(topic.stored or 0, number)
 
         config = {CONFIG: str(number)}
-        self.node.controller.alter_config("topics", name, config).on_done(answered)
+        self.node.controller.alter_config("topics", name, lambda _: config).on_done(answered)
 
     def take_id(self) -> int | None:
         try:
@@ -312,7 +312,7 @@ def test_nothing_is_acknowledged_before_its_sync() -> None:
     results: list[Pending[Any]] = [
         world.node.controller.create_topics([CreateTopicSpec("t", 1, 1)]),
         world.node.allocate_producer_ids(),
-        world.node.controller.alter_config("topics", "t", {CONFIG: "1"}),
+        world.node.controller.alter_config("topics", "t", lambda _: {CONFIG: "1"}),
     ]
     assert not any(pending.is_done for pending in results)
     assert world.take_id() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import pytest
 
@@ -10,7 +11,12 @@ from odradek.controller.coordination.tree import Tree
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.znodes import zk_data
-from odradek.controller.znodes.dynamic_configs import NOTIFICATION_AGE_MAX_MS, PURGE_INTERVAL_MS
+from odradek.controller.znodes.dynamic_configs import (
+    NOTIFICATION_AGE_MAX_MS,
+    PURGE_INTERVAL_MS,
+    ConfigChange,
+)
+from odradek.protocol.errors import BrokerError, ErrorCode
 from tests.support.cluster import Cluster
 
 
@@ -32,6 +38,11 @@ class CountedTree:
         monkeypatch.setattr(tree, name, counted)
 
 
+def to(config: Mapping[str, str]) -> ConfigChange:
+    """A change that replaces what is stored."""
+    return lambda stored: config
+
+
 def notifications(cluster: Cluster) -> list[str]:
     return sorted(cluster.tree.tree.nodes[zk_data.CONFIG_CHANGES].children)
 
@@ -47,7 +58,7 @@ def test_cost_of_alter_config_does_not_grow_with_notifications(
     for number in range(1_000):
         cluster.clock.advance(PURGE_INTERVAL_MS // 100)
         before = counted.count
-        controller.alter_config("topics", "t", {"segment.bytes": str(number)}).result()
+        controller.alter_config("topics", "t", to({"segment.bytes": str(number)})).result()
         costs.append(counted.count - before)
     # The first one asks for an age, which is due once a minute.
     assert max(costs) <= costs[0]
@@ -61,7 +72,7 @@ def test_config_notifications_of_the_last_15_minutes_are_kept() -> None:
     controller = cluster.add(1).controller
     minutes = 40
     for number in range(minutes):
-        controller.alter_config("topics", "t", {"segment.bytes": str(number)}).result()
+        controller.alter_config("topics", "t", to({"segment.bytes": str(number)})).result()
         cluster.clock.advance(60_000)
     kept = notifications(cluster)
     assert kept[-1].endswith(f"{minutes - 1:010d}")
@@ -75,7 +86,9 @@ def test_broker_reads_each_config_change_once_after_its_session_expired() -> Non
     reader = cluster.add(2)
     reader.configs.clear()
     for name in "abc":
-        cluster.nodes[1].controller.alter_config("topics", name, {"segment.ms": "7"}).result()
+        cluster.nodes[1].controller.alter_config(
+            "topics", name, lambda _: {"segment.ms": "7"}
+        ).result()
     cluster.settle()
     assert [(kind, name) for kind, name, _ in reader.configs] == [
         ("topics", "a"),
@@ -96,8 +109,10 @@ def test_log_names_the_requester_of_topic_changes(
     controller.create_topics([CreateTopicSpec("u", 1, 1)], validate_only=True, requested_by=by)
     controller.auto_create_topic(CreateTopicSpec("v"), requested_by=by)
     controller.create_partitions([CreatePartitionsSpec("t", 5)], requested_by=by)
-    controller.alter_config("topics", "t", {"segment.ms": "8"}, requested_by=by)
-    controller.alter_config("brokers", "1", {"ssl.keystore.password": "hidden"}, requested_by=by)
+    controller.alter_config("topics", "t", lambda _: {"segment.ms": "8"}, requested_by=by)
+    controller.alter_config(
+        "brokers", "1", lambda _: {"ssl.keystore.password": "hidden"}, requested_by=by
+    )
     controller.delete_topics(["t"], requested_by=by)
     lines = [record.getMessage() for record in caplog.records]
     topic_id = zk_data.encode_topic_id(made.topic_id)
@@ -114,3 +129,39 @@ def test_log_names_the_requester_of_topic_changes(
         f"topic t is marked for deletion, by {by}",
         f"topic t was deleted: id {topic_id}, 5 partitions",
     ]
+
+
+def test_two_brokers_that_change_one_topic_lose_no_change() -> None:
+    """Another broker's change is stored between the read of the first one and its write."""
+    cluster = Cluster()
+    one, two = cluster.add(1).controller, cluster.add(2).controller
+    one.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    calls = 0
+
+    def add_first(stored: Mapping[str, str]) -> Mapping[str, str]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            two.alter_config("topics", "t", lambda now: {**now, "segment.ms": "2"}).result()
+        return {**stored, "segment.bytes": "1"}
+
+    one.alter_config("topics", "t", add_first).result()
+    assert calls == 2
+    cluster.settle()
+    for controller in (one, two):
+        stored = controller.image.topic_config("t")
+        assert (stored["segment.bytes"], stored["segment.ms"]) == ("1", "2")
+
+
+def test_change_that_is_refused_on_what_is_stored_writes_nothing() -> None:
+    cluster = Cluster()
+    controller = cluster.add(1).controller
+    controller.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    before = notifications(cluster)
+
+    def refuse(stored: Mapping[str, str]) -> Mapping[str, str]:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, "no")
+
+    with pytest.raises(BrokerError, match="no"):
+        controller.alter_config("topics", "t", refuse).result()
+    assert notifications(cluster) == before

@@ -231,8 +231,10 @@ def test_delete_topics_returns_topic_deletion_disabled_when_deletion_is_disabled
 
 def test_alter_config_notifies_every_broker(cluster: Cluster, node: Node) -> None:
     create(node, "t")
-    node.controller.alter_config("topics", "t", {"retention.ms": "5"}).result()
-    node.controller.alter_config("brokers", "<default>", {"log.cleaner.threads": "2"}).result()
+    node.controller.alter_config("topics", "t", lambda _: {"retention.ms": "5"}).result()
+    node.controller.alter_config(
+        "brokers", "<default>", lambda _: {"log.cleaner.threads": "2"}
+    ).result()
     assert node.configs == [
         ("topics", "t", {"retention.ms": "5"}),
         ("brokers", "<default>", {"log.cleaner.threads": "2"}),
@@ -242,7 +244,7 @@ def test_alter_config_notifies_every_broker(cluster: Cluster, node: Node) -> Non
     assert cluster.data("/config/changes/config_change_0000000000") == encode_config_change(
         "topics/t"
     )
-    node.controller.alter_config("topics", "t", {}).result()
+    node.controller.alter_config("topics", "t", lambda _: {}).result()
     assert cluster.data("/config/topics/t") == b'{"version":1,"config":{}}'
     assert node.controller.image.topic_config("t") == {}
 
@@ -250,16 +252,16 @@ def test_alter_config_notifies_every_broker(cluster: Cluster, node: Node) -> Non
 def test_config_notifications_older_than_15_minutes_are_removed(
     cluster: Cluster, node: Node
 ) -> None:
-    node.controller.alter_config("brokers", "1", {"a": "1"}).result()
+    node.controller.alter_config("brokers", "1", lambda _: {"a": "1"}).result()
     cluster.clock.advance(15 * 60 * 1000 + 1)
-    node.controller.alter_config("brokers", "1", {"a": "2"}).result()
+    node.controller.alter_config("brokers", "1", lambda _: {"a": "2"}).result()
     assert list(cluster.tree.tree.nodes["/config/changes"].children) == ["config_change_0000000001"]
 
 
 def test_config_notification_that_cannot_be_decoded_is_skipped(node: Node) -> None:
     assert node.session is not None
     node.session.create("/config/changes/config_change_", b"?", sequential=True).result()
-    node.controller.alter_config("brokers", "1", {"a": "2"}).result()
+    node.controller.alter_config("brokers", "1", lambda _: {"a": "2"}).result()
     assert node.configs == [("brokers", "1", {"a": "2"})]
     assert len(node.warnings) == 1
 
@@ -269,7 +271,7 @@ def test_alter_config_fails_when_a_kraft_controller_has_taken_over(node: Node) -
     taken = zk_data.ControllerZnode(1, 5, kraft_controller_epoch=3)
     node.session.set("/controller", taken.encode()).result()
     with pytest.raises(BrokerError):
-        node.controller.alter_config("topics", "t", {"a": "b"}).result()
+        node.controller.alter_config("topics", "t", lambda _: {"a": "b"}).result()
 
 
 def test_producer_id_blocks_do_not_overlap() -> None:
@@ -286,7 +288,7 @@ def test_restart_keeps_topics_configs_and_epochs() -> None:
     first = Cluster(files)
     node = first.add(1)
     create(node, "a", "b", partitions=2)
-    node.controller.alter_config("topics", "a", {"x": "y"}).result()
+    node.controller.alter_config("topics", "a", lambda _: {"x": "y"}).result()
     before = node.controller.image
     second = Cluster(files)
     again = second.add(1)
@@ -416,23 +418,25 @@ def test_registration_with_a_broker_id_in_use_is_refused(cluster: Cluster, node:
 
 
 def test_config_znode_of_a_user_without_overrides_is_removed(cluster: Cluster, node: Node) -> None:
-    node.controller.alter_config("users", "alice/clients/app", {"producer_byte_rate": "5"}).result()
+    node.controller.alter_config(
+        "users", "alice/clients/app", lambda _: {"producer_byte_rate": "5"}
+    ).result()
     assert cluster.data("/config/users/alice") is None
     assert node.configs[-1] == ("users", "alice/clients/app", {"producer_byte_rate": "5"})
-    node.controller.alter_config("users", "alice/clients/app", {}).result()
+    node.controller.alter_config("users", "alice/clients/app", lambda _: {}).result()
     assert "/config/users/alice/clients/app" not in cluster.tree.tree.nodes
     assert node.configs[-1] == ("users", "alice/clients/app", {})
-    node.controller.alter_config("users", "unknown", {}).result()
+    node.controller.alter_config("users", "unknown", lambda _: {}).result()
     assert node.configs[-1] == ("users", "unknown", {})
 
 
 def test_start_reports_the_configs_of_all_entity_types() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     node = Cluster(files).add(1)
-    node.controller.alter_config("users", "bob", {"a": "1"}).result()
-    node.controller.alter_config("users", "bob/clients/app", {"b": "2"}).result()
-    node.controller.alter_config("clients", "app", {"c": "3"}).result()
-    node.controller.alter_config("ips", "127.0.0.1", {"d": "4"}).result()
+    node.controller.alter_config("users", "bob", lambda _: {"a": "1"}).result()
+    node.controller.alter_config("users", "bob/clients/app", lambda _: {"b": "2"}).result()
+    node.controller.alter_config("clients", "app", lambda _: {"c": "3"}).result()
+    node.controller.alter_config("ips", "127.0.0.1", lambda _: {"d": "4"}).result()
     again = Cluster(files).add(1, is_started=False)
     again.controller.prepare().result()
     assert sorted(again.configs) == [

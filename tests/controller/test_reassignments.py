@@ -314,7 +314,7 @@ def test_unclean_election_enabled_while_running_elects(
     assert partition_of(cluster).state is not None
     config = {"unclean.leader.election.enable": "true"}
     kind, name = ("topics", "t") if entity else ("brokers", "<default>")
-    cluster.nodes[4].controller.alter_config(kind, name, config).result()
+    cluster.nodes[4].controller.alter_config(kind, name, lambda _: config).result()
     cluster.settle()
     state = partition_of(cluster).state
     assert state is not None

@@ -14,11 +14,12 @@ from odradek.controller.control_requests import (
     ControlResponse,
     StopReplica,
 )
+from odradek.controller.coordination.session import SessionState
 from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.image import NO_LEADER
+from odradek.controller.image import NO_LEADER, PartitionState
 from odradek.controller.znodes.admin_znodes import REASSIGN_PARTITIONS, encode_reassignments
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.zk_data import (
@@ -26,6 +27,7 @@ from odradek.controller.znodes.zk_data import (
     PartitionStateZnode,
     TopicAssignmentZnode,
 )
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.support.cluster import Node
 from tests.support.slow_cluster import SlowCluster
@@ -98,6 +100,14 @@ def join(cluster: SlowCluster, broker_id: int) -> None:
     node.start()
 
 
+def alter_config(cluster: SlowCluster, broker_id: int, topic: str, value: str) -> None:
+    """A broker changes the settings of a topic, if there is such a topic."""
+    if f"{BROKER_TOPICS}/{topic}" in cluster.tree.tree.nodes:
+        cluster.nodes[broker_id].controller.alter_config(
+            "topics", topic, lambda stored: {**stored, "retention.ms": value}
+        )
+
+
 def disturb(cluster: SlowCluster, number: int) -> None:
     """One random failure, or one request of a client."""
     rng = cluster.rng
@@ -130,10 +140,7 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             for node in cluster.nodes.values():
                 node.controller.delete_topics([f"t{rng.below(number + 1)}"])
         case 8:
-            config = {"retention.ms": str(number)}
-            topic = f"t{rng.below(number + 1)}"
-            if f"{BROKER_TOPICS}/{topic}" in cluster.tree.tree.nodes:
-                cluster.nodes[victim].controller.alter_config("topics", topic, config)
+            alter_config(cluster, victim, f"t{rng.below(number + 1)}", str(number))
         case 9:
             session.is_losing = True
             cluster.run(rng.below(20))
@@ -277,3 +284,56 @@ def test_same_seed_repeats_the_same_history() -> None:
         return [f"{path} {node.czxid} {node.data!r}" for path, node in cluster.tree.tree.walk()]
 
     assert history(5) == history(5)
+
+
+def test_topics_to_create_do_not_delay_a_change_of_in_sync_replicas() -> None:
+    cluster = SlowCluster(1, SETTINGS)
+    for broker_id in BROKERS:
+        cluster.add(broker_id)
+        cluster.settle()
+    active = cluster.active.controller
+    active.create_topics([CreateTopicSpec("t", 1, 3)])
+    cluster.settle()
+    state = active.image.topics["t"].partitions[0].state
+    assert state is not None
+    specs = [CreateTopicSpec(f"many-{number}", 1, 1) for number in range(50)]
+    created = active.create_topics(specs)
+    epoch = cluster.nodes[state.leader].controller.broker_epoch
+    smaller = tuple(one for one in state.isr if one == state.leader)
+    proposal = AlterIsr(0, state.leader_epoch, smaller, state.partition_epoch)
+    altered = active.alter_isr(state.leader, epoch, [("t", proposal)])
+    while not altered.is_done:
+        assert cluster.step()
+    (found,) = altered.result()
+    assert isinstance(found, PartitionState)
+    assert found.isr == smaller
+    assert not created.is_done
+    cluster.settle()
+    assert {one.error for one in created.result()} == {ErrorCode.NONE}
+
+
+def test_nothing_is_repeated_while_the_session_is_suspended() -> None:
+    cluster = SlowCluster(1, SETTINGS)
+    node = cluster.add(1)
+    cluster.settle()
+    node.controller.create_topics([CreateTopicSpec("t", 2, 1)])
+    cluster.settle()
+    session = cluster.session_of(1)
+    session.is_losing = True
+    cluster.tree.connect(lambda event: None).create(f"{BROKER_TOPICS}/u", None)
+    while cluster.step():
+        pass
+    session.is_losing = False
+    sent = len(node.requests)
+    node.controller._on_event(SessionState.SUSPENDED)
+    for _ in range(3):
+        node.controller.tick()
+    assert not cluster.choices()
+    node.controller._on_event(SessionState.CONNECTED)
+    while cluster.step():
+        pass
+    # Once, and not at each tick: it took over again.
+    assert len(node.requests) > sent
+    sent = len(node.requests)
+    cluster.settle()
+    assert len(node.requests) == sent
