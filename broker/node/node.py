@@ -3,7 +3,8 @@
 Order of a start (Kafka: KafkaServer.startup): lock the directories; coordination, broker id,
 cluster id, configs; check that the directories belong to this broker; bind; load the logs;
 register, elect, lead; accept.
-Order of a stop: stop accepting; end the connections; leave the cluster; flush and close the logs.
+Order of a stop: have the leaderships moved; end the connections and stop fetching; leave the
+cluster; flush and close the logs.
 A start that fails or is interrupted ends with a stop, so that the next one finds the directories
 unchanged.
 
@@ -39,6 +40,7 @@ from odradek.controller.controller import Identity
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.image import Endpoint
 from odradek.controller.membership.registration import RegistrationRefused, next_broker_id
+from odradek.protocol.errors import BrokerError
 from odradek.runtime.descriptor_limit import open_descriptors
 from odradek.runtime.pending import Pending
 from odradek.storage.checkpoints.meta_properties import stored_broker_id, stored_cluster_id
@@ -355,9 +357,42 @@ class Node:
         raises  StartError when the broker stopped because it could not go on
         """
         await self._stopping.wait()
+        if self._settings.controlled_shutdown_enable:
+            await self._shut_down_controlled()
         await self.stop()
         if self._fatal is not None:
             raise StartError(self._fatal)
+
+    async def _shut_down_controlled(self) -> None:
+        """Have the controller move the leaderships of this broker, while it still serves them.
+
+        Differs from Kafka: a broker without others does not ask itself.
+        Source: Kafka's KafkaServer.controlledShutdown.
+        """
+        settings = self._settings
+        attempts = settings.controlled_shutdown_max_retries
+        for attempt in range(attempts):
+            if self._fatal is not None or len(self.services.controller.image.brokers) < 2:
+                return
+            asked = self.parts.controller_channel.shut_down()
+            await self._until_done(asked)
+            try:
+                remaining = asked.result()
+            except (BrokerError, CoordinationError) as error:
+                logger.warning("the controlled shutdown failed: %r", error)
+            else:
+                if not remaining:
+                    return
+                logger.warning("%d partitions have no other leader yet", len(remaining))
+            if attempt < attempts - 1:
+                await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)
+        if attempts:
+            logger.warning("stopping without a controlled shutdown, after %d attempts", attempts)
+
+    async def _until_done(self, pending: Pending[Any]) -> None:
+        done = asyncio.Event()
+        pending.on_done(lambda _: done.set())
+        await done.wait()
 
     async def stop(self) -> None:
         """Stop, with every acknowledged record on disk; the next start need not check the logs.
@@ -385,12 +420,11 @@ class Node:
 
     async def _leave(self) -> None:
         """End the coordination session; one that cannot be ended now ends by its time-out."""
-        left = asyncio.Event()
-        self.services.controller.shutdown().on_done(lambda _: left.set())
+        leaving = self.services.controller.shutdown()
         while self.parts.coordination_work.is_running:
             await self.parts.coordination_work.finish()
         try:
-            await asyncio.wait_for(left.wait(), LEAVE_TIMEOUT_S)
+            await asyncio.wait_for(self._until_done(leaving), LEAVE_TIMEOUT_S)
         except TimeoutError:
             logger.warning("the coordination session cannot be ended; it ends by its time-out")
 
