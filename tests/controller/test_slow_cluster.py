@@ -13,6 +13,7 @@ from odradek.controller.control_requests import (
     ControlRequest,
     ControlResponse,
     StopReplica,
+    UpdateMetadata,
 )
 from odradek.controller.coordination.session import SessionState
 from odradek.controller.decide.elections import ElectionType
@@ -29,7 +30,6 @@ from odradek.controller.znodes.zk_data import (
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from tests.support.cluster import Node
 from tests.support.slow_cluster import SlowCluster
 
 SETTINGS = ControllerSettings(partitions=2, replication_factor=2)
@@ -77,26 +77,35 @@ class Auditor:
         self._states[path, czxid] = state
 
 
-def check_stops(cluster: SlowCluster, node: Node) -> None:
-    """A replica that is in sync is not deleted, unless its topic is."""
+class Replicas:
+    """The scripted replicas of a broker: some lie in a failed log directory, and none is deleted
+    that is in sync, unless its topic is."""
 
-    def respond(request: ControlRequest) -> ControlResponse:
+    def __init__(self, cluster: SlowCluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+        self.lost: dict[TopicPartition, None] = {}
+
+    def respond(self, request: ControlRequest) -> ControlResponse:
+        """What the broker responds."""
+        if isinstance(request, UpdateMetadata):
+            return ControlResponse()
         for one in request.partitions if isinstance(request, StopReplica) else ():
             path = f"{BROKER_TOPICS}/{one.topic}/partitions/{one.partition}/state"
-            znode = cluster.tree.tree.nodes.get(path)
+            znode = self._cluster.tree.tree.nodes.get(path)
             if znode is not None and one.is_deleted and one.leader_epoch != EPOCH_DURING_DELETE:
                 state = PartitionStateZnode.decode(znode.data)
                 is_fenced = one.leader_epoch < state.leader_epoch
-                assert is_fenced or node.broker_id not in state.isr
-        return ControlResponse()
-
-    node.respond = respond
+                assert is_fenced or self._broker_id not in state.isr
+        keys = [TopicPartition(one.topic, one.partition) for one in request.partitions]
+        errors = {key: ErrorCode.KAFKA_STORAGE_ERROR for key in keys if key in self.lost}
+        return ControlResponse(partition_errors=errors)
 
 
 def join(cluster: SlowCluster, broker_id: int) -> None:
     """A broker is added and begins to start."""
     node = cluster.add(broker_id, is_started=False)
-    check_stops(cluster, node)
+    node.respond = Replicas(cluster, broker_id).respond
     node.start()
 
 
@@ -108,6 +117,18 @@ def alter_config(cluster: SlowCluster, broker_id: int, topic: str, value: str) -
         )
 
 
+def lose_or_find(cluster: SlowCluster, broker_id: int, key: TopicPartition | None) -> None:
+    """The log directory of a replica fails; without a key, all have space again."""
+    node = cluster.nodes[broker_id]
+    replicas = getattr(node.respond, "__self__", None)
+    assert isinstance(replicas, Replicas)
+    if key is None:
+        replicas.lost.clear()
+    else:
+        replicas.lost[key] = None
+    node.controller.report_log_directories()
+
+
 def disturb(cluster: SlowCluster, number: int) -> None:
     """One random failure, or one request of a client."""
     rng = cluster.rng
@@ -117,7 +138,7 @@ def disturb(cluster: SlowCluster, number: int) -> None:
         return
     victim = alive[rng.below(len(alive))]
     session = cluster.session_of(victim)
-    match rng.below(24):
+    match rng.below(27):
         case 0 if len(alive) > 1:
             cluster.kill(victim)
         case 1:
@@ -149,20 +170,38 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             client = cluster.tree.connect(lambda _: None)
             client.delete("/controller")
             client.close().result()
-        case 12 | 13 | 14:
+        case _:
+            request(cluster, victim, number)
+
+
+def request(cluster: SlowCluster, victim: int, number: int) -> None:
+    """One random request of a client or a leader, or a failed log directory."""
+    rng = cluster.rng
+    key = TopicPartition(f"t{rng.below(number + 1)}", rng.below(2))
+    match rng.below(15):
+        case 0 | 1 | 2:
             ask_for_another_isr(cluster, victim)
-        case 15 | 16 | 17:
-            reassign(cluster, TopicPartition(f"t{rng.below(number + 1)}", rng.below(2)))
-        case 18:
-            key = TopicPartition(f"t{rng.below(number + 1)}", rng.below(2))
+        case 3 | 4 | 5:
+            reassign(cluster, key)
+        case 6:
             rows = {key: [BROKERS[rng.below(3)]]}
             client = cluster.tree.connect(lambda _: None)
             client.create(REASSIGN_PARTITIONS, encode_reassignments(rows))
             client.close().result()
-        case 19:
-            keys = [TopicPartition(f"t{rng.below(number + 1)}", one) for one in range(2)]
+        case 7:
             for node in cluster.nodes.values():
-                node.controller.elect_leaders(ElectionType.PREFERRED, keys)
+                node.controller.elect_leaders(ElectionType.PREFERRED, [key])
+        case 8 | 9:
+            lose_or_find(cluster, victim, key)
+        case 10:
+            lose_or_find(cluster, victim, None)
+        case 11:
+            for node in cluster.nodes.values():
+                epoch = cluster.nodes[victim].controller.broker_epoch
+                node.controller.shut_down_broker(victim, epoch)
+            cluster.run(rng.below(100))
+            if victim in cluster.nodes:
+                cluster.kill(victim)
         case _:
             cluster.nodes[victim].controller.auto_create_topic(CreateTopicSpec(f"t{number}"))
 
@@ -199,6 +238,7 @@ def heal(cluster: SlowCluster) -> None:
     for broker_id in BROKERS:
         if broker_id not in cluster.nodes:
             join(cluster, broker_id)
+        lose_or_find(cluster, broker_id, None)
     cluster.settle()
     for broker_id in BROKERS:
         catch_up(cluster, broker_id)
@@ -239,6 +279,7 @@ def check_the_end(cluster: SlowCluster) -> None:
         assert sorted(state.isr) == sorted(partition.replicas)
         assignment = TopicAssignmentZnode.decode(nodes[f"{BROKER_TOPICS}/{topic}"].data)
         assert assignment.partitions[partition.partition] == partition.replicas
+        assert partition.offline_replicas == ()
         assert not assignment.adding
         assert not assignment.removing
         assert (state.leader, state.leader_epoch, state.isr, znode.version) == (
