@@ -1,0 +1,83 @@
+"""A broker that is stopped gives its leaderships away before it ends."""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from tests.support.broker_cluster import BrokerCluster, broker_cluster
+
+TOPIC = "records"
+
+
+def is_refused(admin: AdminClient) -> bool:
+    """Whether a controller's request is refused: the broker is not the controller any more."""
+    spec = NewTopic(TOPIC, 1, 1)
+    for checked in admin.create_topics([spec], validate_only=True, request_timeout=1).values():
+        return checked.exception(60) is not None
+    raise AssertionError("one result for one topic")
+
+
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_stopped_broker_leads_nothing_when_its_process_has_ended(
+    cluster: BrokerCluster, is_controller: bool
+) -> None:
+    cluster.create_topic(TOPIC, partitions=6)
+    controller = cluster.controller()
+    stopped = next(one for one in cluster.running if (one == controller) == is_controller)
+    led = [index for index, one in cluster.partitions(TOPIC).items() if one.leader_id == stopped]
+    assert led
+    before = cluster.partitions(TOPIC)
+    cluster.stop(stopped)
+    cluster.wait(
+        lambda: all(one.leader_id != stopped for one in cluster.partitions(TOPIC).values()),
+        "other leaders known",
+        timeout_s=5,
+    )
+    for index in led:
+        assert cluster.partitions(TOPIC)[index].leader_epoch > before[index].leader_epoch
+    cluster.start(stopped)
+    cluster.wait_until_complete(TOPIC)
+
+
+def test_broker_without_a_controller_stops_after_its_attempts(
+    ensemble: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Another broker is registered, so there is one to ask, but no controller."""
+    folder = tmp_path_factory.mktemp("alone")
+    overrides = {
+        "controlled.shutdown.max.retries": "2",
+        "controlled.shutdown.retry.backoff.ms": "100",
+        "controller.socket.timeout.ms": "1000",
+    }
+    with broker_cluster(
+        folder, zookeeper_connect=f"{ensemble}/{folder.name}", count=1, overrides=overrides
+    ) as cluster:
+        client = KazooClient(f"{ensemble}/{folder.name}", timeout=30.0)
+        client.start(timeout=60)
+        registration = json.loads(client.get("/brokers/ids/1")[0])
+        registration["endpoints"] = ["PLAINTEXT://127.0.0.1:1"]
+        client.create("/brokers/ids/7", json.dumps(registration).encode(), ephemeral=True)
+        cluster.wait(
+            lambda: [one.node_id for one in cluster.metadata().brokers] == [1, 7], "both known"
+        )
+        # Another process becomes the controller, and does not respond.
+        other = json.loads(client.get("/controller")[0]) | {"brokerid": 7}
+        transaction = client.transaction()
+        transaction.delete("/controller")
+        transaction.create("/controller", json.dumps(other).encode(), ephemeral=True)
+        assert not [one for one in transaction.commit() if isinstance(one, Exception)]
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        cluster.wait(lambda: is_refused(admin), "the other controller known")
+        began = monotonic()
+        process = cluster.brokers[1].process
+        cluster.stop(1)
+        assert monotonic() - began < 30
+        assert "without a controlled shutdown, after 2 attempts" in process.tail()
+        assert client.exists("/brokers/ids/1") is None
+        client.stop()
+        client.close()
