@@ -16,13 +16,14 @@ Served: 0-13.  A topic that is named twice is described once.
 Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE (the topic is being created, or
     will be when the client asks again: one request creates `AUTO_CREATIONS_MAX` at most),
     INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (ids before version 12).
-Errors of a partition: LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE (v0).  LISTENER_NOT_FOUND (v6)
-    is not used: every broker here advertises every listener.
+Errors of a partition: LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE (v0).  LISTENER_NOT_FOUND (v6:
+    the leader has no address on the client's listener; LEADER_NOT_AVAILABLE before).
 Source: KIP-4; Kafka's KafkaApis.handleTopicMetadataRequest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 from uuid import UUID
 
@@ -42,6 +43,7 @@ from odradek.protocol.messages.metadata import (
 from odradek.runtime.pending import Pending
 
 ALL_TOPICS_IS_NULL_FROM: Final = 1
+LISTENER_NOT_FOUND_FROM: Final = 6
 IDS_FROM: Final = 10
 REQUEST_BY_ID_FROM: Final = 12
 NOT_ASKED: Final = -(2**31)
@@ -210,11 +212,13 @@ def _absent(name: str | None, topic_id: UUID, code: ErrorCode) -> MetadataRespon
 def _topic(
     context: Context, view: TopicView, request: MetadataRequest
 ) -> Steps[MetadataResponseTopic]:
-    live = {node_id for node_id, *_ in context.services.topics.brokers(context.listener_name)}
+    topics = context.services.topics
+    live = {node_id for node_id, *_ in topics.brokers(context.listener_name)}
+    registered = topics.image().brokers
     wants_operations = request.include_topic_authorized_operations
     partitions: list[MetadataResponsePartition] = []
     for part in view.partitions:
-        partitions.append(_partition(context.version, part, live))
+        partitions.append(_partition(context.version, part, live, registered))
         if len(partitions) % PARTITIONS_PER_STEP == 0:
             yield None
     return MetadataResponseTopic(
@@ -227,11 +231,16 @@ def _topic(
     )
 
 
-def _partition(version: int, view: PartitionView, live: set[int]) -> MetadataResponsePartition:
+def _partition(
+    version: int, view: PartitionView, live: set[int], registered: Container[int]
+) -> MetadataResponsePartition:
+    """`live` are the brokers of the client's listener."""
     error = ErrorCode.NONE
     replicas, isr = list(view.replicas), list(view.isr)
     if view.leader not in live:
         error = ErrorCode.LEADER_NOT_AVAILABLE
+        if version >= LISTENER_NOT_FOUND_FROM and view.leader in registered:
+            error = ErrorCode.LISTENER_NOT_FOUND
     if version == 0:
         if error is ErrorCode.NONE and not live.issuperset(replicas):
             error = ErrorCode.REPLICA_NOT_AVAILABLE

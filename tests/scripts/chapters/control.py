@@ -21,6 +21,7 @@ from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
@@ -247,6 +248,18 @@ def update_metadata(talk: Talk) -> None:
         ask("only brokers", BROKER, indexes=())
         ask("the end of the topic", -2)
         shown(talk, f"a topic of v{version} after its end", name)
+    without_listener(talk)
+
+
+def without_listener(talk: Talk) -> None:
+    """A leader that has no endpoint of the client's listener."""
+    request = metadata_request(talk, 8, "hidden", 7, (0,), LATER_EPOCH, UNKNOWN_EPOCH)
+    request.live_brokers[1].endpoints[0].listener = "OTHER"
+    talk.ask("metadata: a leader of another listener", request, 8)
+    for version in versions_of(MetadataRequest):
+        topic = MetadataRequestTopic(name="hidden")
+        shown_topic = MetadataRequest(topics=[topic], allow_auto_topic_creation=version < 4)
+        talk.ask("a leader of another listener as clients see it", shown_topic, version)
 
 
 def metadata_request(
