@@ -1,0 +1,57 @@
+"""Control requests on a broker whose coordination service does not respond."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from odradek.controller.control_requests import (
+    ControlResponse,
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+)
+from odradek.controller.coordination.errors import ConnectionLoss
+from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.controller.image import PartitionState
+from odradek.protocol.errors import ErrorCode
+from odradek.runtime.pending import Pending
+from tests.support.cluster import Cluster, Node
+
+
+class CutSession:
+    """Reads fail."""
+
+    def get(self, path: str, *, watch: bool = False) -> Pending[Any]:
+        return Pending.failed(ConnectionLoss())
+
+
+def lead(node: Node, topic: str, epoch: int) -> LeaderAndIsr:
+    """A request of the controller that the broker knows."""
+    image = node.controller.image
+    known = image.topics.get(topic)
+    topic_id = UUID(int=77) if known is None else known.topic_id
+    state = PartitionState(1, epoch, (1,), epoch, image.controller_epoch)
+    partition = LeaderAndIsrPartition(topic, topic_id, 0, state, (1,), (), (), is_new=False)
+    return LeaderAndIsr(
+        image.controller_id, image.controller_epoch, node.controller.broker_epoch, (partition,), ()
+    )
+
+
+def test_leader_and_isr_of_a_known_topic_applies_without_the_coordination_service() -> None:
+    node = Cluster().add(1)
+    node.controller.create_topics([CreateTopicSpec("known", 1, 1)]).result()
+    receiver = node.controller.receiver
+    connected, receiver._session = receiver._session, CutSession()  # type: ignore[assignment]
+    responses: list[ControlResponse] = []
+    failover = lead(node, "known", 5)
+    receiver.receive(failover, responses.append)
+    assert [one.error for one in responses] == [ErrorCode.NONE]
+    assert node.requests[-1] == failover
+    unknown, later = lead(node, "unknown", 0), lead(node, "known", 6)
+    receiver.receive(unknown, responses.append)
+    receiver.receive(later, responses.append)
+    assert node.requests[-1] == failover
+    receiver._session = connected
+    receiver.tick()
+    assert node.requests[-2:] == [unknown, later]
+    assert len(responses) == 3
