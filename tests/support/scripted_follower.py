@@ -173,7 +173,13 @@ class Replicated:
                 for key, value in configs.items()
             ],
         )
-        (made,) = self.admin.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7).topics
+        metadata = self._metadata()
+        (controller,) = [
+            broker for broker in metadata.brokers if broker.node_id == metadata.controller_id
+        ]
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        with Wire(f"{controller.host}:{controller.port}") as wire:
+            (made,) = wire.call(request, 7).topics
         assert made.error_code == 0, made
         self.topic_id = made.topic_id
 
