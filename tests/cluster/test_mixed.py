@@ -1,0 +1,91 @@
+"""One broker of ours and one of Apache Kafka follow each other, and die in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from odradek.storage.checkpoints.leader_epochs import LeaderEpochs
+from odradek.storage.producers.producer_snapshot import decode_snapshot
+from odradek.storage.producers.producer_state import ProducerEntry
+from tests.cluster.acknowledged import check, producing
+from tests.support.mixed_cluster import APACHE, OURS, MixedCluster, mixed_cluster
+
+TOPIC = "records"
+PARTITIONS = 2
+TRANSACTIONS = 6
+RECORDS = 20
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[MixedCluster]:
+    with mixed_cluster(tmp_path) as both:
+        yield both
+
+
+@pytest.mark.judge
+def test_each_follows_the_other_and_takes_over_when_it_is_killed(cluster: MixedCluster) -> None:
+    cluster.create_topic(TOPIC, {"segment.bytes": "100000"})
+    with producing(cluster.bootstrap, TOPIC, PARTITIONS) as (production, sender):
+        sender.wait_for(2_000, 90)
+        for victim, survivor in ((APACHE, OURS), (OURS, APACHE)):
+            cluster.kill(victim)
+            cluster.wait_for(TOPIC, {0: survivor, 1: survivor}, isr=1, of=survivor)
+            sender.wait_for(1_000, 90)
+            cluster.start(victim)
+            cluster.wait_for(TOPIC, {0: survivor, 1: survivor}, isr=2, of=survivor)
+            sender.wait_for(1_000, 90)
+    assert not production.failures
+    check(production, cluster.bootstrap)
+    cluster.assert_identical(TOPIC)
+
+
+def transactional(bootstrap: str) -> Producer:
+    return Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": "moves", "linger.ms": 0, "acks": "all"}
+    )
+
+
+def use_transactions(cluster: MixedCluster) -> None:
+    """Have the topic of transactions made on Apache's broker, which alone coordinates them."""
+    transactional(cluster.bootstrap).init_transactions(60)
+
+
+def producers(folder: Path) -> dict[int, ProducerEntry]:
+    """What the newest snapshot of a log says."""
+    newest = max(folder.glob("*.snapshot"))
+    return {entry.producer_id: entry for entry in decode_snapshot(newest.read_bytes())}
+
+
+def epochs(folder: Path) -> LeaderEpochs:
+    return LeaderEpochs.decode((folder / "leader-epoch-checkpoint").read_bytes())
+
+
+@pytest.mark.judge
+def test_a_follower_has_the_producers_transactions_and_epochs_of_its_leader(tmp_path: Path) -> None:
+    with mixed_cluster(tmp_path, use_transactions) as cluster:
+        cluster.create_topic(TOPIC, {"segment.bytes": "10000"}, {0: [APACHE, OURS]})
+        producer = transactional(cluster.bootstrap)
+        producer.init_transactions(60)
+        for number in range(TRANSACTIONS):
+            producer.begin_transaction()
+            for _ in range(RECORDS):
+                producer.produce(TOPIC, b"x" * 200, partition=0)
+            producer.flush(60)
+            if number % 2:
+                producer.abort_transaction(60)
+            else:
+                producer.commit_transaction(60)
+        cluster.assert_identical(TOPIC)
+        cluster.stop(OURS)
+        cluster.stop(APACHE)
+        ours, apache = (cluster.folder_of(one, TOPIC, 0) for one in (OURS, APACHE))
+        assert producers(ours) == producers(apache)
+        assert producers(ours)
+        assert epochs(ours).entries == epochs(apache).entries
+        aborted = b"".join(file.read_bytes() for file in sorted(ours.glob("*.txnindex")))
+        assert aborted == b"".join(file.read_bytes() for file in sorted(apache.glob("*.txnindex")))
+        assert aborted
