@@ -6,7 +6,7 @@ from uuid import UUID
 
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.leader import InSyncRules
-from odradek.broker.replication.leadership import Leadership
+from odradek.broker.replication.leadership import Leadership, LeadershipObserver
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
 from odradek.controller.control_requests import (
@@ -51,6 +51,7 @@ class Replicas:
         self.awaited: list[Log] = []
         self.leader_epoch = 0
         self.live = [1, 2, 3]
+        self.observers: list[LeadershipObserver] = []
         self._begin()
 
     def _monotonic_ms(self) -> int:
@@ -69,6 +70,7 @@ class Replicas:
             run_jobs=self.stored.perform,
             on_flush_awaited=self.awaited.append,
             in_sync_rules=InSyncRules(LAG_TIME_MAX_MS, self.live.__contains__, self._monotonic_ms),
+            observers=self.observers,
             clock=self.clock,
             rng=SeededRandomness(1),
             on_fatal=self.fatal.append,
