@@ -112,12 +112,11 @@ class BrokerChanges:
                 after[key] = None
             elif error is ErrorCode.NONE:
                 after.pop(key, None)
-        if after == before:
-            return
-        states.image = replace(
-            states.image,
-            offline_directories={**states.image.offline_directories, broker_id: tuple(after)},
-        )
+        if after != before:
+            states.image = replace(
+                states.image,
+                offline_directories={**states.image.offline_directories, broker_id: tuple(after)},
+            )
         lost = [key for key in after if key not in before]
         if lost:
             await self._replicas_failed(_replicas(lost, broker_id))
@@ -127,6 +126,9 @@ class BrokerChanges:
             batch.add_metadata(back)
             states.send(batch)
             await states.elect_leaderless()
+        online = [key for key in partitions if key.topic in self._deletions and key not in after]
+        if self._deletions.on_online(_replicas(online, broker_id)):
+            await self._deletion.resume()
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """ControlledShutdown: move the leaderships of a broker to others, where there are any.

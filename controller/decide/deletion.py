@@ -2,7 +2,8 @@
 
 Per replica: none -> STARTED -> SUCCESSFUL, or INELIGIBLE when its broker is offline or returned an
 error.  The deletion of a topic with an ineligible replica halts until a broker with one of its
-replicas registers.  When all replicas are SUCCESSFUL the znodes of the topic are removed.
+replicas registers, or such a replica is held again (its log directory has space).  When all
+replicas are SUCCESSFUL the znodes of the topic are removed.
 Source: Kafka's TopicDeletionManager.
 """
 
@@ -94,6 +95,15 @@ class Deletions(Collection[str]):
             if known is not None and known.get(replica) is not ReplicaDeletion.SUCCESSFUL:
                 known[replica] = ReplicaDeletion.INELIGIBLE
                 self._halted[replica[0]] = None
+
+    def on_online(self, replicas: Iterable[Replica]) -> bool:
+        """Brokers hold these replicas: deletions that failed there are tried again; whether any."""
+        halted = len(self._halted)
+        for replica in replicas:
+            known = self._replicas.get(replica[0])
+            if known is not None and known.get(replica) is ReplicaDeletion.INELIGIBLE:
+                self._halted.pop(replica[0], None)
+        return len(self._halted) < halted
 
     def on_brokers_started(self, image: Image, brokers: Iterable[int]) -> None:
         """Brokers registered: deletions of topics with a replica there are tried again."""

@@ -11,6 +11,7 @@ from odradek.controller.control_requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsr,
+    StopReplica,
     UpdateMetadata,
 )
 from odradek.controller.coordination.session import SetData
@@ -437,3 +438,23 @@ def test_new_controller_has_brokers_forget_topics_whose_end_they_were_not_sent(
     cluster.kill(1)
     for broker_id in (2, 3):
         assert list(cluster.nodes[broker_id].controller.image.topics) == ["kept"]
+
+
+def test_deletion_that_a_failed_directory_halted_goes_on_when_it_has_space_again(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "t", p0=(3, 2))
+    lost = TopicPartition("t", 0)
+    node = cluster.nodes[3]
+    node.respond = lambda request: (
+        ControlResponse(partition_errors={lost: ErrorCode.KAFKA_STORAGE_ERROR})
+        if isinstance(request, StopReplica)
+        else ControlResponse()
+    )
+    cluster.active.controller.delete_topics(["t"]).result()
+    cluster.settle()
+    assert "/brokers/topics/t" in cluster.tree.tree.nodes
+    node.respond = lambda _: ControlResponse()
+    node.controller.report_log_directories()
+    cluster.settle()
+    assert "/brokers/topics/t" not in cluster.tree.tree.nodes
