@@ -98,6 +98,11 @@ class Topics:
         """The topic with this id."""
         return self._metadata.image.topic_names.get(topic_id)
 
+    @property
+    def has_brokers(self) -> bool:
+        """Whether the controller has sent metadata."""
+        return bool(self._metadata.image.brokers)
+
     def brokers(self, listener_name: str) -> list[tuple[int, str, int, str | None]]:
         """(id, host, port, rack) of the live brokers that have an address on the listener."""
         found = []

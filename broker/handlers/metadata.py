@@ -29,6 +29,7 @@ from uuid import UUID
 
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.waiting import creation_error, when_created
+from odradek.broker.replication.leadership import BROKERS_KEY
 from odradek.broker.topics import PartitionView, TopicView, is_valid_topic_name
 from odradek.controller.active.topic_admin import TopicResult
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -54,6 +55,7 @@ AUTO_CREATIONS_MAX: Final = 32
 """Topics that one request makes, a few ms of this node's time each; the client asks again for the
 others.  Differs from Kafka, which makes all of them."""
 PARTITIONS_PER_STEP: Final = 64
+FIRST_METADATA_WAIT_MS: Final = 5_000
 
 Creations = dict[str, Pending[TopicResult]]
 """Topics that this request has begun to create, by name."""
@@ -68,6 +70,8 @@ def run(context: Context, request: MetadataRequest) -> Steps[Reply | Delayed]:
     client need not wait for its retry.
     """
     topics = context.services.topics
+    if not topics.has_brokers:
+        return _when_known(context, request)
     wants_all = request.topics is None or (
         context.version < ALL_TOPICS_IS_NULL_FROM and not request.topics
     )
@@ -93,6 +97,29 @@ def run(context: Context, request: MetadataRequest) -> Steps[Reply | Delayed]:
         return _respond(context, request, list(described.values()))
 
     return when_created(context, creations, respond)
+
+
+def _when_known(context: Context, request: MetadataRequest) -> Delayed:
+    """Wait for the first metadata of the controller; topics are not created then.
+
+    Differs from Kafka, which responds without brokers for a moment after the start of a broker:
+    librdkafka takes that for the truth for a minute.
+    """
+    request.allow_auto_topic_creation = False
+
+    def respond() -> Steps[MetadataResponse]:
+        outcome = yield from run(context, request)
+        assert isinstance(outcome, Reply), "nothing is created"
+        response: MetadataResponse = outcome.response
+        return response
+
+    def attempt() -> Steps[MetadataResponse] | None:
+        return respond() if context.services.topics.has_brokers else None
+
+    def expire() -> MetadataResponse:
+        return failed(request, ErrorCode.LEADER_NOT_AVAILABLE, None)
+
+    return Delayed((BROKERS_KEY,), FIRST_METADATA_WAIT_MS, attempt, expire)
 
 
 def _respond(

@@ -47,6 +47,8 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.wheel_driver import WheelDriver
 
 RETRY_MS: Final = 100
+LOGGED_FROM: Final = 10
+"""Attempts in a row that fail before it is logged: a broker registers before it accepts."""
 LEADER_AND_ISR_VERSION: Final = 7
 UPDATE_METADATA_VERSION: Final = 8
 STOP_REPLICA_VERSION: Final = 4
@@ -116,6 +118,8 @@ class _Channel:
         self._is_waiting = False
         """For the response to the first request of the queue, or for the next attempt."""
         self._is_closed = False
+        self._failure_count = 0
+        """Attempts in a row without a response."""
         self._last_failure = ""
 
     def send(self, request: ControlRequest, respond: Respond) -> None:
@@ -164,6 +168,7 @@ class _Channel:
         except Disconnected as reason:
             self._retry(str(reason))
             return
+        self._failure_count = 0
         self._last_failure = ""
         self._is_waiting = False
         result = decode_response(request, response)
@@ -172,7 +177,8 @@ class _Channel:
         self._send_next()
 
     def _retry(self, reason: str) -> None:
-        if reason != self._last_failure:
+        self._failure_count += 1
+        if self._failure_count >= LOGGED_FROM and reason != self._last_failure:
             logger.warning(
                 "broker %d does not respond to a control request, which is sent again: %s",
                 self.broker.broker_id,

@@ -55,6 +55,8 @@ DESCRIPTORS_ADVISED: Final = 4_096
 """A start with a lower limit logs a warning; Kafka's documentation recommends 100,000."""
 INTERRUPT_CHECK_S: Final = 0.1
 REGISTRATION_RETRY_S: Final = 0.5
+METADATA_WAIT_MS: Final = 10_000
+METADATA_CHECK_S: Final = 0.01
 LEAVE_TIMEOUT_S: Final = 6
 FIRST_GENERATED_ID: Final = 1001
 """The id that Kafka gives the first broker without one (reserved.broker.max.id + 1)."""
@@ -195,6 +197,22 @@ class Node:
                 logger.warning("%s", warning)
         self._begin_background_work()
         self._accept()
+        await self._wait_for_metadata()
+
+    async def _wait_for_metadata(self) -> None:
+        """Until the controller has sent what this broker needs for a first Metadata response.
+
+        Some clients take an empty response for the truth and do not ask again for minutes.  Without
+        a controller the start ends after a while: there may be one later.
+        """
+        clock, controller = self._platform.clock, self.services.controller
+        deadline_ms = clock.monotonic_ms() + METADATA_WAIT_MS
+        while self._broker_id not in controller.image.brokers:
+            if clock.monotonic_ms() >= deadline_ms:
+                logger.warning("no controller has sent metadata for %d ms", METADATA_WAIT_MS)
+                return
+            await asyncio.sleep(METADATA_CHECK_S)
+            self._check_interrupted()
 
     async def _generate_id(self) -> int:
         """An id that the cluster has not given to another broker."""

@@ -43,6 +43,10 @@ NO_EPOCH: Final = -1
 logger = logging.getLogger("odradek.replication")
 
 
+BROKERS_KEY: Final = ("brokers",)
+"""The purgatory key that is notified when the controller has sent metadata."""
+
+
 def topic_key(topic: str) -> tuple[str, str]:
     """The purgatory key that is notified when a topic is created, changed or deleted."""
     return ("topic", topic)
@@ -140,6 +144,7 @@ class Leadership:
             case StopReplica():
                 return Pending.of(self._stop(request))
             case UpdateMetadata():
+                self._purgatory.notify(BROKERS_KEY)
                 for partition in request.partitions:
                     self._purgatory.notify(topic_key(partition.topic))
         return Pending.of(ControlResponse())
