@@ -88,6 +88,7 @@ release: $(VENV)/.dev
 golden: tools
 	$(BIN)/python -m tests.scripts.record_golden
 	$(BIN)/python -m tests.golden.record_configs
+	$(BIN)/python -m tests.scripts.znode_tree
 	$(BIN)/python -m tests.odradek.topics_conversation
 	$(BIN)/python -m tests.odradek.console_conversation
 	$(BIN)/python -m tests.odradek.consumer_groups_conversation

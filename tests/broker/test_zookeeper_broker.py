@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kazoo.client import KazooClient
 
 from tests.support.broker_process import BrokerProcess, odradek_broker
@@ -185,6 +185,47 @@ def test_brokers_without_ids_get_those_of_the_cluster_and_keep_them(
         assert client.get_children("/ids/brokers/ids") == ["52"]
         one.start()
         assert sorted(client.get_children("/ids/brokers/ids")) == ["51", "52"]
+
+
+def test_topic_written_into_zookeeper_is_served(
+    tmp_path: Path, server: ZooKeeperServer, client: KazooClient
+) -> None:
+    """As tools before Kafka 2.8 did: no topic id, the settings before the topic."""
+    root = f"{server.address}/written"
+    with odradek_broker(tmp_path, overrides=settings(root)) as broker:
+        config = {"version": 1, "config": {"segment.bytes": "1048576"}}
+        client.create("/written/config/topics/old", json.dumps(config).encode())
+        assignment = {"version": 1, "partitions": {"0": [0]}}
+        client.create("/written/brokers/topics/old", json.dumps(assignment).encode())
+        produce(broker.address, "old", [b"v"])
+        assert consume(broker.address, "old", 1) == [b"v"]
+        content, stat = client.get("/written/brokers/topics/old")
+        assert json.loads(content)["topic_id"]
+
+        # More partitions: the tool replaces the assignment that it has read.
+        grown = json.loads(content) | {"partitions": {"0": [0], "1": [0]}}
+        client.set("/written/brokers/topics/old", json.dumps(grown).encode(), stat.version)
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        until(lambda: len(admin.list_topics("old").topics["old"].partitions) == 2, "two partitions")
+
+        # Settings: the tool writes them, and a notification for the brokers.
+        config["config"] = {"segment.bytes": "2097152"}
+        client.set("/written/config/topics/old", json.dumps(config).encode())
+        change = {"version": 2, "entity_path": "topics/old"}
+        client.create(
+            "/written/config/changes/config_change_", json.dumps(change).encode(), sequence=True
+        )
+        resource = ConfigResource(ResourceType.TOPIC, "old")
+
+        def segment_bytes() -> str:
+            (described,) = admin.describe_configs([resource]).values()
+            return str(described.result(WAIT_S)["segment.bytes"].value)
+
+        until(lambda: segment_bytes() == "2097152", "the other setting")
+
+        # Deletion: a znode below /admin.
+        client.create("/written/admin/delete_topics/old", b"")
+        until(lambda: client.exists("/written/brokers/topics/old") is None, "it is deleted")
 
 
 def test_broker_survives_the_loss_of_each_server_of_an_ensemble(tmp_path: Path) -> None:
