@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.broker.node.disk_reserve import DiskReserve
 from odradek.broker.node.start_error import StartError
 from odradek.broker.node.tree_listener import TreeListener
 from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.checks import ZOOKEEPER_DIGEST, zookeeper_tls_versions
 from odradek.controller.coordination.commits import RunInThread
 from odradek.controller.coordination.embedded import EmbeddedTree
 from odradek.controller.coordination.session import CoordinationSession, EventCallback
@@ -20,6 +21,9 @@ from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
 from odradek.runtime.randomness import Randomness
 from odradek.runtime.wheel_driver import WheelDriver
+
+if TYPE_CHECKING:
+    from odradek.controller.coordination.zookeeper_connection import ZooKeeperOptions
 
 RESERVE_CHECK_MS: Final = 60_000
 
@@ -139,23 +143,11 @@ class ZooKeeperCoordination:
         *,
         after: Callable[[], None],
     ) -> None:
-        # Imported here: an embedded node needs none of it.
-        from odradek.controller.coordination.zookeeper import parse_connect
-        from odradek.controller.coordination.zookeeper_connection import ZooKeeperOptions
-
-        assert settings.zookeeper_connect is not None, "it selects this coordination"
-        hosts, chroot = parse_connect(settings.zookeeper_connect)
         self._loop = loop
         self._wheel = wheel
         self._clock = clock
         self._after = after
-        self._options = ZooKeeperOptions(
-            hosts=hosts,
-            chroot=chroot,
-            session_timeout_ms=settings.zookeeper_session_timeout_ms,
-            connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
-            in_flight_max=settings.zookeeper_max_in_flight_requests,
-        )
+        self._options = zookeeper_options(settings)
         # It reports each attempt to connect; the session reports when a connection is lost.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
@@ -192,6 +184,36 @@ class ZooKeeperCoordination:
         # The loop is closed when the process ends.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(run)
+
+
+def zookeeper_options(settings: BrokerSettings) -> ZooKeeperOptions:
+    """How zookeeper.* say that the ensemble is reached."""
+    # Imported here: an embedded node needs none of it.
+    from odradek.controller.coordination.zookeeper import parse_connect
+    from odradek.controller.coordination.zookeeper_connection import TlsOptions, ZooKeeperOptions
+
+    assert settings.zookeeper_connect is not None, "it selects this coordination"
+    hosts, chroot = parse_connect(settings.zookeeper_connect)
+    raw: Mapping[str, Any] = settings.raw
+    tls = None
+    if raw["zookeeper.ssl.client.enable"]:
+        tls = TlsOptions(
+            trusted_file=raw["zookeeper.ssl.truststore.location"],
+            key_file=raw["zookeeper.ssl.keystore.location"],
+            key_password=raw["zookeeper.ssl.keystore.password"],
+            checks_hostname=raw["zookeeper.ssl.endpoint.identification.algorithm"] == "HTTPS",
+            versions=zookeeper_tls_versions(settings),
+        )
+    return ZooKeeperOptions(
+        hosts=hosts,
+        chroot=chroot,
+        session_timeout_ms=settings.zookeeper_session_timeout_ms,
+        connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
+        in_flight_max=settings.zookeeper_max_in_flight_requests,
+        tls=tls,
+        digest=settings.written.get(ZOOKEEPER_DIGEST),
+        sets_acls=settings.zookeeper_set_acl,
+    )
 
 
 def check_first_directory(files: FileSystem, log_dirs: Sequence[str]) -> None:

@@ -17,6 +17,10 @@ from odradek.broker.settings.groups import (
 )
 from odradek.broker.settings.types import InvalidValueError, value_text
 
+ZOOKEEPER_DIGEST: Final = "odradek.zookeeper.digest"
+"""`user:password` for ZooKeeper's digest scheme; Kafka takes credentials from a JAAS file."""
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+
 MEGABYTE: Final = 1024 * 1024
 
 SERVED_PROTOCOLS: Final = ("PLAINTEXT",)
@@ -27,8 +31,9 @@ REFUSED: Final = (
     ("process.roles", ((),), "KRaft mode is not served, only ZooKeeper mode"),
     ("controller.listener.names", (None, ""), "KRaft mode is not served, only ZooKeeper mode"),
     ("zookeeper.metadata.migration.enable", (False,), "Moving to KRaft is not served"),
-    ("zookeeper.set.acl", (False,), "ACLs in ZooKeeper are not served yet"),
-    ("zookeeper.ssl.client.enable", (False,), "TLS to ZooKeeper is not served yet"),
+    ("zookeeper.ssl.cipher.suites", (None, ()), "Only the cipher suites of OpenSSL are served"),
+    ("zookeeper.ssl.crl.enable", (False,), "Revocation lists are not served"),
+    ("zookeeper.ssl.ocsp.enable", (False,), "OCSP is not served"),
     ("remote.log.storage.system.enable", (False,), "Tiered storage is not served"),
     ("authorizer.class.name", ("",), "No authorizer is served yet"),
     ("create.topic.policy.class.name", (None,), "Java classes cannot be loaded"),
@@ -62,6 +67,7 @@ def check_settings(settings: BrokerSettings) -> None:
     raises  InvalidValueError of the first check that fails
     """
     check_refused(settings)
+    check_zookeeper(settings)
     check_identity(settings)
     check_logs(settings)
     check_replication(settings)
@@ -81,6 +87,33 @@ def check_refused(settings: BrokerSettings) -> None:
     require("classic" in protocols, name, ",".join(protocols), "classic cannot be left out")
     other = [one for one in protocols if one not in ("classic", "consumer")]
     require(not other, name, ",".join(protocols), "only classic and consumer are served")
+
+
+def check_zookeeper(settings: BrokerSettings) -> None:
+    """Check TLS to ZooKeeper, and that its ACLs can name this broker."""
+    raw = settings.raw
+    if raw["zookeeper.ssl.client.enable"]:
+        for store in ("keystore", "truststore"):
+            location = raw[f"zookeeper.ssl.{store}.location"]
+            name = f"zookeeper.ssl.{store}.type"
+            kind = raw[name] or str(location or ".pem").rpartition(".")[2]
+            require(str(kind).upper() == "PEM", name, str(kind), "only PEM files are served")
+        for version in zookeeper_tls_versions(settings):
+            name = "zookeeper.ssl.enabled.protocols"
+            require(version in TLS_VERSIONS, name, version, f"served: {', '.join(TLS_VERSIONS)}")
+    has_identity = ZOOKEEPER_DIGEST in settings.written or bool(
+        raw["zookeeper.ssl.client.enable"] and raw["zookeeper.ssl.keystore.location"]
+    )
+    allowed = f"it needs {ZOOKEEPER_DIGEST}, or zookeeper.ssl.keystore.location with TLS"
+    require(has_identity or not settings.zookeeper_set_acl, "zookeeper.set.acl", True, allowed)
+
+
+def zookeeper_tls_versions(settings: BrokerSettings) -> tuple[str, ...]:
+    """The versions of TLS that may be used with ZooKeeper."""
+    enabled = settings.raw["zookeeper.ssl.enabled.protocols"]
+    if isinstance(enabled, tuple) and enabled:
+        return tuple(str(one) for one in enabled)
+    return (str(settings.raw["zookeeper.ssl.protocol"]),)
 
 
 def check_identity(settings: BrokerSettings) -> None:

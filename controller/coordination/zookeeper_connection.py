@@ -21,6 +21,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from socket import IPPROTO_TCP, TCP_NODELAY, create_connection
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext, TLSVersion
 from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +33,9 @@ from odradek.controller.coordination.errors import (
     SessionExpired,
 )
 from odradek.controller.coordination.zookeeper_requests import (
+    Access,
     ZkRequest,
+    access_of,
     is_read,
     kazoo_request,
     session_error,
@@ -49,6 +53,20 @@ RECONNECT_DELAY_MAX_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """TLS to ZooKeeper; the files are PEM."""
+
+    trusted_file: str | None
+    """Certificates of the authorities that are trusted; None: those of the system."""
+    key_file: str | None
+    """This client's key and certificates; None: it has none."""
+    key_password: str | None
+    checks_hostname: bool
+    versions: tuple[str, ...]
+    """TLSv1.2, TLSv1.3, or both."""
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeperOptions:
     """How to reach an ensemble."""
 
@@ -59,6 +77,11 @@ class ZooKeeperOptions:
     session_timeout_ms: int
     connection_timeout_ms: int
     in_flight_max: int
+    tls: TlsOptions | None = None
+    digest: str | None = None
+    """`user:password` of the digest scheme."""
+    sets_acls: bool = False
+    """Nodes are created with the ACLs of zookeeper.set.acl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +249,13 @@ class ZooKeeperConnection:
             assert self._client is not None, "it was connected"
             # The public calls link a result to its callback after they have sent the request:
             # results would be posted in another order than the server's.
-            self._client._call(kazoo_request(call.request, self._on_watch), call)
+            self._client._call(kazoo_request(call.request, self._on_watch, self._has_acl), call)
         self._is_sending = False
+
+    def _has_acl(self, path: str) -> Access:
+        if not self._options.sets_acls:
+            return Access.OPEN
+        return access_of(path.removeprefix(self._options.chroot))
 
     # In threads of their own.
 
@@ -263,6 +291,7 @@ def build_client(options: ZooKeeperOptions) -> KazooClient:
     from kazoo.protocol.states import Callback
 
     host_count = options.hosts.count(",") + 1
+    context = None if options.tls is None else tls_context(options.tls)
 
     class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         """Calls back at once: with a thread for results and one for watches, an event could be
@@ -282,15 +311,41 @@ def build_client(options: ZooKeeperOptions) -> KazooClient:
         def create_connection(self, *arguments: Any, **keywords: Any) -> Any:
             # A host that does not respond must not use up the time of the session.
             keywords["timeout"] /= host_count
-            return super().create_connection(*arguments, **keywords)
+            if context is None:
+                return super().create_connection(*arguments, **keywords)
+            # kazoo would trust the authorities of the system, too.
+            plain = create_connection(keywords["address"], keywords["timeout"])
+            plain.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+            try:
+                return context.wrap_socket(plain, server_hostname=keywords["hostname"])
+            except BaseException:
+                plain.close()
+                raise
 
     return KazooClient(
         hosts=options.hosts,
         timeout=options.session_timeout_ms / 1000,
         handler=Handler(),
+        auth_data=set() if options.digest is None else {("digest", options.digest)},
         connection_retry={
             "max_tries": -1,
             "delay": RECONNECT_DELAY_S,
             "max_delay": RECONNECT_DELAY_MAX_S,
         },
     )
+
+
+def tls_context(options: TlsOptions) -> SSLContext:
+    """raises  OSError and ValueError for files that cannot be read"""
+    context = SSLContext(PROTOCOL_TLS_CLIENT)
+    known = {"TLSv1.2": TLSVersion.TLSv1_2, "TLSv1.3": TLSVersion.TLSv1_3}
+    versions = [known[name] for name in options.versions]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.check_hostname = options.checks_hostname
+    if options.trusted_file is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(options.trusted_file)
+    if options.key_file is not None:
+        context.load_cert_chain(options.key_file, password=options.key_password)
+    return context

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from odradek.controller.coordination.errors import (
@@ -33,6 +34,21 @@ from odradek.controller.coordination.session import (
     ZkOperation,
     ZkResult,
 )
+
+
+class Access(Enum):
+    """The ACL of a node."""
+
+    OPEN = 1
+    """Everyone may do everything."""
+    READABLE = 2
+    """Its creator may do everything, everyone else may read it."""
+    CLOSED = 3
+    """Only its creator may do anything."""
+
+
+SENSITIVE_ROOTS: Final = ("/config/users", "/config/brokers", "/delegation_token")
+"""Below them are passwords."""
 
 ROLLED_BACK: Final = 0
 """ZooKeeper's code for an operation of a multi before the one that failed."""
@@ -85,15 +101,35 @@ def is_read(request: ZkRequest) -> bool:
     return isinstance(request, Get | Exists | Children)
 
 
-def kazoo_request(request: ZkRequest, watcher: Callable[[Any], None]) -> Any:
-    """The message for a request; its paths are those of the server."""
+def access_of(path: str) -> Access:
+    """The ACL of a node with zookeeper.set.acl; the path is relative to the cluster's root.
+
+    Source: Kafka's ZkData.defaultAcls.
+    """
+    if path == "/consumers":
+        return Access.OPEN
+    return Access.CLOSED if path.startswith(SENSITIVE_ROOTS) else Access.READABLE
+
+
+def kazoo_request(
+    request: ZkRequest, watcher: Callable[[Any], None], access: Callable[[str], Access]
+) -> Any:
+    """The message for a request; its paths are those of the server.
+
+    access  (path) -> the ACL of a node that is created there
+    """
     from kazoo.protocol import serialization
-    from kazoo.security import OPEN_ACL_UNSAFE
+    from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
     match request:
         case Create(path, data, ephemeral, sequential):
             flags = (1 if ephemeral else 0) | (2 if sequential else 0)
-            return serialization.Create(path, data, OPEN_ACL_UNSAFE, flags)
+            acl = {
+                Access.OPEN: OPEN_ACL_UNSAFE,
+                Access.READABLE: [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE],
+                Access.CLOSED: CREATOR_ALL_ACL,
+            }[access(path)]
+            return serialization.Create(path, data, acl, flags)
         case Delete(path, version):
             return serialization.Delete(path, version)
         case SetData(path, data, version):
@@ -107,7 +143,9 @@ def kazoo_request(request: ZkRequest, watcher: Callable[[Any], None]) -> Any:
         case Children(path, watch):
             return serialization.GetChildren2(path, watcher if watch else None)
         case Multi(operations):
-            return serialization.Transaction([kazoo_request(one, watcher) for one in operations])
+            return serialization.Transaction(
+                [kazoo_request(one, watcher, access) for one in operations]
+            )
 
 
 def session_result(request: ZkRequest, value: Any) -> Any:

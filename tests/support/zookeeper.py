@@ -10,13 +10,19 @@ from pathlib import Path
 
 from tests.support.processes import LoggedProcess, free_port
 
-JARS = ("/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar")
+JARS = (
+    "/usr/share/java/zookeeper.jar",
+    "/usr/share/java/slf4j-simple.jar",
+    "/usr/share/java/netty-codec.jar",  # For TLS; the manifest of zookeeper.jar names the others.
+)
 READY_TIMEOUT_S = 60.0
 READY = r"PrepRequestProcessor.*started|Peer state changed: (leading|following) - broadcast"
 
 
-def write_configuration(folder: Path, port: int, tick_ms: int, peers: Sequence[str] = ()) -> Path:
-    """`zoo.cfg` of one server; its data are in `folder/data`."""
+def write_configuration(
+    folder: Path, port: int, tick_ms: int, peers: Sequence[str] = (), lines: Sequence[str] = ()
+) -> Path:
+    """`zoo.cfg` of one server, with further lines; its data are in `folder/data`."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     file = folder / "zoo.cfg"
     ensemble = (
@@ -38,6 +44,7 @@ def write_configuration(folder: Path, port: int, tick_ms: int, peers: Sequence[s
         "maxClientCnxns=0\n"
         + (ensemble if peers else "")
         + "".join(f"server.{number}={peer}\n" for number, peer in enumerate(peers, 1))
+        + "".join(f"{line}\n" for line in lines)
     )
     return file
 
@@ -53,15 +60,17 @@ class ZooKeeperServer:
         tick_ms: int = 500,
         number: int = 1,
         peers: Sequence[str] = (),
+        lines: Sequence[str] = (),
     ) -> None:
         """
         number, peers  of an ensemble: this server's number from 1, and host:port:port of all
+        lines          further settings of the server
         """
         self.folder = folder
         self.port = free_port() if port is None else port
         self.address = f"127.0.0.1:{self.port}"
         folder.mkdir(parents=True, exist_ok=True)
-        self._configuration = write_configuration(folder, self.port, tick_ms, peers)
+        self._configuration = write_configuration(folder, self.port, tick_ms, peers, lines)
         if peers:
             (folder / "data" / "myid").write_text(f"{number}\n")
         self._process: LoggedProcess | None = None

@@ -1,0 +1,159 @@
+"""TLS to ZooKeeper, credentials, and the ACLs of zookeeper.set.acl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
+
+from odradek.broker.settings.load import make_settings
+from odradek.broker.settings.types import SettingsError
+from tests.support.broker_process import BrokerProcess, odradek_broker
+from tests.support.certificates import Authority
+from tests.support.processes import LoggedProcess, free_port
+from tests.support.zookeeper import ZooKeeperServer, zookeeper
+
+WAIT_S = 60.0
+
+
+@pytest.mark.judge
+def test_znodes_have_the_acls_of_kafka(tmp_path: Path) -> None:
+    """As ZkData.defaultAcls: what is below /config/users and /config/brokers may hold passwords."""
+    with (
+        zookeeper(tmp_path / "zookeeper") as address,
+        odradek_broker(
+            tmp_path / "broker",
+            overrides={
+                "zookeeper.connect": f"{address}/kafka",
+                "zookeeper.set.acl": "true",
+                "odradek.zookeeper.digest": "kafka:secret",
+            },
+        ),
+    ):
+        client = KazooClient(f"{address}/kafka", auth_data={("digest", "kafka:secret")})
+        client.start(timeout=60)
+        mine = make_digest_acl("kafka", "secret", all=True)
+        expected = {
+            "/": [mine, *READ_ACL_UNSAFE],
+            "/brokers/ids/0": [mine, *READ_ACL_UNSAFE],
+            "/controller": [mine, *READ_ACL_UNSAFE],
+            "/config/topics": [mine, *READ_ACL_UNSAFE],
+            "/config/users": [mine],
+            "/config/brokers": [mine],
+            "/consumers": OPEN_ACL_UNSAFE,
+        }
+        assert {path: client.get_acls(path)[0] for path in expected} == expected
+        client.stop()
+        client.close()
+        stranger = KazooClient(f"{address}/kafka")
+        stranger.start(timeout=60)
+        assert stranger.get_children("/brokers/ids") == ["0"]
+        with pytest.raises(NoAuthError):
+            stranger.delete("/controller")
+        with pytest.raises(NoAuthError):
+            stranger.get_children("/config/users")
+        stranger.stop()
+        stranger.close()
+
+
+def tls_server(folder: Path, authority: Authority) -> tuple[ZooKeeperServer, str]:
+    """A server, and the address at which it speaks TLS with clients that have a certificate."""
+    port = free_port()
+    server = ZooKeeperServer(
+        folder,
+        lines=(
+            f"secureClientPort={port}",
+            "secureClientPortAddress=127.0.0.1",
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            f"ssl.keyStore.location={authority.certify('server')}",
+            f"ssl.trustStore.location={authority.trusted}",
+            "ssl.clientAuth=need",
+            "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        ),
+    )
+    return server, f"127.0.0.1:{port}"
+
+
+def tls_settings(address: str, trusted: Path, key: Path) -> dict[str, str]:
+    """Settings of a broker."""
+    return {
+        "zookeeper.connect": f"{address}/kafka",
+        "zookeeper.connection.timeout.ms": "20000",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "zookeeper.ssl.truststore.location": str(trusted),
+        "zookeeper.ssl.keystore.location": str(key),
+    }
+
+
+@pytest.mark.judge
+def test_broker_registers_over_tls_with_its_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    server, address = tls_server(tmp_path / "zookeeper", authority)
+    try:
+        server.start()
+        overrides = tls_settings(address, authority.trusted, authority.certify("broker"))
+        with odradek_broker(
+            tmp_path / "broker", overrides={**overrides, "zookeeper.set.acl": "true"}
+        ):
+            client = KazooClient(server.address)
+            client.start(timeout=60)
+            assert client.get_children("/kafka/brokers/ids") == ["0"]
+            ids = [acl.id for acl in client.get_acls("/kafka/brokers/ids/0")[0]]
+            assert [(one.scheme, one.id) for one in ids] == [
+                ("x509", "CN=broker"),
+                ("world", "anyone"),
+            ]
+            client.stop()
+            client.close()
+    finally:
+        server.kill()
+
+
+@pytest.mark.judge
+def test_server_with_a_certificate_of_another_authority_is_refused(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    other = Authority(tmp_path / "other")
+    server, address = tls_server(tmp_path / "zookeeper", authority)
+    try:
+        server.start()
+        overrides = tls_settings(address, other.trusted, authority.certify("broker"))
+        overrides["zookeeper.connection.timeout.ms"] = "2000"
+        folder = tmp_path / "broker"
+        folder.mkdir()
+        broker = BrokerProcess(folder, overrides=overrides)
+        with LoggedProcess(broker.command(), log=folder / "log", folder=folder) as process:
+            assert process.wait(timeout_s=WAIT_S) == 1
+            assert "no connection to ZooKeeper" in process.tail()
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl"),
+        (
+            {
+                "zookeeper.ssl.client.enable": "true",
+                "zookeeper.ssl.keystore.location": "/keys/broker.jks",
+            },
+            "zookeeper.ssl.keystore.type",
+        ),
+        (
+            {
+                "zookeeper.ssl.client.enable": "true",
+                "zookeeper.ssl.enabled.protocols": "TLSv1.1,TLSv1.2",
+            },
+            "zookeeper.ssl.enabled.protocols",
+        ),
+        ({"zookeeper.ssl.crl.enable": "true"}, "zookeeper.ssl.crl.enable"),
+    ],
+)
+def test_security_that_is_not_served_stops_the_start(values: Mapping[str, str], name: str) -> None:
+    with pytest.raises(SettingsError, match=name.replace(".", r"\.")):
+        make_settings({"zookeeper.connect": "127.0.0.1:2181", **values})
