@@ -7,19 +7,25 @@ Source: Kafka's ZkAdminManager, AdminZkClient.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from odradek.controller.active.partition_states import ControllerSettings
-from odradek.controller.coordination.errors import BadVersion, MultiFailed, NodeExists, NoNode
+from odradek.controller.coordination.errors import (
+    BadVersion,
+    ConnectionLoss,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+)
 from odradek.controller.coordination.session import (
     ANY_VERSION,
     CoordinationSession,
     Create,
     SetData,
+    ZkOperation,
 )
 from odradek.controller.decide.partitions import CreatePartitionsSpec, decide_create_partitions
 from odradek.controller.decide.placement import Placement
@@ -141,19 +147,30 @@ class TopicAdmin:
         except BrokerError as refusal:
             return TopicResult.refused(spec.topic, refusal)
 
-    async def delete_topic(self, topic: str, *, requested_by: str) -> TopicResult:
-        """Write a pending deletion; repeating it changes nothing."""
+    async def delete_topic(
+        self, topic: str, *, requested_by: str, is_repeated: bool = False
+    ) -> TopicResult:
+        """Write a pending deletion; repeating it changes nothing.
+
+        is_repeated  the response of an earlier attempt was lost
+        """
         if not self._settings.is_deletion_enabled:
             return TopicResult(
                 topic, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
             )
         path = zk_data.topic_path(topic)
         if not _is_path_part(topic) or await self._session.exists(path) is None:
-            return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return TopicResult(topic, ErrorCode.NONE if is_repeated else unknown)
         # Before it is: the controller may act on it before the result is here.
         logger.info("topic %s is marked for deletion, by %s", topic, requested_by)
-        with contextlib.suppress(NodeExists):
+        try:
             await self._session.create(zk_data.delete_topic_path(topic), None)
+        except NodeExists:
+            pass
+        except ConnectionLoss:
+            # Once more: the topic that it has removed meanwhile does not exist any more.
+            return await self.delete_topic(topic, requested_by=requested_by, is_repeated=True)
         return TopicResult(topic)
 
     async def _known_topics(self, name: str) -> KnownTopics:
@@ -173,25 +190,35 @@ class TopicAdmin:
         config_path = zk_data.config_path("topics", topic.name)
         config = encode_config(topic.config)
         create = Create(zk_data.topic_path(topic.name), assignment.encode())
+        write: ZkOperation = Create(config_path, config)
         for _ in range(ATTEMPTS_MAX):
             try:
-                await self._session.multi([Create(config_path, config), create])
+                await self._session.multi([write, create])
                 return
+            except ConnectionLoss:
+                if await self._is_written(topic):
+                    return
             except MultiFailed as failed:
-                if not isinstance(failed.error, NodeExists):
-                    raise
-                if failed.index == 1:
-                    raise _already_exists(topic.name) from failed
-            # The config of an earlier topic of this name was left over: replace it.
-            try:
-                await self._session.multi([SetData(config_path, config), create])
-                return
-            except MultiFailed as refused:
-                if isinstance(refused.error, NodeExists):
-                    raise _already_exists(topic.name) from refused
-                if not isinstance(refused.error, NoNode):
+                if isinstance(failed.error, NodeExists):
+                    if failed.index == 1:
+                        raise _already_exists(topic.name) from failed
+                    # The config of an earlier topic of this name was left over: replace it.
+                    write = SetData(config_path, config)
+                elif isinstance(failed.error, NoNode) and isinstance(write, SetData):
+                    write = Create(config_path, config)
+                else:
                     raise
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic's config kept changing")
+
+    async def _is_written(self, topic: TopicToCreate) -> bool:
+        """Whether the topic was created by the write whose response was lost: its id is random."""
+        (found,) = await read_all(self._session, [zk_data.topic_path(topic.name)])
+        if found is None:
+            return False
+        try:
+            return zk_data.TopicAssignmentZnode.decode(found[0]).topic_id == topic.topic_id
+        except zk_data.BadZnode:
+            return False
 
     async def _add_partitions(
         self, spec: CreatePartitionsSpec, *, validate_only: bool
@@ -215,6 +242,11 @@ class TopicAdmin:
                 await self._session.set(path, grown.encode(), version)
             except (BadVersion, NoNode):
                 return None
+            except ConnectionLoss:
+                (written,) = await read_all(self._session, [path])
+                is_ours = written is not None and written[1].version == version + 1
+                if not is_ours or written is None or written[0] != grown.encode():
+                    return None
         return placed
 
 
@@ -253,7 +285,8 @@ async def allocate_producer_ids(session: CoordinationSession, broker_id: int) ->
         block = zk_data.ProducerIdBlockZnode(broker_id, start, end)
         try:
             await session.set(zk_data.PRODUCER_ID_BLOCK, block.encode(), stat.version)
-        except BadVersion:
+        except (BadVersion, ConnectionLoss):
+            # A block whose response was lost is given to no broker.
             continue
         return start, zk_data.PRODUCER_ID_BLOCK_SIZE
     raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the block of producer ids kept changing")

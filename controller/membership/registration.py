@@ -6,12 +6,14 @@ Source: KIP-380; Kafka's KafkaZkClient.registerBroker, CheckedEphemeral (KAFKA-7
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
 from odradek.controller.coordination.errors import (
     BadVersion,
+    ConnectionLoss,
     CoordinationError,
     MultiFailed,
     NodeExists,
@@ -51,9 +53,12 @@ async def find_cluster_id(session: CoordinationSession, proposal: str) -> str:
     await ensure_path(session, "/cluster")
     try:
         await session.create(zk_data.CLUSTER_ID, zk_data.encode_cluster_id(proposal))
-    except NodeExists:
-        data, _ = await session.get(zk_data.CLUSTER_ID)
-        return zk_data.decode_cluster_id(data)
+    except (NodeExists, ConnectionLoss):
+        # After a lost response the node is this broker's, or another one's, or was not created.
+        (found,) = await read_all(session, [zk_data.CLUSTER_ID])
+        if found is None:
+            return await find_cluster_id(session, proposal)
+        return zk_data.decode_cluster_id(found[0])
     return proposal
 
 
@@ -66,7 +71,11 @@ def next_broker_id(session: CoordinationSession) -> Pending[int]:
 
     async def run() -> int:
         await ensure_path(session, zk_data.BROKER_SEQUENCE)
-        return (await session.set(zk_data.BROKER_SEQUENCE, b"")).version
+        while True:
+            # A number whose response was lost is given to no broker.
+            with contextlib.suppress(ConnectionLoss):
+                return (await session.set(zk_data.BROKER_SEQUENCE, b"")).version
+            await session.exists(zk_data.BROKER_SEQUENCE)
 
     return SerialExecutor().submit(run)
 

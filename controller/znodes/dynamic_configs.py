@@ -16,6 +16,7 @@ from typing import Final
 
 from odradek.controller.coordination.errors import (
     BadVersion,
+    ConnectionLoss,
     MultiFailed,
     NodeExists,
     NoNode,
@@ -222,6 +223,10 @@ async def write_config(
         write = _write_of(path, None if found is None else found[1], config, entity_type)
         try:
             await session.multi([check, write, notify])
+        except ConnectionLoss:
+            if await _is_written(session, path, write):
+                _log_stored(entity_type, entity, config, requested_by)
+                return
         except MultiFailed as failed:
             if failed.index == 0:
                 raise BrokerError(
@@ -235,6 +240,18 @@ async def write_config(
             _log_stored(entity_type, entity, config, requested_by)
             return
     raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the config kept changing")
+
+
+async def _is_written(session: CoordinationSession, path: str, write: ZkOperation) -> bool:
+    """Whether a write whose response was lost has taken effect."""
+    (found,) = await read_all(session, [path])
+    match write:
+        case Create(data=data):
+            return found is not None and found[1].version == 0 and found[0] == data
+        case SetData(data=data, version=version):
+            return found is not None and found[1].version == version + 1 and found[0] == data
+        case _:
+            return found is None
 
 
 def _write_of(
