@@ -51,7 +51,7 @@ from odradek.controller.control_requests import (
     ControlRequestSender,
     ControlResponse,
 )
-from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
 from odradek.controller.coordination.serial_executor import Procedure, SerialExecutor
 from odradek.controller.coordination.session import (
     CoordinationSession,
@@ -287,7 +287,7 @@ class Controller:
             elif counts[name] > 1:
                 results.append(_duplicate(name))
             else:
-                results.append(await create(spec))
+                results.append(await _in_time(name, create(spec)))
         return results
 
     def delete_topics(
@@ -299,7 +299,8 @@ class Controller:
             if not self.is_active:
                 return [TopicResult(name, ErrorCode.NOT_CONTROLLER) for name in topics]
             return [
-                await self._admin.delete_topic(name, requested_by=requested_by) for name in topics
+                await _in_time(name, self._admin.delete_topic(name, requested_by=requested_by))
+                for name in topics
             ]
 
         return self._admin_executor.submit(run)
@@ -609,6 +610,14 @@ class Controller:
             if not self._is_closed:
                 self._failed[step] = None
                 self._warn(f"the coordination service refused: {error!r}")
+
+
+async def _in_time(topic: str, result: Coroutine[Pending[Any], None, TopicResult]) -> TopicResult:
+    """REQUEST_TIMED_OUT when the session had no connection for as long as calls wait."""
+    try:
+        return await result
+    except ConnectionLoss as error:
+        return TopicResult(topic, ErrorCode.REQUEST_TIMED_OUT, str(error))
 
 
 def _duplicate(topic: str) -> TopicResult:

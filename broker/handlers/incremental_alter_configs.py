@@ -32,7 +32,11 @@ from odradek.broker.settings.alter import (
 )
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import with_dynamic
-from odradek.controller.coordination.errors import CoordinationError, StorageFailed
+from odradek.controller.coordination.errors import (
+    ConnectionLoss,
+    CoordinationError,
+    StorageFailed,
+)
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -216,6 +220,8 @@ def _error_of(outcome: BrokerError | Pending[None]) -> tuple[ErrorCode, str | No
     except StorageFailed as error:
         logger.warning("a change of settings is refused: %s", error)
         return ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+    except ConnectionLoss as error:
+        return ErrorCode.REQUEST_TIMED_OUT, str(error)
     except CoordinationError as error:
         return ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
     return ErrorCode.NONE, None

@@ -108,6 +108,18 @@ def test_topic_whose_creation_is_not_confirmed_is_created_once(
         assert node.controller.image.topics["u"].topic_id == created.topic_id
 
 
+def test_topics_without_a_connection_time_out(cluster: LossyCluster) -> None:
+    """After the lost response no read succeeds either: whether they exist is not known."""
+    session = lossy(cluster, 1, is_carried_out=False)
+    session.get = lambda path, *, watch=False: Pending.failed(  # type: ignore[method-assign]
+        ConnectionLoss("no connection")
+    )
+    controller = cluster.nodes[1].controller
+    specs = [CreateTopicSpec("u", 1, 1)]
+    (created,) = controller.create_topics(specs).result()
+    assert (created.error, created.message) == (ErrorCode.REQUEST_TIMED_OUT, "no connection")
+
+
 @either
 def test_topic_that_another_broker_created_meanwhile_is_refused(
     cluster: LossyCluster, is_carried_out: bool
