@@ -114,10 +114,11 @@ def test_cluster_serves_clients_restarts_a_killed_broker_and_stops_in_order(tmp_
         brokers = addresses(line)
         assert len(brokers) == 3
         bootstrap = ",".join(brokers)
-        create_topic(bootstrap, "spread", 1)
+        create_topic(bootstrap, "spread", 3)
         described = AdminClient({"bootstrap.servers": bootstrap}).list_topics("spread", WAIT_S)
         leaders = {one.leader for one in described.topics["spread"].partitions.values()}
         assert leaders == {0, 1, 2}
+        assert all(len(one.replicas) == 3 for one in described.topics["spread"].partitions.values())
         round_trip(bootstrap, "spread", 300, group="readers")
 
         pid = broker_pid(2, data)
@@ -126,8 +127,8 @@ def test_cluster_serves_clients_restarts_a_killed_broker_and_stops_in_order(tmp_
         subprocess.run(["kill", "-9", str(pid)], check=True)
         cluster.wait_for_line("broker 2 was ended by signal 9: it is", timeout_s=WAIT_S)
         wait_until("the broker is back", lambda: is_open(brokers[2]), timeout_s=WAIT_S)
-        create_topic(bootstrap, "later", 1)
-        round_trip(bootstrap, "later", 30)
+        create_topic(bootstrap, "later", 3)
+        round_trip(bootstrap, "later", 30, group="later-readers")
 
         assert cluster.stop(timeout_s=WAIT_S) == 0
     assert not any(is_open(broker) for broker in brokers)
@@ -204,10 +205,8 @@ def test_files_of_make_cluster_start_an_ensemble_and_three_brokers(tmp_path: Pat
     with running(tmp_path, *words) as cluster:
         line = cluster.wait_for_line(READY, timeout_s=READY_TIMEOUT_S)
         bootstrap = ",".join(addresses(line))
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        new = NewTopic("spread", 3, 1, config={"min.insync.replicas": "1"})
-        admin.create_topics([new], operation_timeout=WAIT_S)["spread"].result(WAIT_S)
-        round_trip(bootstrap, "spread", 30)
+        create_topic(bootstrap, "spread", 3)
+        round_trip(bootstrap, "spread", 30, group="readers")
         client = KazooClient(hosts=f"127.0.0.1:{ports['2183']}/odradek")
         client.start(timeout=WAIT_S)
         assert sorted(client.get_children("/brokers/ids")) == ["1", "2", "3"]

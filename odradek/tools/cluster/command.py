@@ -145,6 +145,7 @@ def broker_command(settings: dict[str, str], overrides: Sequence[str]) -> list[s
 def main(arguments: Sequence[str]) -> int:
     """Start the brokers and run them until SIGTERM or SIGINT; returns the exit code."""
     options = build_parser().parse_args(list(arguments))
+    from odradek.tools.cluster.readiness import brokers_know_each_other
     from odradek.tools.cluster.supervised import SupervisedProcess, report, supervise
 
     ports, zookeeper_port = ports_of(options.port, options.zookeeper_port, options.brokers)
@@ -165,7 +166,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     return supervise(
         lambda: ([broker(0)], [broker(number) for number in range(1, options.brokers)]),
-        f"odradek cluster is ready on {addresses}; coordination on {HOST}:{zookeeper_port}; data "
-        f"in {data} -- try: echo hello | kcat -P -b {addresses} -t greetings "
+        is_ready=lambda: brokers_know_each_other(addresses.split(",")),
+        ready_line=f"odradek cluster is ready on {addresses}; "
+        f"coordination on {HOST}:{zookeeper_port}; data in {data} "
+        f"-- try: echo hello | kcat -P -b {addresses} -t greetings "
         f"&& kcat -C -b {addresses} -t greetings -e",
     )

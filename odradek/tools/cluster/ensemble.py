@@ -16,6 +16,7 @@ from typing import Final
 
 from odradek.broker.settings.properties import parse_properties
 from odradek.tools.cluster.command import PROGRAM, READY
+from odradek.tools.cluster.readiness import brokers_know_each_other
 from odradek.tools.cluster.supervised import SupervisedProcess, report, supervise
 
 JARS: Final = ("/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar")
@@ -71,8 +72,9 @@ def main(arguments: Sequence[str]) -> int:
             [zookeeper_process(one) for one in servers],
             [broker_process(one) for one in brokers],
         ),
-        f"odradek cluster is ready on {','.join(listeners)}; ZooKeeper on {connect}; settings in "
-        f"{folder} -- try: kcat -L -b {listeners[0]}",
+        is_ready=lambda: brokers_know_each_other(listeners),
+        ready_line=f"odradek cluster is ready on {','.join(listeners)}; "
+        f"ZooKeeper on {connect}; settings in {folder} -- try: kcat -L -b {listeners[0]}",
     )
 
 

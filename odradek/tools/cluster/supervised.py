@@ -19,6 +19,7 @@ from typing import IO, Any, Final
 
 STOP_TIMEOUT_S: Final = 60.0
 READY_TIMEOUT_S: Final = 120.0
+READY_CHECK_S: Final = 0.1
 SOON_S: Final = 10.0
 """A process that ends sooner after it was ready is not started again."""
 LINE_BYTES_MAX: Final = 1 << 20
@@ -172,19 +173,27 @@ def report(line: str) -> None:
     print(f"odradek cluster: {line}", file=sys.stderr, flush=True)
 
 
-def supervise(stages: Callable[[], Sequence[Sequence[SupervisedProcess]]], ready_line: str) -> int:
+def supervise(
+    stages: Callable[[], Sequence[Sequence[SupervisedProcess]]],
+    *,
+    is_ready: Callable[[], bool],
+    ready_line: str,
+) -> int:
     """Run processes until SIGTERM or SIGINT.
 
     stages      makes the processes; those of a stage are started together when the stage before is
                 ready, and stopped before it
-    ready_line  is printed once all are ready
+    is_ready    called in a thread, again and again, when all are ready, until it is true
+    ready_line  is printed then
     returns     0 after a signal, 1 when a process could not go on, which is reported
     """
-    return asyncio.run(_supervise(stages, ready_line))
+    return asyncio.run(_supervise(stages, is_ready, ready_line))
 
 
 async def _supervise(
-    make: Callable[[], Sequence[Sequence[SupervisedProcess]]], ready_line: str
+    make: Callable[[], Sequence[Sequence[SupervisedProcess]]],
+    is_ready: Callable[[], bool],
+    ready_line: str,
 ) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -195,6 +204,7 @@ async def _supervise(
     try:
         for stage in stages:
             await _unless_stopped([one.start() for one in stage], stopping)
+        await _unless_stopped([_until(is_ready)], stopping)
         print(ready_line, flush=True)
         await _unless_stopped([_keep(one) for one in everything], stopping)
     except StopRequested:
@@ -207,6 +217,14 @@ async def _supervise(
         for process in reversed(everything):
             await process.stop()
     raise AssertionError("processes are kept until a signal or an error")
+
+
+async def _until(is_ready: Callable[[], bool]) -> None:
+    deadline_s = monotonic() + READY_TIMEOUT_S
+    while not await asyncio.to_thread(is_ready):
+        if monotonic() > deadline_s:
+            raise SupervisionError("the brokers did not find each other")
+        await asyncio.sleep(READY_CHECK_S)
 
 
 async def _keep(process: SupervisedProcess) -> None:
