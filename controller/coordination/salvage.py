@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.controller.coordination.journal import decode_entries
+from odradek.controller.coordination.server.passwords import SECRET
 from odradek.controller.coordination.state_files import (
     CoordinationDamaged,
     find_files,
@@ -74,8 +75,12 @@ def replace_all(files: FileSystem, folder: str, tree: Tree, suffix: str) -> list
     files.open(journal_path(folder, tree.zxid + 1), create=True).close()
     write_snapshot(files, folder, tree)
     aside: list[str] = []
-    for one in former:
-        aside.append(f"{one.path}{suffix}")
-        files.rename(one.path, aside[-1])
+    paths = [one.path for one in former]
+    # Session ids begin again: no client may resume the session of another one.
+    if files.exists(f"{folder}/{SECRET}"):
+        paths.append(f"{folder}/{SECRET}")
+    for path in paths:
+        aside.append(f"{path}{suffix}")
+        files.rename(path, aside[-1])
     files.sync_directory(folder)
     return aside

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 
 from odradek.tools.cluster.command import broker_settings, build_parser, ports_of
 from tests.repository.sources import ROOT
@@ -227,3 +228,43 @@ def written_ports() -> list[str]:
             dict.fromkeys(re.findall(r"(?:(?<=:)|(?<=clientPort=))\d{4}\b", file.read_text()))
         )
     return list(found)
+
+
+def test_sessions_of_the_other_brokers_outlive_a_kill_of_the_broker_with_the_tree(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    words = ("odradek", "cluster", "--port", "0", "--data", str(data))
+    with running(tmp_path, *words) as cluster:
+        line = cluster.wait_for_line(READY, timeout_s=READY_TIMEOUT_S)
+        bootstrap = ",".join(addresses(line))
+        found = re.search(r"coordination on ([\d.:]+)", line)
+        assert found is not None
+        client = KazooClient(hosts=found[1], timeout=60.0)
+        client.start(timeout=WAIT_S)
+        epochs = [client.exists(f"/brokers/ids/{number}").czxid for number in range(3)]
+        create_topic(bootstrap, "t", 3)
+        pid = broker_pid(0, data)
+        wait_until("it has lasted", lambda: process_age_s(pid) > 20, timeout_s=WAIT_S)
+        subprocess.run(["kill", "-9", str(pid)], check=True)
+        cluster.wait_for_line("broker 0 was ended by signal 9: it is", timeout_s=WAIT_S)
+        wait_until(
+            "broker 0 is registered again",
+            lambda: client.connected and registered_since(client, epochs[0]),
+            timeout_s=WAIT_S,
+        )
+        again = [client.exists(f"/brokers/ids/{number}").czxid for number in range(3)]
+        assert again[1:] == epochs[1:]
+        round_trip(bootstrap, "t", 30, group="readers")
+        client.stop()
+        client.close()
+        assert cluster.stop(timeout_s=WAIT_S) == 0
+
+
+def registered_since(client: KazooClient, epoch: int) -> bool:
+    """Whether broker 0 has registered after a transaction."""
+    try:
+        stat = client.exists("/brokers/ids/0")
+    except KazooException:
+        return False
+    return stat is not None and stat.czxid > epoch
