@@ -18,6 +18,8 @@ class Api(NamedTuple):
     module: str
     is_staged: bool = False
     """Its handler stages appends, which are written at the end of the turn."""
+    is_control: bool = False
+    """It may name every partition of the cluster."""
     advertised_min_version: int | None = None
     """What ApiVersions says instead of `min_version`."""
 
@@ -28,9 +30,9 @@ HANDLERS: Final = (
     Api(1, 4, 18, "fetch"),
     Api(2, 0, 10, "list_offsets"),
     Api(3, 0, 13, "metadata"),
-    Api(4, 0, 7, "leader_and_isr"),
-    Api(5, 0, 4, "stop_replica"),
-    Api(6, 0, 8, "update_metadata"),
+    Api(4, 0, 7, "leader_and_isr", is_control=True),
+    Api(5, 0, 4, "stop_replica", is_control=True),
+    Api(6, 0, 8, "update_metadata", is_control=True),
     Api(7, 0, 3, "controlled_shutdown"),
     Api(8, 2, 9, "offset_commit"),
     Api(9, 1, 9, "offset_fetch"),
@@ -57,7 +59,7 @@ HANDLERS: Final = (
     Api(45, 0, 0, "alter_partition_reassignments"),
     Api(46, 0, 0, "list_partition_reassignments"),
     Api(47, 0, 0, "offset_delete"),
-    Api(56, 0, 3, "alter_partition"),
+    Api(56, 0, 3, "alter_partition", is_control=True),
     Api(60, 0, 2, "describe_cluster"),
     Api(61, 0, 0, "describe_producers"),
     Api(67, 0, 0, "allocate_producer_ids"),

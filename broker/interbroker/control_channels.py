@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from odradek.broker.interbroker.wire.leader_and_isr import (
     leader_and_isr_message,
     leader_and_isr_result,
 )
+from odradek.broker.interbroker.wire.steps import Steps
 from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_message,
     stop_replica_result,
@@ -41,9 +42,13 @@ from odradek.controller.control_requests import (
     UpdateMetadataPartition,
 )
 from odradek.controller.image import LEADER_DURING_DELETE, BrokerImage, Endpoint
+from odradek.protocol.compiler import step_encoder
 from odradek.protocol.errors import error_of
+from odradek.protocol.gathered import Gathered
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
+from odradek.runtime.slicing import run_in_slices
 from odradek.runtime.wheel_driver import WheelDriver
 
 RETRY_MS: Final = 100
@@ -156,9 +161,19 @@ class _Channel:
             return
         if self._client is None:
             self._client = self._owner.connect(endpoint)
-        request = self._queue[0].request
-        message, version = self._owner.encode(request)
-        self._client.send(message, version).on_done(lambda done: self._on_done(request, done))
+        self._owner.run_in_slices(self._encode_and_send(self._queue[0].request))
+
+    def _encode_and_send(self, request: ControlRequest) -> Iterator[None]:
+        """A request about 10,000 partitions takes tens of milliseconds."""
+        cls, version, body = yield from self._owner.encode(request)
+        if self._is_closed:
+            return
+        if self._client is None:
+            # The broker has moved meanwhile.
+            self._retry("it has another endpoint")
+            return
+        pending = self._client.send_encoded(cls, version, body)
+        pending.on_done(lambda done: self._on_done(request, done))
 
     def _on_done(self, request: ControlRequest, done: Pending[Any]) -> None:
         if self._is_closed:
@@ -205,6 +220,7 @@ class ControlChannels:
         self,
         clients: NetworkClients,
         wheel: WheelDriver,
+        clock: Clock,
         *,
         broker_id: int,
         listener_name: str,
@@ -212,6 +228,7 @@ class ControlChannels:
     ) -> None:
         self._clients = clients
         self.wheel = wheel
+        self._clock = clock
         self._broker_id = broker_id
         self.listener_name = listener_name
         self._inter_broker_listener_name = inter_broker_listener_name
@@ -246,18 +263,29 @@ class ControlChannels:
         """A client of a broker."""
         return self._clients.client(endpoint.host, endpoint.port, str(self._broker_id))
 
-    def encode(self, request: ControlRequest) -> tuple[Any, int]:
-        """(message, version) of a request."""
+    def run_in_slices(self, steps: Iterator[None]) -> None:
+        """Work between which the loop serves clients."""
+        run_in_slices(steps, self._clock, self._clients.defer)
+
+    def encode(self, request: ControlRequest) -> Steps[tuple[type[Any], int, bytes]]:
+        """(class, version, body) of the message of a request."""
+        message: Any
         match request:
             case LeaderAndIsr():
                 version = LEADER_AND_ISR_VERSION
-                listener_name = self._inter_broker_listener_name
-                return leader_and_isr_message(request, version, listener_name), version
+                message = yield from leader_and_isr_message(
+                    request, version, self._inter_broker_listener_name
+                )
             case UpdateMetadata():
                 version = UPDATE_METADATA_VERSION
-                return update_metadata_message(request, version), version
+                message = yield from update_metadata_message(request, version)
             case StopReplica():
-                return stop_replica_message(request), STOP_REPLICA_VERSION
+                version = STOP_REPLICA_VERSION
+                message = yield from stop_replica_message(request)
+        cls = type(message)
+        gathered = Gathered()
+        yield from step_encoder(cls, version)(message, gathered)
+        return cls, version, b"".join(gathered.finish())
 
 
 def decode_response(request: ControlRequest, response: Any) -> ControlResponse:

@@ -128,14 +128,17 @@ class NetworkClient:
         fails   Disconnected
         raises  ValueError for a version that is not declared
         """
+        cls: Any = type(message)
+        return self.send_encoded(cls, version, encoder(cls, version)(message))
+
+    def send_encoded(self, cls: Any, version: int, body: bytes) -> Pending[Any]:
+        """`send` for a request of the class `cls` that is encoded already, without its header."""
         if self._is_closed:
             return Pending.failed(Disconnected(f"{self.address}: the connection is closed"))
-        cls: Any = type(message)
-        api_key, encode, decode_header, decode = _codecs(cls, version)
+        api_key, decode_header, decode = _codecs(cls, version)
         self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
         call = _Call(self._correlation_id, decode_header, decode)
         head = encode_request_header(api_key, version, self._correlation_id, self._client_id)
-        body = encode(message)
         frame = b"".join((_SIZE.pack(len(head) + len(body)), head, body))
         connection = self._connection
         if connection is None:
@@ -191,6 +194,17 @@ class NetworkClients:
         self._after = after
         self._loop_watch = loop_watch
 
+    def defer(self, work: Callable[[], None]) -> None:
+        """Call `work` once, after the loop has served its clients."""
+
+        def run() -> None:
+            began_ns = monotonic_ns()
+            work()
+            if self._loop_watch is not None:
+                self._loop_watch.ran(began_ns, work)
+
+        self._loop.call_soon(run)
+
     def client(
         self,
         host: str,
@@ -214,13 +228,12 @@ class NetworkClients:
 
 
 @cache
-def _codecs(cls: Any, version: int) -> tuple[int, Callable[[Any], bytes], Decode, Decode]:
-    """(API key, encoder of the request, decoders of the response's header and of the response)."""
+def _codecs(cls: Any, version: int) -> tuple[int, Decode, Decode]:
+    """(API key, decoders of the response's header and of the response) of a request."""
     api_key = schema_of(cls).api_key
     assert api_key is not None, f"{cls.__name__} is no request"
     return (
         api_key,
-        encoder(cls, version),
         decoder(ResponseHeader, response_header_version(api_key, version)),
         decoder(messages_of(api_key)[1], version),
     )

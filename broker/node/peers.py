@@ -48,6 +48,7 @@ class Peers:
         self.control_channels = ControlChannels(
             self.clients,
             wheel,
+            clock,
             broker_id=broker_id,
             listener_name=inter_broker if control_plane is None else control_plane.upper(),
             inter_broker_listener_name=inter_broker,

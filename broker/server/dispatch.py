@@ -23,7 +23,7 @@ from types import GeneratorType
 from typing import Any, Final
 
 from odradek.broker.handlers.handler import Close, Context, InThread, Outcome, Reply, Staged, Steps
-from odradek.broker.handlers.table import HANDLERS
+from odradek.broker.handlers.table import HANDLERS, Api
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
@@ -46,6 +46,8 @@ sends three after a Metadata v13 for all topics."""
 REQUEST_ELEMENTS_MAX: Final = 200_000
 """Elements of all arrays of one request.  Differs from Kafka, which has no bound: two million names
 take it seconds of one of its threads."""
+CONTROL_ELEMENTS_MAX: Final = 10_000_000
+"""The same of a request between brokers."""
 PRODUCED_ELEMENTS_MAX: Final = 20_000
 """The same of a request whose batches are written in one go: topics and partitions."""
 ELEMENT_BYTES: Final = 256
@@ -247,9 +249,8 @@ class Dispatcher:
         charged = 0 if loaded.api.is_staged else len(frame)
         budget.charge(connection, charged)
         try:
-            elements_max = PRODUCED_ELEMENTS_MAX if loaded.api.is_staged else REQUEST_ELEMENTS_MAX
             decode = step_decoder(loaded.request, call.header.version)
-            steps = decode(frame, position, elements_max)
+            steps = decode(frame, position, elements_max(loaded.api))
             elements = 0
             try:
                 while not connection.is_closed:
@@ -274,6 +275,13 @@ class Dispatcher:
             yield from self._outcomes.in_steps(call, run(call), charge)
         finally:
             budget.release(connection, charged)
+
+
+def elements_max(api: Api) -> int:
+    """How many elements all arrays of a request may have together."""
+    if api.is_staged:
+        return PRODUCED_ELEMENTS_MAX
+    return CONTROL_ELEMENTS_MAX if api.is_control else REQUEST_ELEMENTS_MAX
 
 
 def resumed(steps: Steps[Outcome], step: InThread | None) -> Steps[Outcome]:

@@ -36,11 +36,13 @@ TOPIC_IDS_FROM: Final = 5
 
 def leader_and_isr_message(
     value: LeaderAndIsr, version: int, listener_name: str
-) -> LeaderAndIsrRequest:
+) -> Steps[LeaderAndIsrRequest]:
     """The message; `listener_name` is the one over which brokers replicate."""
     topics: dict[str, LeaderAndIsrTopicState] = {}
     ungrouped: list[LeaderAndIsrPartitionState] = []
-    for one in value.partitions:
+    for number, one in enumerate(value.partitions):
+        if number and number % PARTITIONS_PER_STEP == 0:
+            yield
         state = _partition_message(one)
         if version < GROUPED_FROM:
             ungrouped.append(state)

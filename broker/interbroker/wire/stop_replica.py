@@ -27,10 +27,12 @@ from odradek.protocol.messages.stop_replica import (
 from odradek.protocol.topic_partition import TopicPartition
 
 
-def stop_replica_message(value: StopReplica) -> StopReplicaRequest:
+def stop_replica_message(value: StopReplica) -> Steps[StopReplicaRequest]:
     """The message of version 3 or 4."""
     topics: dict[str, StopReplicaTopicState] = {}
-    for one in value.partitions:
+    for number, one in enumerate(value.partitions):
+        if number and number % PARTITIONS_PER_STEP == 0:
+            yield
         topic = topics.get(one.topic)
         if topic is None:
             topic = StopReplicaTopicState(topic_name=one.topic, partition_states=[])

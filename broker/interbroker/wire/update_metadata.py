@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.interbroker.wire.steps import Steps, collect
+from odradek.broker.interbroker.wire.steps import PARTITIONS_PER_STEP, Steps, collect
 from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
 from odradek.controller.image import BrokerImage, Endpoint, PartitionState
 from odradek.controller.znodes.zk_data import NO_TOPIC_ID
@@ -32,11 +32,13 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By the number that messages have for them."""
 
 
-def update_metadata_message(value: UpdateMetadata, version: int) -> UpdateMetadataRequest:
+def update_metadata_message(value: UpdateMetadata, version: int) -> Steps[UpdateMetadataRequest]:
     """The message."""
     topics: dict[str, UpdateMetadataTopicState] = {}
     ungrouped: list[UpdateMetadataPartitionState] = []
-    for one in value.partitions:
+    for number, one in enumerate(value.partitions):
+        if number and number % PARTITIONS_PER_STEP == 0:
+            yield
         state = _partition_message(one)
         if version < GROUPED_FROM:
             ungrouped.append(state)

@@ -279,6 +279,7 @@ def captured(request: ControlRequest) -> bytes:
         channels = ControlChannels(
             loop.clients,
             loop.wheel,
+            loop.clock,
             broker_id=1,
             listener_name="CONTROL",
             inter_broker_listener_name="INTERNAL",

@@ -75,6 +75,7 @@ class Scene:
         self.channels = ControlChannels(
             self.loop.clients,
             self.loop.wheel,
+            self.loop.clock,
             broker_id=1,
             listener_name="INTERNAL",
             inter_broker_listener_name="INTERNAL",
@@ -269,6 +270,29 @@ def test_broker_without_the_listener_gets_its_requests_once_it_has_it(
         scene.know(peer_image(port))
         scene.until_responses(1)
     assert len(received) == 1
+
+
+def test_large_request_is_encoded_in_slices_and_arrives_whole(scene: Scene) -> None:
+    partitions = tuple(update(3, index).partitions[0] for index in range(20_000))
+    received: list[Any] = []
+    with scripted_peer(recorder(2, received)) as port:
+        scene.know(peer_image(port))
+        scene.send(UpdateMetadata(1, 1, 50, partitions, ()), lead(4))
+        assert scene.channels._channels[PEER]._is_waiting
+        scene.until_responses(2)
+    states = received[0].topic_states[0].partition_states
+    assert [one.partition_index for one in states] == list(range(20_000))
+
+
+def test_broker_that_moves_while_its_request_is_encoded_gets_it(scene: Scene) -> None:
+    partitions = tuple(update(3, index).partitions[0] for index in range(20_000))
+    received: list[Any] = []
+    with scripted_peer() as before, scripted_peer(recorder(1, received)) as after:
+        scene.know(peer_image(before))
+        scene.send(UpdateMetadata(1, 1, 50, partitions, ()))
+        scene.know(peer_image(after))
+        scene.until_responses(1)
+    assert len(received[0].topic_states[0].partition_states) == 20_000
 
 
 def test_errors_of_a_response_reach_the_controller(scene: Scene) -> None:
