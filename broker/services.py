@@ -49,6 +49,8 @@ class Services:
     files: FileSystem
     groups: GroupCoordinator
     refused_transactions: RefusedTransactions
+    has_peers: bool = True
+    """Whether other brokers can be in the cluster."""
 
     @property
     def settings(self) -> BrokerSettings:

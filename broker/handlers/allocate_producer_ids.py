@@ -2,11 +2,13 @@
 
 Served: 0.
 Errors: NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+A broker that is alone in its cluster refuses it (`cluster_action`).
 Source: KIP-730; Kafka's KafkaController.processAllocateProducerIds.
 """
 
 from __future__ import annotations
 
+from odradek.broker.handlers.cluster_action import authorize_cluster_action
 from odradek.broker.handlers.handler import Context, WhenDone
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.allocate_producer_ids import (
@@ -17,6 +19,7 @@ from odradek.protocol.messages.allocate_producer_ids import (
 
 def run(context: Context, request: AllocateProducerIdsRequest) -> WhenDone[tuple[int, int]]:
     """The block is stored before the response is sent."""
+    authorize_cluster_action(context)
     controller = context.services.controller
     pending = controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
     return WhenDone(

@@ -8,6 +8,7 @@ Errors of the request: NOT_CONTROLLER, STALE_BROKER_EPOCH.
 Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_CONTROLLER (the leader
     knows of later epochs), FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST (the
     recovery state), INELIGIBLE_REPLICA (below version 2 OPERATION_NOT_ATTEMPTED).
+A broker that is alone in its cluster refuses it (`cluster_action`).
 Source: KIP-497; Kafka's KafkaApis.handleAlterPartitionRequest, KafkaController.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from odradek.broker.handlers.cluster_action import authorize_cluster_action
 from odradek.broker.handlers.handler import Context, Reply, Steps, WhenDone
 from odradek.broker.interbroker.wire.alter_partition import (
     TOPIC_IDS_FROM,
@@ -37,6 +39,7 @@ def run(
     context: Context, request: AlterPartitionRequest
 ) -> Steps[Reply | WhenDone[list[AlteredPartition]]]:
     """All partitions are decided together; the response groups them as the request does."""
+    authorize_cluster_action(context)
     controller = context.services.controller
     version = context.version
     if not controller.is_active:

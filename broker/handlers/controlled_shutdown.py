@@ -6,6 +6,7 @@ Served: 0-3.
     3   flexible encoding (KIP-482)
 Errors: STALE_CONTROLLER_EPOCH (this broker is not the controller), STALE_BROKER_EPOCH,
     BROKER_NOT_AVAILABLE (the broker is not registered).
+A broker that is alone in its cluster refuses it (`cluster_action`).
 Source: Kafka's KafkaApis.handleControlledShutdownRequest, KafkaController.doControlledShutdown.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from odradek.broker.handlers.cluster_action import authorize_cluster_action
 from odradek.broker.handlers.handler import Context, WhenDone
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.controlled_shutdown import (
@@ -25,6 +27,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 def run(context: Context, request: ControlledShutdownRequest) -> WhenDone[list[TopicPartition]]:
     """The response lists what the broker still leads."""
+    authorize_cluster_action(context)
     controller = context.services.controller
     pending = controller.shut_down_broker(request.broker_id, request.broker_epoch)
     return WhenDone(pending, lambda left: _response(ErrorCode.NONE, left))

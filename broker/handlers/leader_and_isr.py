@@ -12,11 +12,13 @@ Errors of the request: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH; each partitio
 Errors of a partition: INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH (the leader epoch is not
     greater), UNKNOWN_TOPIC_OR_PARTITION (no replica belongs here), KAFKA_STORAGE_ERROR,
     FENCED_LEADER_EPOCH (the log has a later leader epoch).
+A broker that is alone in its cluster refuses it (`cluster_action`).
 Source: Kafka's KafkaApis.handleLeaderAndIsrRequest, ReplicaManager.becomeLeaderOrFollower.
 """
 
 from __future__ import annotations
 
+from odradek.broker.handlers.cluster_action import authorize_cluster_action
 from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.broker.interbroker.wire.leader_and_isr import (
     leader_and_isr_response,
@@ -30,6 +32,7 @@ from odradek.runtime.pending import Pending
 
 def run(context: Context, request: LeaderAndIsrRequest) -> Steps[WhenDone[ControlResponse]]:
     """Through the receiver, as the requests of this broker's own controller."""
+    authorize_cluster_action(context)
     services = context.services
     listener_name = services.settings.inter_broker_listener_name
     value = yield from leader_and_isr_value(request, listener_name)

@@ -7,11 +7,13 @@ Served: 0-4.
     4   whether the controller is a KRaft one (KIP-866), which is ignored
 Errors of the request: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH; no partition is listed then.
 Errors of a partition: FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+A broker that is alone in its cluster refuses it (`cluster_action`).
 Source: Kafka's KafkaApis.handleStopReplicaRequest, ReplicaManager.stopReplicas.
 """
 
 from __future__ import annotations
 
+from odradek.broker.handlers.cluster_action import authorize_cluster_action
 from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_response,
@@ -25,6 +27,7 @@ from odradek.runtime.pending import Pending
 
 def run(context: Context, request: StopReplicaRequest) -> Steps[WhenDone[ControlResponse]]:
     """Through the receiver, as the requests of this broker's own controller."""
+    authorize_cluster_action(context)
     value = yield from stop_replica_value(request)
     applied: Pending[ControlResponse] = Pending()
     context.services.controller.receiver.receive(value, applied.resolve)

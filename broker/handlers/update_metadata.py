@@ -11,11 +11,13 @@ Served: 0-8.
     8   whether the controller is a KRaft one, and whether the request is about all partitions
         (KIP-866): both are ignored
 Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
+A broker that is alone in its cluster refuses it (`cluster_action`).
 Source: Kafka's KafkaApis.handleUpdateMetadataRequest, ZkMetadataCache.updateMetadata.
 """
 
 from __future__ import annotations
 
+from odradek.broker.handlers.cluster_action import authorize_cluster_action
 from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.broker.interbroker.wire.update_metadata import update_metadata_value
 from odradek.controller.control_requests import ControlResponse
@@ -29,6 +31,7 @@ from odradek.runtime.pending import Pending
 
 def run(context: Context, request: UpdateMetadataRequest) -> Steps[WhenDone[ControlResponse]]:
     """Through the receiver, as the requests of this broker's own controller."""
+    authorize_cluster_action(context)
     value = yield from update_metadata_value(request, context.version)
     applied: Pending[ControlResponse] = Pending()
     context.services.controller.receiver.receive(value, applied.resolve)

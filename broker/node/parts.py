@@ -21,6 +21,7 @@ from odradek.broker.node.orphaned_logs import OrphanedLogs
 from odradek.broker.node.peers import Peers
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
+from odradek.broker.node.tree_listener import tree_listener_address
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.refused_transactions import RefusedTransactions
 from odradek.broker.replication.fetch_session import FetchSessions
@@ -189,6 +190,8 @@ class NodeParts:
             files=platform.files,
             groups=groups,
             refused_transactions=RefusedTransactions(),
+            has_peers=not self._coordination.is_embedded
+            or tree_listener_address(settings.written) is not None,
         )
 
     def _build_replication(self, settings: BrokerSettings, groups: GroupLeadership) -> None:

@@ -113,7 +113,7 @@ CONSUMER_SETTINGS: Final = {
 ACTS: Final = {
     "general": Act(GENERAL),
     "groups": Act(CLASSIC_GROUPS, GROUP_SETTINGS),
-    "control": Act({"control": control.play}),
+    "control": Act({"control": control.play}, {"odradek.embedded.zookeeper.listener": "0"}),
     "moves": Act({"moves": moves.play}, {"auto.leader.rebalance.enable": "false"}),
 }
 ACTS_4_3: Final = {
