@@ -19,6 +19,7 @@ from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
+from tests.support.processes import free_port
 from tests.support.wire import Wire
 
 ASSIGNMENT = {0: [1, 2], 1: [2, 1], 2: [1, 2], 3: [2, 1]}
@@ -204,3 +205,37 @@ def test_controller_that_was_paused_is_replaced_and_follows_its_successor(
     pair.wait_until_complete("t")
     pair.create_topic("after", assignment=ASSIGNMENT)
     assert json.loads(client.get("/controller")[0])["brokerid"] == survivor
+
+
+def test_controller_reaches_brokers_over_the_control_plane_listener(
+    ensemble: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("plane")
+    pair = BrokerCluster(
+        folder,
+        zookeeper_connect=f"{ensemble}/{folder.name}",
+        count=2,
+        overrides={
+            "listener.security.protocol.map": ",".join(
+                f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "CONTROL", "PEERS")
+            ),
+            "inter.broker.listener.name": "PEERS",
+            "control.plane.listener.name": "CONTROL",
+        },
+    )
+    for broker in pair.brokers.values():
+        control = f"CONTROL://127.0.0.1:{free_port()}"
+        # Nothing listens where the peers are said to be.
+        broker._overrides |= {
+            "listeners": f"PLAINTEXT://{broker.address},{control},PEERS://127.0.0.1:0",
+            "advertised.listeners": (
+                f"PLAINTEXT://{broker.address},{control},PEERS://127.0.0.1:{free_port()}"
+            ),
+        }
+    try:
+        pair.start_all()
+        pair.wait_for_brokers()
+        pair.create_topic("t", assignment={0: [1], 1: [2]})
+        assert [pair.leader("t", index) for index in (0, 1)] == [1, 2]
+    finally:
+        pair.close()
