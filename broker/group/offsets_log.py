@@ -67,6 +67,7 @@ class OffsetsLog:
         wall_ms = self._context.clock.now_ms()
         (result,) = partition.append([RecordBatch(memoryview(batch))], wall_ms)
         self._context.purgatory.notify(partition)
+        self._context.purgatory.notify(partition.log_end_key)
         if isinstance(result, BrokerError):
             return result.code, -1
         return ErrorCode.NONE, result.base_offset

@@ -25,7 +25,7 @@ Source: Kafka's ReplicaManager.fetchMessages, Partition.fetchRecords, DelayedFet
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -137,8 +137,7 @@ def _serve(
     ready = None if replica_id >= 0 else attempt()
     if ready is not None:
         return Reply(ready)
-    watch = tuple(partition for _, _, partition, _ in found if partition is not None)
-    return Delayed(watch, request.max_wait_ms, attempt, expire, is_tried=True)
+    return Delayed(_watch(found, reading), request.max_wait_ms, attempt, expire, is_tried=True)
 
 
 def _run_in_steps(
@@ -165,9 +164,15 @@ def _run_in_steps(
     def attempt() -> Steps[FetchResponse] | None:
         return _read_in_steps(plan, found, reading) if reading.is_enough(found) else None
 
-    watch = tuple(partition for _, _, partition, _ in found if partition is not None)
     expire = partial(_read_in_steps, plan, found, reading)
-    return Delayed(watch, request.max_wait_ms, attempt, expire)
+    return Delayed(_watch(found, reading), request.max_wait_ms, attempt, expire)
+
+
+def _watch(found: Found, reading: Reading) -> tuple[Hashable, ...]:
+    """What a fetch waits for: of a follower appends, of a consumer the high watermark."""
+    if reading.is_follower:
+        return tuple([part.log_end_key for _, _, part, _ in found if part is not None])
+    return tuple([partition for _, _, partition, _ in found if partition is not None])
 
 
 def failed(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:

@@ -52,6 +52,7 @@ class DirectoryFailures:
                 if partition is not None:
                     partition.log.go_offline()
                     self._purgatory.notify(partition)
+                    self._purgatory.notify(partition.log_end_key)
         if failures:
             for observer in self._observers:
                 observer()

@@ -188,4 +188,5 @@ class DiskJobRunner:
             partition = self._partitions.get(folder.topic, folder.partition)
             if partition is not None:
                 self._purgatory.notify(partition)
+                self._purgatory.notify(partition.log_end_key)
                 self._purgatory.run_notified()

@@ -196,6 +196,7 @@ class Leadership:
             partition = self._open(replica)
         self._become_leader_or_follower(partition, replica)
         self._purgatory.notify(partition)
+        self._purgatory.notify(partition.log_end_key)
         self._purgatory.notify(topic_key(replica.topic))
 
     def _agree_on_topic_id(self, partition: Partition, replica: LeaderAndIsrPartition) -> bool:
@@ -314,6 +315,7 @@ class Leadership:
                 partition.resign()
                 self._notify_observers(partition)
                 self._purgatory.notify(partition)
+                self._purgatory.notify(partition.log_end_key)
             if replica.is_deleted:
                 self._without_space.pop(key, None)
                 removed.append(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 from uuid import UUID
 
 from odradek.broker.replication.leader import PartitionLeader
@@ -30,6 +31,7 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
+        "log_end_key",
         "partition_epoch",
         "topic",
         "topic_id",
@@ -50,6 +52,9 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        self.log_end_key: Final = object()
+        """The purgatory key of followers' fetches, which wait for appends and not for the high
+        watermark; the partition itself is the key of all other requests."""
         self._on_flush_awaited = on_flush_awaited
         self.leader: PartitionLeader | None = None
         self.leader_id = -1

@@ -47,9 +47,16 @@ class StagedAppends:
         staged = self._staged
         self._staged = {}
         for partition, appends in staged.items():
+            former_high_watermark = partition.log.high_watermark
             results = partition.append([append.batch for append in appends], now_ms)
             for append, result in zip(appends, results, strict=True):
                 append.result = result
                 if type(result) is not BrokerError:
                     self._metrics.records_bytes_in += append.batch.size
+            leader = partition.leader
+            if leader is not None and leader.followers:
+                self._purgatory.notify(partition.log_end_key)
+                if partition.log.high_watermark == former_high_watermark:
+                    # What waits for the followers would be attempted for nothing.
+                    continue
             self._purgatory.notify(partition)
