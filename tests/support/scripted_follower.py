@@ -18,6 +18,7 @@ from kazoo.client import KazooClient
 
 from odradek.broker.node.node import Node
 from odradek.controller.coordination.session import CoordinationSession
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -173,13 +174,15 @@ class Replicated:
                 for key, value in configs.items()
             ],
         )
-        metadata = self._metadata()
-        (controller,) = [
-            broker for broker in metadata.brokers if broker.node_id == metadata.controller_id
-        ]
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-        with Wire(f"{controller.host}:{controller.port}") as wire:
-            (made,) = wire.call(request, 7).topics
+        (made,) = self.admin.call(request, 7).topics
+        if made.error_code == ErrorCode.NOT_CONTROLLER:
+            metadata = self._metadata()
+            (controller,) = [
+                broker for broker in metadata.brokers if broker.node_id == metadata.controller_id
+            ]
+            with Wire(f"{controller.host}:{controller.port}") as wire:
+                (made,) = wire.call(request, 7).topics
         assert made.error_code == 0, made
         self.topic_id = made.topic_id
 
