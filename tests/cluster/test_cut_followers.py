@@ -1,0 +1,95 @@
+"""Followers that do not fetch any more while their sessions last: the leader removes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tests.support.broker_cluster import BrokerCluster, broker_cluster
+from tests.support.record_batches import plain_batch
+from tests.support.wire import Wire
+
+LAG_MS = 6_000
+SETTINGS = {
+    "replica.lag.time.max.ms": str(LAG_MS),
+    "replica.fetch.wait.max.ms": "500",
+    "zookeeper.session.timeout.ms": "60000",
+    "min.insync.replicas": "1",
+}
+PRODUCE_VERSION = 9
+TIMEOUT_MS = 2 * LAG_MS
+
+
+@pytest.fixture
+def patient(ensemble: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Three brokers whose sessions last longer than the lag."""
+    folder = tmp_path_factory.mktemp("patient")
+    with broker_cluster(
+        folder, zookeeper_connect=f"{ensemble}/{folder.name}", overrides=SETTINGS
+    ) as cluster:
+        yield cluster
+
+
+class Producer:
+    """One record at a time, on a connection of its own."""
+
+    def __init__(self, cluster: BrokerCluster, broker_id: int, topic: str) -> None:
+        self.wire = Wire(cluster.brokers[broker_id].address)
+        self._topic = topic
+
+    def send(self, acks: int) -> None:
+        """Send without waiting."""
+        data = PartitionProduceData(index=0, records=memoryview(plain_batch(1)))
+        topic = TopicProduceData(name=self._topic, partition_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[topic])
+        self.wire.send(request, PRODUCE_VERSION)
+
+    def error(self) -> ErrorCode:
+        """Of the next response."""
+        (one,) = self.wire.receive(0, PRODUCE_VERSION).responses[0].partition_responses
+        return ErrorCode(one.error_code)
+
+    def produce(self, acks: int) -> ErrorCode:
+        self.send(acks)
+        return self.error()
+
+
+def test_acks_all_waits_for_the_lag_and_the_others_do_not(patient: BrokerCluster) -> None:
+    leader = patient.controller()
+    followers = [one for one in patient.running if one != leader]
+    assignment = {0: [leader, *followers]}
+    for topic, min_isr in (("one", "1"), ("two", "2")):
+        patient.create_topic(topic, assignment=assignment, configs={"min.insync.replicas": min_isr})
+    one, two, unhindered = (Producer(patient, leader, topic) for topic in ("one", "two", "one"))
+    assert one.produce(-1) is two.produce(-1) is ErrorCode.NONE
+
+    for follower in followers:
+        patient.pause(follower)
+    began = monotonic()
+    one.send(-1)
+    two.send(-1)
+    unhindered.send(0)
+    assert unhindered.produce(1) is ErrorCode.NONE
+    assert (monotonic() - began) * 1_000 < LAG_MS, "acks=1 does not wait"
+    assert one.error() is ErrorCode.NONE
+    stall_ms = (monotonic() - began) * 1_000
+    assert LAG_MS / 2 < stall_ms < TIMEOUT_MS, "until the in-sync replicas shrink"
+    assert {len(patient.partitions(name, of=leader)[0].isr_nodes) for name in ("one", "two")} == {1}
+    assert two.error() is ErrorCode.REQUEST_TIMED_OUT, "it is appended, and not committed"
+    assert two.produce(-1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert two.produce(1) is ErrorCode.NONE
+    assert one.produce(-1) is ErrorCode.NONE
+
+    for follower in followers:
+        patient.resume(follower)
+    for topic in ("one", "two"):
+        patient.wait_until_complete(topic)
+    assert one.produce(-1) is two.produce(-1) is ErrorCode.NONE
