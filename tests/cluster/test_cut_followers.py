@@ -13,6 +13,8 @@ from odradek.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from tests.cluster.acknowledged import check, producing
+from tests.cluster.replicas import assert_identical
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
 from tests.support.record_batches import plain_batch
 from tests.support.wire import Wire
@@ -26,6 +28,7 @@ SETTINGS = {
 }
 PRODUCE_VERSION = 9
 TIMEOUT_MS = 2 * LAG_MS
+TOPIC = "records"
 
 
 @pytest.fixture
@@ -93,3 +96,36 @@ def test_acks_all_waits_for_the_lag_and_the_others_do_not(patient: BrokerCluster
     for topic in ("one", "two"):
         patient.wait_until_complete(topic)
     assert one.produce(-1) is two.produce(-1) is ErrorCode.NONE
+
+
+def test_leader_that_dies_while_its_shrink_is_in_flight_loses_nothing(
+    ensemble: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The controller, a follower, is asked to remove itself while it is stopped, and learns of it
+    together with the death of the leader."""
+    folder = tmp_path_factory.mktemp("shrinking")
+    settings = {
+        "replica.lag.time.max.ms": "2000",
+        "replica.fetch.wait.max.ms": "500",
+        "zookeeper.session.timeout.ms": "15000",
+    }
+    with broker_cluster(
+        folder, zookeeper_connect=f"{ensemble}/{folder.name}", overrides=settings
+    ) as cluster:
+        controller = cluster.controller()
+        leader, follower = (one for one in cluster.running if one != controller)
+        cluster.create_topic(TOPIC, assignment={0: [leader, controller, follower]})
+        with producing(cluster.bootstrap, TOPIC, 1) as (production, sender):
+            sender.wait_for(200, timeout_s=90)
+            cluster.pause(controller)
+            process = cluster.brokers[leader].process
+            process.wait_for_line(rf"{TOPIC}-0: shrinking ISR", timeout_s=60)
+            cluster.kill(leader)
+            cluster.resume(controller)
+            cluster.wait_until_complete(TOPIC, isr=2)
+            sender.wait_for(200, timeout_s=90)
+            cluster.start(leader)
+            cluster.wait_until_complete(TOPIC)
+        assert not production.failures
+        check(production, cluster.bootstrap)
+        assert_identical(cluster, TOPIC)
