@@ -147,6 +147,8 @@ class InSyncReplicas:
             self._shrink(partition, leader)
             if partition.update_high_watermark():
                 self._purgatory.notify(partition)
+        if not self._is_in_flight:
+            self._send()
 
     def _shrink(self, partition: Partition, leader: PartitionLeader) -> None:
         log = partition.log
@@ -165,7 +167,7 @@ class InSyncReplicas:
             log.end_offset,
             ", ".join(_describe(leader, broker) for broker in lagging),
         )
-        self._submit(Change(partition, leader, shrink))
+        self._waiting[partition] = Change(partition, leader, shrink)
 
     def _submit(self, change: Change) -> None:
         self._waiting[change.partition] = change

@@ -117,6 +117,19 @@ def test_one_request_is_in_flight_and_the_next_has_all_partitions_that_waited() 
     assert leading.metrics.isr_expands == 4
 
 
+def test_replicas_that_fall_behind_together_are_removed_by_one_request() -> None:
+    leading = Leading()
+    partitions = [leading.lead(BOTH, index) for index in range(4)]
+    for partition in partitions:
+        partition.append([batch(NOW_MS)], NOW_MS)
+    leading.wait(LAG_TIME_MAX_MS + 1)
+    leading.changes.check()
+    assert [len(sent) for sent, _ in leading.controller.requests] == [4]
+    leading.controller.accept()
+    assert [in_sync(partition) for partition in partitions] == [ALONE] * 4
+    assert [partition.high_watermark for partition in partitions] == [1] * 4
+
+
 def test_proposal_has_the_epochs_of_the_last_response() -> None:
     leading = Leading()
     partition = leading.lead(ALONE)
