@@ -10,6 +10,7 @@ from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.refused_transactions import RefusedTransactions
 from odradek.broker.replication.fetch_session import FetchSessions
+from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.replication.staged_appends import StagedAppends
@@ -40,6 +41,7 @@ class Services:
     appends: StagedAppends
     fetch_sessions: FetchSessions
     in_sync_replicas: InSyncReplicas
+    log_directory_moves: LogDirectoryMoves
     time_lookups: TimeLookups
     producer_ids: ProducerIds
     topics: Topics

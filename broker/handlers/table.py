@@ -51,6 +51,7 @@ HANDLERS: Final = (
     Api(23, 2, 4, "offset_for_leader_epoch"),
     Api(32, 0, 4, "describe_configs"),
     Api(33, 0, 2, "alter_configs"),
+    Api(34, 1, 2, "alter_replica_log_dirs"),
     Api(35, 1, 4, "describe_log_dirs"),
     Api(37, 0, 3, "create_partitions"),
     Api(42, 0, 2, "delete_groups"),

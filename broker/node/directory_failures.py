@@ -49,7 +49,8 @@ class DirectoryFailures:
             self._metrics.storage_errors += 1
             for topic, index in failure.partitions:
                 partition = self._partitions.get(topic, index)
-                if partition is not None:
+                # Perhaps only a copy of its log was in the directory.
+                if partition is not None and partition.log.directory.startswith(f"{failure.path}/"):
                     partition.log.go_offline()
                     self._purgatory.notify(partition)
                     self._purgatory.notify(partition.log_end_key)

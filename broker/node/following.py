@@ -1,4 +1,4 @@
-"""Makes the fetchers of a node: their connections, limits and disk jobs."""
+"""Makes what follows logs on a node: fetchers from other brokers, moves between directories."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.platform import Platform
 from odradek.broker.replication.follower.fetcher_state import FetchLimits
+from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves, MovesContext
 from odradek.broker.replication.follower.replica_fetcher import FetcherContext
 from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partitions import Partitions
 from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.replication_rates import ALTER_LOG_DIRS, rate_of
 from odradek.controller.metadata_cache import MetadataCache
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.upkeep import Upkeep
 
 
@@ -75,3 +81,41 @@ def build_replica_fetchers(
     fetchers = ReplicaFetchers(context, settings.num_replica_fetchers)
     failures.observe(fetchers.drop_offline)
     return fetchers
+
+
+def build_log_directory_moves(
+    platform: Platform,
+    current: CurrentSettings,
+    *,
+    logs: LogManager,
+    partitions: Partitions,
+    fetchers: ReplicaFetchers,
+    upkeep: Upkeep,
+    jobs: DiskJobRunner,
+    failures: DirectoryFailures,
+) -> LogDirectoryMoves:
+    """The moves of the node; those that a stop has interrupted go on when their logs are opened."""
+
+    def on_moved(partition: Partition) -> None:
+        fetchers.on_leader_change(partition)
+        fetchers.on_request_applied()
+
+    moves = LogDirectoryMoves(
+        MovesContext(
+            logs=logs,
+            upkeep=upkeep,
+            partitions=partitions,
+            purgatory=platform.purgatory,
+            clock=platform.clock,
+            rng=platform.rng,
+            wheel=platform.wheel,
+            defer=platform.defer,
+            rate=lambda: rate_of(current.value, ALTER_LOG_DIRS),
+            run_jobs=jobs.run,
+            on_moved=on_moved,
+            on_storage_failure=failures.handle,
+            on_fatal=platform.on_fatal,
+        )
+    )
+    failures.observe(moves.drop_offline)
+    return moves

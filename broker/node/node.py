@@ -421,6 +421,7 @@ class Node:
             self.parts.background.stop()
             self.parts.server.close()
             self.parts.replica_fetchers.close()
+            self.parts.log_directory_moves.close()
             self.parts.controller_channel.close()
         self._close_listeners()
         self._platform.wheel.close()

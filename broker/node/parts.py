@@ -14,7 +14,7 @@ from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.dynamic_configs import DynamicConfigs
-from odradek.broker.node.following import build_replica_fetchers
+from odradek.broker.node.following import build_log_directory_moves, build_replica_fetchers
 from odradek.broker.node.group_coordination import GroupLeadership, build_group_coordinator
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.node.orphaned_logs import OrphanedLogs
@@ -157,7 +157,7 @@ class NodeParts:
             clock=platform.clock,
             rng=platform.rng,
         )
-        self._build_replication(settings, GroupLeadership(groups))
+        self._build_replication(current, GroupLeadership(groups))
         controller = self._build_controller(settings)
         self.failures.observe(controller.report_log_directories)
         self.in_sync_replicas = InSyncReplicas(
@@ -181,6 +181,7 @@ class NodeParts:
                 settings.max_incremental_fetch_session_cache_slots, platform.rng.below
             ),
             in_sync_replicas=self.in_sync_replicas,
+            log_directory_moves=self.log_directory_moves,
             time_lookups=TimeLookups(platform.files, self.jobs.search, platform.purgatory),
             producer_ids=ProducerIds(self.controller_channel.allocate_producer_ids),
             topics=topics,
@@ -194,14 +195,24 @@ class NodeParts:
             or tree_listener_address(settings.written) is not None,
         )
 
-    def _build_replication(self, settings: BrokerSettings, groups: GroupLeadership) -> None:
-        platform = self._platform
+    def _build_replication(self, current: CurrentSettings, groups: GroupLeadership) -> None:
+        platform, settings = self._platform, current.value
         self.replica_fetchers = build_replica_fetchers(
             platform,
             settings,
             broker_id=self._broker_id,
             broker_epoch=lambda: self.services.controller.broker_epoch,
             metadata=self.metadata,
+            upkeep=self.upkeep,
+            jobs=self.jobs,
+            failures=self.failures,
+        )
+        self.log_directory_moves = build_log_directory_moves(
+            platform,
+            current,
+            logs=self._logs,
+            partitions=self.partitions,
+            fetchers=self.replica_fetchers,
             upkeep=self.upkeep,
             jobs=self.jobs,
             failures=self.failures,
@@ -218,7 +229,7 @@ class NodeParts:
             run_jobs=self.jobs.run,
             on_flush_awaited=self.jobs.flush_soon,
             in_sync_rules=self._in_sync_rules(settings),
-            observers=(groups, self.replica_fetchers),
+            observers=(groups, self.replica_fetchers, self.log_directory_moves),
             clock=platform.clock,
             rng=platform.rng,
             on_fatal=platform.on_fatal,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -34,17 +35,21 @@ from odradek.storage.checkpoints.partition_metadata import write_topic_id
 from odradek.storage.directories.directory_loading import LoadedDirectory, Loading, load_directory
 from odradek.storage.directories.disk_jobs import Removal, RemoveFolder, WriteCheckpoint
 from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.directories.replacements import interrupted_replacements, unique_of
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
 from odradek.storage.files.names import (
     DELETE_FOLDER,
+    FUTURE_FOLDER,
     folder_name,
     parse_folder_name,
     suffixed_folder_name,
 )
 from odradek.storage.log.log import Log, open_log
 from odradek.storage.log_config import LogConfig
+
+PREFERRED_MAX: Final = 10_000
 
 
 class NoDirectoryLeft(Exception):
@@ -106,6 +111,8 @@ class LogManager:
         self.removals: list[tuple[int, Removal]] = []
         """(earliest time in ms, what is removed): folders of deleted partitions, old segments."""
         self._failures: list[DirectoryFailure] = []
+        self._preferred: dict[TopicPartition, str] = {}
+        """Directories in which logs are to be created that are not here yet."""
         self._half_made: dict[TopicPartition, LogDirectory] = {}
         """Folders of logs that could not be created, and not be removed either."""
 
@@ -179,6 +186,7 @@ class LogManager:
         cost               0.1 ms a small log after a clean shutdown, 0.4 ms after an unclean one
         """
         loading = Loading(self.descriptors, config_of, now_ms, monotonic_ms, check_interrupted)
+        self._finish_replacements()
         loaded: list[LoadedDirectory] = []
         for directory in self.online():
             try:
@@ -197,6 +205,19 @@ class LogManager:
             )
             loaded.append(found)
         return loaded
+
+    def _finish_replacements(self) -> None:
+        """Do the second step of a `replace_with_future` that a crash has interrupted."""
+        for directory, former, folder in interrupted_replacements(
+            self.files, [directory.path for directory in self.online()]
+        ):
+            try:
+                self.files.rename(former, folder)
+                self.files.sync_directory(directory)
+            except OSError as error:
+                self.take_offline(self.directories[directory], error)
+            else:
+                self.descriptors.report(StorageEvent(folder, f"was {former}, a complete copy"))
 
     def _adopt(self, directory: LogDirectory) -> None:
         for mine, theirs in (
@@ -304,9 +325,13 @@ class LogManager:
     ) -> Log:
         """A new log in the first directory that is neither full nor fails; raises as `create`."""
         full: DirectoryFull | None = None
-        for directory in sorted(self.online(), key=LogDirectory.partition_count):
+        preferred = self._preferred.pop(key, None)
+        for directory in sorted(
+            self.online(), key=lambda each: (each.path != preferred, each.partition_count())
+        ):
+            folder = directory.file(folder_name(*key))
             try:
-                log = self._create_in(directory, key, config, topic_id, now_ms)
+                log = self._create_in(directory, folder, key, config, topic_id, now_ms)
             except DirectoryFull as error:
                 if key in self._half_made:
                     # A second folder of the partition would stop the next start.
@@ -314,6 +339,7 @@ class LogManager:
                 full = full or error
                 continue
             if log is not None:
+                directory.logs[key] = self._logs[key] = log
                 return log
         if full is not None:
             raise full
@@ -334,6 +360,7 @@ class LogManager:
     def _create_in(
         self,
         directory: LogDirectory,
+        folder: str,
         key: TopicPartition,
         config: LogConfig,
         topic_id: UUID | None,
@@ -343,7 +370,6 @@ class LogManager:
 
         raises  BrokerError KAFKA_STORAGE_ERROR (of which DirectoryFull); NoDirectoryLeft
         """
-        folder = directory.file(folder_name(*key))
         try:
             self.files.make_directory(folder)
         except OSError as error:
@@ -375,7 +401,6 @@ class LogManager:
             raise _storage_error(directory) from error
         if topic_id is not None:
             directory.topic_ids[folder] = topic_id
-        directory.logs[key] = self._logs[key] = log
         return log
 
     def _remove_half_made(self, key: TopicPartition) -> None:
@@ -461,6 +486,100 @@ class LogManager:
             if logs.get(key) is log:
                 del logs[key]
         directory.topic_ids.pop(log.directory, None)
+
+    # Moves between directories.
+
+    def prefer_directory(self, topic: str, partition: int, path: str) -> None:
+        """Create the log of this partition in this directory, when it is created; at most
+        `PREFERRED_MAX` are remembered."""
+        if len(self._preferred) < PREFERRED_MAX:
+            self._preferred[topic, partition] = path
+
+    def future(self, topic: str, partition: int) -> Log | None:
+        """The copy of a log on its way to another directory."""
+        return self._future_logs.get((topic, partition))
+
+    def create_future(self, log: Log, path: str, *, unique: str, now_ms: int) -> Log | None:
+        """An empty log that is to become a copy of `log`; None when the directory failed just now.
+
+        path    of the directory, which is online
+        unique  32 hexadecimal digits that were not used before
+        raises  BrokerError KAFKA_STORAGE_ERROR (of which DirectoryFull); NoDirectoryLeft
+        """
+        directory = self.directories[path]
+        key = (log.topic, log.partition)
+        folder = directory.file(suffixed_folder_name(*key, unique, FUTURE_FOLDER))
+        topic_id = self.directory_of(log).topic_ids.get(log.directory)
+        future = self._create_in(directory, folder, key, log.config, topic_id, now_ms)
+        if future is not None:
+            directory.future_logs[key] = self._future_logs[key] = future
+        return future
+
+    def delete_future(self, topic: str, partition: int, *, unique: str, now_ms: int) -> None:
+        """Give the copy up."""
+        future = self._future_logs.get((topic, partition))
+        if future is not None:
+            self._set_aside(self.directory_of(future), future, unique, now_ms)
+
+    def replace_with_future(self, log: Log, *, now_ms: int) -> Log | None:
+        """Put the copy into the place of `log`, whose folder is removed later.
+
+        Both end at the same offset.  The folder of `log` is renamed, for good, before that of the
+        copy: of the two steps a crash leaves the first or both, and after the first one
+        `finish_replacements` does the second one at the next start.
+
+        returns  the log to use from now on; None when a directory has failed
+        raises   NoDirectoryLeft
+        cost     ten fsyncs, of which most have nothing to write when the copy was flushed before
+        """
+        key = (log.topic, log.partition)
+        future = self._future_logs[key]
+        assert future.end_offset == log.end_offset, "the copy is complete"
+        source, target = self.directory_of(log), self.directory_of(future)
+        unique = unique_of(future.directory)
+        high_watermark, start_offset, end_offset = (
+            log.high_watermark,
+            log.log_start_offset,
+            log.end_offset,
+        )
+        folder = target.file(folder_name(*key))
+        topic_id = target.topic_ids.get(future.directory)
+        try:
+            future.close(now_ms)
+        except OSError as error:
+            self.take_offline(target, error)
+            return None
+        self._drop(target, future)
+        self._set_aside(source, log, unique, now_ms)
+        if not source.is_online:
+            return None
+        try:
+            self.files.sync_directory(source.path)
+        except OSError as error:
+            self.take_offline(source, error)
+            return None
+        try:
+            self.files.rename(future.directory, folder)
+            self.files.sync_directory(target.path)
+            moved = open_log(
+                self.files,
+                folder,
+                *key,
+                log.config,
+                log_start_offset=start_offset,
+                recovery_point=end_offset,
+                was_clean_shutdown=True,
+                now_ms=now_ms,
+                descriptors=self.descriptors,
+            )
+        except OSError as error:
+            self.take_offline(target, error)
+            return None
+        moved.advance_high_watermark(high_watermark)
+        if topic_id is not None:
+            target.topic_ids[folder] = topic_id
+        target.logs[key] = self._logs[key] = moved
+        return moved
 
     # Directories.
 

@@ -153,6 +153,10 @@ class Upkeep:
         self._flushing[log] = job
         return job
 
+    def is_flushing(self, log: Log) -> bool:
+        """Whether a flush of the log is under way."""
+        return log in self._flushing
+
     # Checkpoints.
 
     def checkpoint(self) -> list[WriteCheckpoint]:

@@ -1,0 +1,58 @@
+"""AlterReplicaLogDirs (key 34): moves replicas of this broker to other log directories.
+
+Served: 1-2.
+    1   introduced (KIP-113)
+    2   flexible encoding (KIP-482)
+A replica that is not here yet is created in the directory later; its error is
+REPLICA_NOT_AVAILABLE all the same, as in Kafka.
+Errors of a partition: INVALID_TOPIC_EXCEPTION (its name is too long for the copy's folder),
+    LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE.
+Source: Kafka's ReplicaManager.alterReplicaLogDirs.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def run(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[Reply]:
+    """Begin each move; a step may create a folder: 1 ms of disk."""
+    moves = context.services.log_directory_moves
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                error = moves.move(topic.name, index, directory.path)
+                _add(topics, topic.name, index, error)
+                yield None
+    return Reply(AlterReplicaLogDirsResponse(results=list(topics.values())))
+
+
+def failed(
+    request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None
+) -> AlterReplicaLogDirsResponse:
+    """The same error for every partition."""
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                _add(topics, topic.name, index, code)
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def _add(
+    topics: dict[str, AlterReplicaLogDirTopicResult], topic: str, index: int, error: ErrorCode
+) -> None:
+    result = topics.get(topic)
+    if result is None:
+        result = topics[topic] = AlterReplicaLogDirTopicResult(topic_name=topic, partitions=[])
+    result.partitions.append(
+        AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+    )
