@@ -13,6 +13,7 @@ from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
 from odradek.broker.settings.broker_settings import BrokerSettings
@@ -41,6 +42,7 @@ class Services:
     appends: StagedAppends
     fetch_sessions: FetchSessions
     in_sync_replicas: InSyncReplicas
+    leader_throttle: ReplicationThrottle
     log_directory_moves: LogDirectoryMoves
     time_lookups: TimeLookups
     producer_ids: ProducerIds

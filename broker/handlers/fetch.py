@@ -50,6 +50,7 @@ from odradek.broker.replication.partition_reader import (
     read_partition,
 )
 from odradek.broker.replication.replica_selector import LEADER, select_replica
+from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.broker.services import Services
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.fetch import (
@@ -120,6 +121,7 @@ def _serve(
         replica_id=replica_id,
         replica_epoch=replica_epoch,
         select=_selector(context, request) if services.settings.replica_selector_class else None,
+        throttle=_throttle(services) if replica_id >= 0 else None,
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE:
         return _run_in_steps(context, request, plan, reading)
@@ -249,6 +251,12 @@ def _selector(context: Context, request: FetchRequest) -> SelectReplica | None:
         )
 
     return select
+
+
+def _throttle(services: Services) -> ReplicationThrottle | None:
+    """What bounds the bytes that followers get, if anything does now."""
+    throttle = services.leader_throttle
+    return throttle if throttle.is_limited else None
 
 
 def _record(services: Services, found: Found, reading: Reading) -> int:

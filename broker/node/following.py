@@ -14,6 +14,7 @@ from odradek.broker.replication.follower.replica_fetcher import FetcherContext
 from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.replication_throttle import RateWindow, ReplicationThrottle
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.settings.replication_rates import ALTER_LOG_DIRS, rate_of
@@ -33,12 +34,13 @@ def fetch_limits(settings: BrokerSettings) -> FetchLimits:
     )
 
 
-def build_replica_fetchers(
+def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on the other
     platform: Platform,
     settings: BrokerSettings,
     *,
     broker_id: int,
     broker_epoch: Callable[[], int],
+    throttle: ReplicationThrottle,
     metadata: MetadataCache,
     upkeep: Upkeep,
     jobs: DiskJobRunner,
@@ -68,6 +70,7 @@ def build_replica_fetchers(
         limits=fetch_limits(settings),
         connect=connect,
         broker_epoch=broker_epoch,
+        throttle=throttle,
         clock=platform.clock,
         wheel=platform.wheel,
         defer=platform.defer,
@@ -81,6 +84,29 @@ def build_replica_fetchers(
     fetchers = ReplicaFetchers(context, settings.num_replica_fetchers)
     failures.observe(fetchers.drop_offline)
     return fetchers
+
+
+def build_throttle(
+    platform: Platform,
+    current: CurrentSettings,
+    metadata: MetadataCache,
+    *,
+    broker_id: int,
+    rate: str,
+    replicas: str,
+) -> ReplicationThrottle:
+    """The throttle of one direction; `rate` and `replicas` are the names of its settings."""
+    settings = current.value
+    return ReplicationThrottle(
+        broker_id,
+        RateWindow(
+            settings.replication_quota_window_num,
+            settings.replication_quota_window_size_seconds * 1_000,
+        ),
+        rate=lambda: rate_of(current.value, rate),
+        throttled=lambda topic: metadata.image.topic_config(topic).get(replicas, ""),
+        monotonic_ms=platform.clock.monotonic_ms,
+    )
 
 
 def build_log_directory_moves(

@@ -14,7 +14,11 @@ from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.dynamic_configs import DynamicConfigs
-from odradek.broker.node.following import build_log_directory_moves, build_replica_fetchers
+from odradek.broker.node.following import (
+    build_log_directory_moves,
+    build_replica_fetchers,
+    build_throttle,
+)
 from odradek.broker.node.group_coordination import GroupLeadership, build_group_coordinator
 from odradek.broker.node.lazy_compaction import LazyCompaction
 from odradek.broker.node.orphaned_logs import OrphanedLogs
@@ -35,6 +39,12 @@ from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.current import CurrentSettings
+from odradek.broker.settings.replication_rates import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+)
 from odradek.broker.topics import Topics
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
@@ -181,6 +191,14 @@ class NodeParts:
                 settings.max_incremental_fetch_session_cache_slots, platform.rng.below
             ),
             in_sync_replicas=self.in_sync_replicas,
+            leader_throttle=build_throttle(
+                platform,
+                current,
+                self.metadata,
+                broker_id=self._broker_id,
+                rate=LEADER_RATE,
+                replicas=LEADER_REPLICAS,
+            ),
             log_directory_moves=self.log_directory_moves,
             time_lookups=TimeLookups(platform.files, self.jobs.search, platform.purgatory),
             producer_ids=ProducerIds(self.controller_channel.allocate_producer_ids),
@@ -202,6 +220,14 @@ class NodeParts:
             settings,
             broker_id=self._broker_id,
             broker_epoch=lambda: self.services.controller.broker_epoch,
+            throttle=build_throttle(
+                platform,
+                current,
+                self.metadata,
+                broker_id=self._broker_id,
+                rate=FOLLOWER_RATE,
+                replicas=FOLLOWER_REPLICAS,
+            ),
             metadata=self.metadata,
             upkeep=self.upkeep,
             jobs=self.jobs,

@@ -12,6 +12,7 @@ from typing import Final
 from odradek.broker.replication.fetch_session import FetchPartition, PartitionKey, SentOffsets
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import NO_EPOCH, Partition
+from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.storage.files.descriptors import FileSlice
 from odradek.storage.indexes.index_file import IndexUnready
@@ -62,6 +63,7 @@ class Reading:
     replica_id      the follower; -1 for a consumer
     replica_epoch   of the follower's registration, -1 if it does not say (version 14 and below)
     select          for consumers, when replica.selector.class is set
+    throttle        for followers, when leader.replication.throttled.rate is set
     """
 
     read_committed: bool
@@ -71,6 +73,24 @@ class Reading:
     replica_id: int = CONSUMER
     replica_epoch: int = NO_BROKER_EPOCH
     select: SelectReplica | None = None
+    throttle: ReplicationThrottle | None = None
+
+    def must_wait(self, partition: Partition) -> bool:
+        """Whether a follower gets no records for now: it is throttled and not in sync."""
+        throttle, leader = self.throttle, partition.leader
+        return (
+            throttle is not None
+            and leader is not None
+            and self.replica_id not in leader.in_sync.committed
+            and throttle.is_throttled(partition.topic, partition.index)
+            and throttle.is_exceeded()
+        )
+
+    def record_throttled(self, partition: Partition, size: int) -> None:
+        """Records of a partition are sent."""
+        throttle = self.throttle
+        if throttle is not None and throttle.is_throttled(partition.topic, partition.index):
+            throttle.record(size)
 
     @property
     def is_follower(self) -> bool:
@@ -112,6 +132,8 @@ class Reading:
             except BrokerError:
                 return self.min_bytes
             log = partition.log
+            if self.throttle is not None and self.must_wait(partition):
+                continue
             if requested.fetch_offset >= end or (
                 log.shared.rebuilding and log.is_index_unready(requested.fetch_offset)
             ):
@@ -148,6 +170,8 @@ class Reading:
                 available_bytes = self.min_bytes
                 continue
             record(partition, requested)
+            if self.throttle is not None and self.must_wait(partition):
+                continue
             if requested.fetch_offset < end and available_bytes < self.min_bytes:
                 available_bytes += _bytes_up_to(end, partition, requested)
         return available_bytes
@@ -282,10 +306,14 @@ def read_partition(
         records: FileSlice | None = None
         aborted: list[tuple[int, int]] | None = None
         limit = min(requested.partition_max_bytes, max_bytes)
+        if reading.throttle is not None and reading.must_wait(partition):
+            end = requested.fetch_offset
         if requested.fetch_offset < end and (limit > 0 or at_least_one):
             records = partition.log.read(
                 requested.fetch_offset, limit, up_to_offset=end, at_least_one=at_least_one
             )
+        if reading.throttle is not None and records is not None:
+            reading.record_throttled(partition, len(records))
         if reading.read_committed:
             aborted = [] if records is None else _aborted(partition, requested, records, end)
     except IndexUnready:

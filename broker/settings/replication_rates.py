@@ -11,6 +11,10 @@ from typing import Final
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.types import LONG_MAX
 
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 ALTER_LOG_DIRS: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 

@@ -22,7 +22,7 @@ Source: Kafka's AbstractFetcherThread, RemoteLeaderEndPoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -60,6 +60,8 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.protocol.records.batch import parse_batch, whole_batch_size
 from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
 
+THROTTLED_MS: Final = 100
+"""When to look at the throttle again while all replicas wait for it."""
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -125,6 +127,8 @@ class FetcherState:
         self._changed: dict[ReplicaKey, None] = {}
         """Those of which the leader may not know the newest."""
         self._delayed: dict[ReplicaKey, PartitionFetchState] = {}
+        self._throttled: dict[ReplicaKey, None] = {}
+        """Those that wait for the throttle."""
         self._out_of_range: dict[ReplicaKey, PartitionFetchState] = {}
         """Those whose leader's offsets have not been asked for yet."""
 
@@ -161,6 +165,7 @@ class FetcherState:
         if self._replicas.pop(key, None) is not None:
             self._changed[key] = None
             self._delayed.pop(key, None)
+            self._throttled.pop(key, None)
             self._out_of_range.pop(key, None)
 
     def _is_here(self, replica: PartitionFetchState) -> bool:
@@ -168,12 +173,20 @@ class FetcherState:
 
     # Requests.
 
-    def next_request(self, now_ms: int, broker_epoch: int) -> FetchRequest | None:
+    def next_request(
+        self,
+        now_ms: int,
+        broker_epoch: int,
+        is_throttled: Callable[[PartitionFetchState], bool] | None = None,
+    ) -> FetchRequest | None:
         """The next Fetch; None while there is nothing to ask for.
 
         Until `on_response` or `on_failure` there must be no other one.
+
+        is_throttled  which replicas must wait unless they are in sync; None: none
         """
         self._resume(now_ms)
+        self._throttle(is_throttled)
         session = self._session
         session.begin()
         topics: dict[object, FetchTopic] = {}
@@ -184,7 +197,7 @@ class FetcherState:
         for key in keys:
             topic_id, index = key
             replica = self._replicas.get(key)
-            if replica is not None and replica.is_ready:
+            if replica is not None and replica.is_ready and key not in self._throttled:
                 requested = replica.requested()
                 if known.get(key) != requested:
                     known[key] = requested
@@ -224,9 +237,25 @@ class FetcherState:
             partition_max_bytes=self._limits.partition_max_bytes,
         )
 
-    def next_wake_ms(self) -> int | None:
-        """When the first delayed replica is fetched again; None: none is delayed."""
-        return min((one.delayed_until_ms for one in self._delayed.values()), default=None)
+    def _throttle(self, is_throttled: Callable[[PartitionFetchState], bool] | None) -> None:
+        """Find the replicas that wait for the throttle now."""
+        former, self._throttled = self._throttled, {}
+        if is_throttled is not None:
+            self._throttled = {
+                key: None
+                for key, replica in self._replicas.items()
+                if not replica.is_in_sync and is_throttled(replica)
+            }
+        for key in (*former, *self._throttled):
+            if (key in former) != (key in self._throttled):
+                self._changed[key] = None
+
+    def next_wake_ms(self, now_ms: int) -> int | None:
+        """When the first delayed or throttled replica is due; None: there is none."""
+        due_ms = [one.delayed_until_ms for one in self._delayed.values()]
+        if self._throttled:
+            due_ms.append(now_ms + THROTTLED_MS)
+        return min(due_ms, default=None)
 
     def _resume(self, now_ms: int) -> None:
         for key, replica in list(self._delayed.items()):

@@ -33,6 +33,7 @@ from odradek.broker.replication.follower.fetcher_state import (
 )
 from odradek.broker.replication.follower.partition_fetch_state import PartitionFetchState
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse
 from odradek.protocol.records.batch import whole_batch_size
@@ -77,6 +78,7 @@ class FetcherContext:
     limits: FetchLimits
     connect: Callable[[int], LeaderConnection | None]
     broker_epoch: Callable[[], int]
+    throttle: ReplicationThrottle
     clock: Clock
     wheel: Wheel
     defer: Defer
@@ -166,9 +168,13 @@ class ReplicaFetcher:
         self._cancel_timer()
         context = self._context
         now_ms = context.clock.monotonic_ms()
-        request = self._state.next_request(now_ms, context.broker_epoch())
+        request = self._state.next_request(
+            now_ms,
+            context.broker_epoch(),
+            self._is_throttled if context.throttle.is_exceeded() else None,
+        )
         if request is None:
-            self._wait()
+            self._wait(now_ms)
             return
         connection = self._connected()
         if connection is None:
@@ -177,9 +183,12 @@ class ReplicaFetcher:
         self._is_busy = True
         connection.send(request, FETCH_VERSION).on_done(self._on_response)
 
-    def _wait(self) -> None:
+    def _is_throttled(self, replica: PartitionFetchState) -> bool:
+        return self._context.throttle.is_throttled(replica.topic, replica.index)
+
+    def _wait(self, now_ms: int) -> None:
         """Nothing can be fetched until a delay has passed, a truncation has ended, or `start`."""
-        wake_ms = self._state.next_wake_ms()
+        wake_ms = self._state.next_wake_ms(now_ms)
         if wake_ms is not None:
             self._timer = self._context.wheel.add(wake_ms, self._schedule)
 
@@ -304,6 +313,8 @@ class ReplicaFetcher:
         log.advance_log_start(min(append.leader_log_start_offset, log.end_offset))
         self._state.on_appended(append, has_records=part.size > 0)
         context.metrics.replication_bytes_in += part.size
+        if part.size and context.throttle.is_limited and self._is_throttled(replica):
+            context.throttle.record(part.size)
         context.purgatory.notify(partition)
 
     # Truncations.

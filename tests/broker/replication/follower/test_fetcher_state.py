@@ -224,7 +224,7 @@ def test_a_lost_response_delays_all_replicas() -> None:
     fetcher.request()
     fetcher.state.on_failure(fetcher.now_ms)
     assert fetcher.state.next_request(fetcher.now_ms + 999, BROKER_EPOCH) is None
-    assert fetcher.state.next_wake_ms() == fetcher.now_ms + 1_000
+    assert fetcher.state.next_wake_ms(fetcher.now_ms) == fetcher.now_ms + 1_000
     fetcher.now_ms += 1_000
     request = fetcher.request()
     assert (request.session_id, request.session_epoch) == (SESSION, 0)

@@ -12,6 +12,11 @@ from odradek.broker.replication.follower.fetcher_state import FetchLimits
 from odradek.broker.replication.follower.replica_fetcher import FetcherContext
 from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replication_throttle import (
+    UNLIMITED,
+    RateWindow,
+    ReplicationThrottle,
+)
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import (
     EpochEndOffset,
@@ -67,13 +72,21 @@ class Following:
         self.wheel = TimingWheel(self.replicas.clock.monotonic_ms())
         self.metrics = BrokerMetrics()
         self.failures = 0
-        self.session = 0
+        self.rate = UNLIMITED
+        self.throttled = ""
         self.fetchers = ReplicaFetchers(
             FetcherContext(
                 replica_id=1,
                 limits=LIMITS,
                 connect=lambda leader_id: self.leader,
                 broker_epoch=lambda: 12,
+                throttle=ReplicationThrottle(
+                    1,
+                    RateWindow(11, 1_000),
+                    rate=lambda: self.rate,
+                    throttled=lambda topic: self.throttled,
+                    monotonic_ms=self.replicas.clock.monotonic_ms,
+                ),
                 clock=self.replicas.clock,
                 wheel=self.wheel,
                 defer=self.deferred.append,
@@ -394,3 +407,38 @@ def test_retention_deletes_the_segments_of_a_follower_below_its_high_watermark()
     assert 0 < log.log_start_offset <= 15
     (one,) = following.respond().topics[0].partitions
     assert one.log_start_offset == log.log_start_offset
+
+
+def test_a_throttled_replica_out_of_sync_waits_while_the_rate_is_exceeded() -> None:
+    following = Following()
+    throttled, other = following.replicas.follow(), following.replicas.follow(index=1)
+    following.throttled, following.rate = "0:1,1:2", 100
+    sent = records(0, 5)
+    following.respond(
+        data(0, records=memoryview(sent), high_watermark=9), data(1, high_watermark=9)
+    )
+    assert throttled.log.end_offset == 5
+    request = following.respond(data(1, records=memoryview(records(0, 9)), high_watermark=9))
+    assert request.forgotten_topics_data[0].partitions == [0]
+    assert other.log.end_offset == 9
+    following.replicas.clock.advance(12_000)
+    request = following.respond(data(0, records=memoryview(records(5, 4)), high_watermark=9))
+    assert [one.partition for one in request.topics[0].partitions] == [1, 0]
+    assert throttled.log.end_offset == 9
+    request = following.respond()
+    assert request.forgotten_topics_data == [], "a replica in sync is not throttled"
+
+
+def test_a_fetcher_with_only_throttled_replicas_looks_again_later() -> None:
+    following = Following()
+    partition = following.replicas.follow()
+    following.throttled, following.rate = "*", 1
+    following.respond(data(records=memoryview(records(0, 5)), high_watermark=9))
+    following.respond()
+    following.run_deferred()
+    assert following.leader is not None
+    assert not following.leader.requests
+    following.rate = UNLIMITED
+    following.pass_time(100)
+    following.respond(data(records=memoryview(records(5, 4)), high_watermark=9))
+    assert partition.log.end_offset == 9
