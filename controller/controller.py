@@ -431,7 +431,7 @@ class Controller:
         self._sender.set_brokers({})
 
     def _require_active(self) -> ActiveController:
-        if self._active is None:
+        if self._active is None or not self._active.is_loaded:
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
         return self._active
 
@@ -573,7 +573,7 @@ class Controller:
         self, act: Callable[[ActiveController], Coroutine[Pending[Any], None, None]]
     ) -> None:
         async def run() -> None:
-            if self._active is not None:
+            if self._active is not None and self._active.is_loaded:
                 await act(self._active)
 
         self._submit_event(run, Step.LOAD)

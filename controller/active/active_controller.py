@@ -71,6 +71,8 @@ class ActiveController:
         """image            only the cluster id, controller id and controller epoch of it are used
         dynamic_setting  (name) -> what is stored for this broker, or for all brokers, or None
         """
+        self.is_loaded = False
+        """Whether everything was read once: before, the image is of an empty cluster."""
         self._session = session
         self._warn = warn
         self._fence = FencedWrites(session, epoch_version)
@@ -125,6 +127,7 @@ class ActiveController:
             TopicPartition(topic, partition.partition) for topic, partition in image.partitions()
         ]
         states.image = image.with_states(await read_states(self._session, everything, self._warn))
+        self.is_loaded = True
         await self._deletion.read()
         batch = ControlBatch()
         batch.add_metadata(everything, brokers)

@@ -28,7 +28,7 @@ from odradek.controller.znodes.zk_data import (
     PartitionStateZnode,
     TopicAssignmentZnode,
 )
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.support.slow_cluster import SlowCluster
 
@@ -378,3 +378,28 @@ def test_nothing_is_repeated_while_the_session_is_suspended() -> None:
     sent = len(node.requests)
     cluster.settle()
     assert len(node.requests) == sent
+
+
+def test_controller_whose_take_over_failed_refuses_until_it_has_read_everything() -> None:
+    cluster = SlowCluster(3, SETTINGS)
+    for broker_id in BROKERS:
+        join(cluster, broker_id)
+    cluster.settle()
+    cluster.nodes[1].controller.auto_create_topic(CreateTopicSpec("t"))
+    cluster.settle()
+    key = TopicPartition("t", 0)
+    cluster.kill(cluster.active.broker_id)
+    while not any(one.controller.is_active for one in cluster.nodes.values()):
+        assert cluster.step()
+    new = cluster.active
+    cluster.session_of(new.broker_id).is_losing = True
+    while cluster.step():
+        pass
+    assert any("ConnectionLoss" in one for one in new.warnings)
+    with pytest.raises(BrokerError) as refusal:
+        new.controller.alter_reassignments({key: None}).result()
+    assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+    cluster.session_of(new.broker_id).is_losing = False
+    cluster.settle()
+    refused = cluster.active.controller.alter_reassignments({key: None}).result()
+    assert [one.code for one in refused.values()] == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
