@@ -1,0 +1,208 @@
+"""Replicas move and leaders are elected while clients work: nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from odradek.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from odradek.protocol.messages.elect_leaders import ElectLeadersRequest
+from odradek.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
+from tests.cluster.acknowledged import check, producing
+from tests.cluster.replicas import assert_identical
+from tests.support.broker_cluster import BrokerCluster, ClusterSilent, broker_cluster
+from tests.support.wire import Wire
+
+TOPIC = "moved"
+BEFORE = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
+AFTER = {0: [3, 1], 1: [1, 2], 2: [2, 3]}
+ONE_IN_SYNC = {"min.insync.replicas": "1"}
+NOT_CONTROLLER = 41
+
+
+def ask(cluster: BrokerCluster, request: Any, version: int) -> Any:
+    """The response of the controller.
+
+    raises  ClusterSilent while there is none
+    """
+    controller = cluster.controller()
+    if controller not in cluster.running:
+        raise ClusterSilent(f"the controller is {controller}")
+    with Wire(cluster.brokers[controller].address) as wire:
+        return wire.call(request, version)
+
+
+def move(cluster: BrokerCluster, targets: Mapping[int, Sequence[int] | None]) -> None:
+    """AlterPartitionReassignments, with the controller of the moment."""
+    partitions = [
+        ReassignablePartition(
+            partition_index=index, replicas=None if target is None else list(target)
+        )
+        for index, target in targets.items()
+    ]
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name=TOPIC, partitions=partitions)]
+    )
+
+    def is_begun() -> bool:
+        response = ask(cluster, request, 0)
+        if response.error_code == NOT_CONTROLLER:
+            return False
+        (topic,) = response.responses
+        assert not any(one.error_code for one in topic.partitions), response
+        return True
+
+    cluster.wait(is_begun, f"moving to {targets}")
+
+
+def wait_for_moves(cluster: BrokerCluster, replicas: Mapping[int, Sequence[int]]) -> None:
+    """Until nothing moves, and every broker knows the new replicas."""
+
+    def is_done() -> bool:
+        response = ask(cluster, ListPartitionReassignmentsRequest(topics=None), 0)
+        if response.error_code or response.topics:
+            return False
+        return all(
+            sorted(one.replica_nodes) == sorted(replicas[index])
+            for broker_id in cluster.running
+            for index, one in cluster.partitions(TOPIC, of=broker_id).items()
+        )
+
+    cluster.wait(is_done, f"replicas {replicas}")
+    cluster.wait_until_complete(TOPIC)
+
+
+def wait_until_led_by_others(cluster: BrokerCluster) -> None:
+    """Until every partition has a leader that runs."""
+    cluster.wait(
+        lambda: all(one.leader_id in cluster.running for one in cluster.partitions(TOPIC).values()),
+        "other leaders",
+    )
+
+
+def check_folders(cluster: BrokerCluster, replicas: Mapping[int, Sequence[int]]) -> None:
+    """Until no broker has the log of a replica that was taken from it."""
+    for index, kept in replicas.items():
+        for broker_id in cluster.running:
+            folder = cluster.brokers[broker_id].data / f"{TOPIC}-{index}"
+            wanted = broker_id in kept
+            cluster.wait(
+                partial(lambda folder, wanted: folder.exists() == wanted, folder, wanted),
+                f"{folder} {'kept' if wanted else 'removed'}",
+            )
+
+
+def test_all_replicas_move_while_a_producer_sends(cluster: BrokerCluster) -> None:
+    cluster.create_topic(TOPIC, assignment=BEFORE)
+    with producing(cluster.bootstrap, TOPIC, 3) as (production, sender):
+        sender.wait_for(500, timeout_s=90)
+        move(cluster, AFTER)
+        wait_for_moves(cluster, AFTER)
+        sender.wait_for(500, timeout_s=90)
+        move(cluster, {0: [2], 1: [3, 1, 2]})
+        wait_for_moves(cluster, {0: [2], 1: [1, 2, 3], 2: [2, 3]})
+        move(cluster, BEFORE)
+        wait_for_moves(cluster, BEFORE)
+        sender.wait_for(500, timeout_s=90)
+    assert not production.failures
+    check(production, cluster.bootstrap)
+    assert_identical(cluster, TOPIC)
+    check_folders(cluster, BEFORE)
+
+
+def test_moves_survive_the_death_of_the_controller(cluster: BrokerCluster) -> None:
+    cluster.create_topic(TOPIC, assignment=BEFORE, configs=ONE_IN_SYNC)
+    with producing(cluster.bootstrap, TOPIC, 3) as (production, sender):
+        sender.wait_for(500, timeout_s=90)
+        killed = cluster.controller()
+        move(cluster, AFTER)
+        cluster.kill(killed)
+        cluster.wait(lambda: cluster.controller() in cluster.running, "another controller")
+        cluster.start(killed)
+        wait_for_moves(cluster, AFTER)
+        sender.wait_for(500, timeout_s=90)
+    assert not production.failures
+    check(production, cluster.bootstrap)
+    assert_identical(cluster, TOPIC)
+
+
+def test_cancelled_moves_leave_the_replicas_as_they_were(cluster: BrokerCluster) -> None:
+    cluster.create_topic(TOPIC, assignment=BEFORE, configs=ONE_IN_SYNC)
+    # Broker 1 is the one that is asked who the controller is.
+    paused = 3 if cluster.controller() != 3 else 2
+    targets = {index: [paused] for index, found in BEFORE.items() if paused not in found}
+    with producing(cluster.bootstrap, TOPIC, 3) as (production, sender):
+        sender.wait_for(300, timeout_s=90)
+        cluster.pause(paused)
+        move(cluster, targets)
+        move(cluster, dict.fromkeys(targets))
+        cluster.resume(paused)
+        wait_for_moves(cluster, BEFORE)
+        sender.wait_for(300, timeout_s=90)
+    assert not production.failures
+    check(production, cluster.bootstrap)
+    assert_identical(cluster, TOPIC)
+    check_folders(cluster, BEFORE)
+
+
+def test_preferred_leaders_are_elected_when_asked_for(cluster: BrokerCluster) -> None:
+    cluster.create_topic(TOPIC, assignment=BEFORE)
+    cluster.stop(2)
+    wait_until_led_by_others(cluster)
+    cluster.start(2)
+    cluster.wait_until_complete(TOPIC)
+    request = ElectLeadersRequest(election_type=0, topic_partitions=None)
+    cluster.wait(lambda: _elected(ask(cluster, request, 2)), "elected")
+    for index, replicas in BEFORE.items():
+        cluster.wait(
+            partial(
+                lambda index, leader: cluster.leader(TOPIC, index) == leader, index, replicas[0]
+            ),
+            f"broker {replicas[0]} leading partition {index}",
+        )
+
+
+def _elected(response: Any) -> bool:
+    return not any(
+        row.error_code
+        for topic in response.replica_election_results
+        for row in topic.partition_result
+    )
+
+
+@pytest.fixture
+def balancing(ensemble: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Three brokers whose controller balances leaders every other second."""
+    folder = tmp_path_factory.mktemp("balancing")
+    settings = {
+        "auto.leader.rebalance.enable": "true",
+        "leader.imbalance.check.interval.seconds": "2",
+        "leader.imbalance.per.broker.percentage": "0",
+    }
+    connect = f"{ensemble}/{folder.name}"
+    with broker_cluster(folder, zookeeper_connect=connect, overrides=settings) as cluster:
+        yield cluster
+
+
+def test_leaders_go_back_to_a_broker_that_came_back(balancing: BrokerCluster) -> None:
+    cluster = balancing
+    cluster.create_topic(TOPIC, assignment=BEFORE)
+    victim = next(one for one in cluster.running if one != cluster.controller())
+    cluster.kill(victim)
+    wait_until_led_by_others(cluster)
+    cluster.start(victim)
+    cluster.wait(
+        lambda: all(
+            one.leader_id == BEFORE[index][0] for index, one in cluster.partitions(TOPIC).items()
+        ),
+        "every partition led by its preferred leader",
+    )
