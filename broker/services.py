@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.producer_ids import ProducerIds
@@ -22,6 +20,7 @@ from odradek.broker.topics import Topics
 from odradek.controller.controller import Controller
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import Randomness

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import unpack
 from typing import Final
@@ -12,6 +11,7 @@ from uuid import UUID
 from odradek.controller.image import Image, TopicImage
 from odradek.controller.metadata_cache import MetadataCache
 from odradek.protocol.errors import ErrorCode
+from odradek.runtime.lazy_dataclass import dataclass
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, "__transaction_state")

@@ -10,7 +10,7 @@ Source: KIP-380, KIP-497, KIP-516, KIP-570; Kafka's ControllerBrokerRequestBatch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from odradek.controller.image import (
 from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 
 EPOCH_DURING_DELETE: Final = -2

@@ -29,7 +29,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
@@ -92,6 +92,7 @@ from odradek.controller.znodes.fenced_writes import ControllerMoved
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
 

@@ -12,11 +12,12 @@ the number of updates that are given together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 from uuid import UUID
 
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.lazy_dataclass import dataclass
 
 NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2

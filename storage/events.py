@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from odradek.runtime.lazy_dataclass import dataclass
 
 NAMED_MAX: Final = 10
 """How many of a list of offsets one report names."""

@@ -13,12 +13,12 @@ requests: what was checked before one must be checked again after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from odradek.broker.purgatory import Delayed as Delayed
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 
 T = TypeVar("T")

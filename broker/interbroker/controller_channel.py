@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
@@ -36,6 +36,7 @@ from odradek.protocol.messages.controlled_shutdown import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 from odradek.runtime.wheel_driver import WheelDriver
 

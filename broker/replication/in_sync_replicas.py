@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from odradek.broker.purgatory import Purgatory, Wheel
@@ -34,6 +33,7 @@ from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image import PartitionState
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.clock import Clock
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
 

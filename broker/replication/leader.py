@@ -15,10 +15,10 @@ Source: KIP-16, KIP-497, KIP-841, KIP-903; Kafka's Partition, PartitionState, Re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from odradek.broker.replication.follower_replica import FollowerReplica
+from odradek.runtime.lazy_dataclass import dataclass
 
 UNDER_MIN_ISR: Final = -1
 

@@ -16,7 +16,6 @@ import socket
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, Final, Protocol
 
@@ -26,6 +25,7 @@ from odradek.broker.server.transmit import Progress, Transmitter
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.frames import FrameReader
 from odradek.protocol.response_queue import ResponseQueue, ResponseSlot
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.loop_watch import LoopWatch
 
 OUTSTANDING_MAX: Final = 100

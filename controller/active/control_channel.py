@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from odradek.controller.control_request_receiver import ControlRequestReceiver
 from odradek.controller.control_requests import (
@@ -12,6 +11,7 @@ from odradek.controller.control_requests import (
     ControlResponse,
 )
 from odradek.controller.image import BrokerImage
+from odradek.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

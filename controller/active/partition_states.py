@@ -9,7 +9,7 @@ Source: Kafka's PartitionStateMachine, ReplicaStateMachine (ZkPartitionStateMach
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from odradek.controller.active.control_channel import ControlChannel
@@ -31,6 +31,7 @@ from odradek.controller.znodes.cluster_reading import Warn, encode_state, read_s
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.fenced_writes import ControllerMoved, FencedWrites, read_all
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.lazy_dataclass import dataclass
 
 ATTEMPTS_MAX: Final = 10
 """A state that other writers change more often is left as it is until the next event."""

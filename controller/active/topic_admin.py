@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from uuid import UUID
 
 from odradek.controller.active.partition_states import ControllerSettings
@@ -44,6 +44,7 @@ from odradek.controller.znodes.cluster_reading import topic_image
 from odradek.controller.znodes.config_znodes import encode_config
 from odradek.controller.znodes.fenced_writes import read_all
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.randomness import Randomness
 
 ATTEMPTS_MAX = 10

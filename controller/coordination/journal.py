@@ -42,12 +42,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from odradek.controller.coordination.session import Check, Create, Delete, SetData, ZkOperation
 from odradek.controller.coordination.tree import Tree, TreeSession, Znode
 from odradek.protocol.records.checksum import crc32c
+from odradek.runtime.lazy_dataclass import dataclass
 
 MAGIC: Final = b"ODRTREE1"
 _HEAD: Final = struct.Struct(">8sqqi")

@@ -19,10 +19,10 @@ Source: ZooKeeper programmer's guide; Kafka's ZooKeeperClient.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 
 ANY_VERSION = -1

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise, zip_longest
 from typing import Final
 
@@ -39,6 +39,7 @@ from odradek.controller.coordination.journal import (
 )
 from odradek.controller.coordination.tree import CLIENT_SESSION, Tree
 from odradek.runtime.files import File, FileSystem
+from odradek.runtime.lazy_dataclass import dataclass
 
 SNAPSHOT: Final = "coordination.snapshot"
 JOURNAL: Final = "coordination.journal"

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from odradek.controller.coordination.errors import (
@@ -44,6 +43,7 @@ from odradek.controller.coordination.session import (
     ZkOperation,
     ZkResult,
 )
+from odradek.runtime.lazy_dataclass import dataclass
 
 CLIENT_SESSION: Final = 1 << 56
 """Set in the id of each session of a client over the network (ZooKeeper: the server's id)."""

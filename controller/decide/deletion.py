@@ -10,11 +10,11 @@ Source: Kafka's TopicDeletionManager.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from odradek.controller.image import Image
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.lazy_dataclass import dataclass
 
 Replica = tuple[str, int, int]
 """(topic, partition, broker)."""

@@ -17,12 +17,13 @@ Source: Kafka's Election, PartitionStateMachine, ReplicaStateMachine; KIP-704.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, IntEnum
 
 from odradek.controller.image import NO_LEADER, RECOVERING, Image, PartitionImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.lazy_dataclass import dataclass
 
 
 class Strategy(Enum):

@@ -8,10 +8,11 @@ Source: KIP-497, KIP-704, KIP-841, KIP-903; Kafka's KafkaController.tryProcessAl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from odradek.controller.image import RECOVERED, RECOVERING, Image, PartitionImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
 from odradek.controller.decide.placement import Placement, place
 from odradek.controller.image import BrokerImage
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.lazy_dataclass import dataclass
 
 _DEFAULT: Final = -1
 NAME_LENGTH_MAX: Final = 249

@@ -8,12 +8,12 @@ Source: KIP-380; Kafka's KafkaZkClient.registerControllerAndIncrementControllerE
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import Final
 
 from odradek.controller.coordination.errors import BadVersion, MultiFailed, NodeExists, NoNode
 from odradek.controller.coordination.session import CoordinationSession, Create, SetData, Stat
 from odradek.controller.znodes import zk_data
+from odradek.runtime.lazy_dataclass import dataclass
 
 ATTEMPTS_MAX: Final = 10
 

@@ -11,10 +11,10 @@ import base64
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.controller.coordination.errors import CoordinationError
+from odradek.runtime.lazy_dataclass import dataclass
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from odradek.runtime.files import FileSystem
+from odradek.runtime.lazy_dataclass import dataclass
 
 META_PROPERTIES_FILE = "meta.properties"
 

@@ -14,10 +14,11 @@ Source: Kafka's LogManager.loadLogs, loadLog.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import TopicPartition
 from odradek.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from odradek.storage.directories.log_directory import LogDirectory

@@ -9,9 +9,9 @@ the pages, and a second one would claim success (KAFKA-10778).
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 
 from odradek.runtime.files import FileSystem
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import TopicPartition
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.log.flush import FlushStart, LogFlush

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.files import FileSystem
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import TopicPartition
 from odradek.storage.checkpoints.clean_shutdown import write_clean_shutdown_mark
 from odradek.storage.checkpoints.meta_properties import (

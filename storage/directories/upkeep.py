@@ -17,9 +17,9 @@ Source: Kafka's LogManager.cleanupLogs, flushDirtyLogs, checkpointLogRecoveryOff
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.directories.disk_jobs import (
     DiskJob,
     FinishTruncation,

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from odradek.runtime.files import FileSystem
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import LeaderEpochFileCache
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.snapshot_files import SnapshotFiles

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import CONTROL, LOG_APPEND_TIME, RecordBatch, assign_offset
 from odradek.runtime.files import Bytes
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.indexes.index_file import IndexUnready

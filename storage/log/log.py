@@ -24,11 +24,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
 from odradek.runtime.files import FileSystem
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import EPOCH_MAX, LeaderEpochs
 from odradek.storage.events import StorageEvent, summary
 from odradek.storage.files.batch_scan import CorruptBatch

@@ -8,10 +8,10 @@ Source: Kafka's LogSegment.shouldRoll.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX
 from odradek.storage.log_config import LogConfig
 from odradek.storage.segments.segment import Segment

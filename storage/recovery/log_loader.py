@@ -17,10 +17,10 @@ Source: Kafka's LogLoader; KAFKA-10101, KAFKA-12520.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from odradek.protocol.errors import BrokerError
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import (
     LeaderEpochFileCache,
     epoch_path,

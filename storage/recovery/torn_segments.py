@@ -18,11 +18,12 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from odradek.protocol.errors import BrokerError
 from odradek.protocol.records.batch import RecordBatch, has_valid_crc
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs
 from odradek.storage.events import Report, StorageEvent
 from odradek.storage.files.batch_scan import iterate_batches

@@ -29,9 +29,9 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import overload
 
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.files import names
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.segments.segment import Segment, TruncationPoint

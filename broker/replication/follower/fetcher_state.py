@@ -23,7 +23,6 @@ Source: Kafka's AbstractFetcherThread, RemoteLeaderEndPoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from odradek.broker.replication.follower.fetch_session_handler import (
@@ -58,6 +57,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.protocol.records.batch import parse_batch, whole_batch_size
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
 
 THROTTLED_MS: Final = 100

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -38,6 +37,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse
 from odradek.protocol.records.batch import whole_batch_size
 from odradek.runtime.clock import Clock
+from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
 from odradek.runtime.slicing import Defer, TimeSlice
