@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
-from odradek.tools.options import WRONG_USAGE
-from odradek.tools.run import KAFKA_VERSION
+from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
 
 SUBCOMMANDS: Final = {
     "cluster": ("odradek.tools.cluster.command", "start several brokers on this machine"),

@@ -17,18 +17,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from odradek.tools.run import WRONG_USAGE
+
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 HELP_COLUMN: Final = 40
 HELP_WIDTH: Final = 100
 _NUMBER: Final = re.compile(r"[+-]?\d+")
-
-
-WRONG_USAGE: Final = 2
-"""Exit code for a command line that cannot be parsed.
-
-Differs from Kafka: its tools exit with 1, as they do when an action fails.
-"""
 
 
 class OptionsError(Exception):

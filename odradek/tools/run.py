@@ -9,6 +9,11 @@ from typing import Final
 
 KAFKA_VERSION: Final = "3.9.2"
 """The tools take the flags of this release and print its lines."""
+WRONG_USAGE: Final = 2
+"""Exit code for a command line that cannot be parsed.
+
+Differs from Kafka: its tools exit with 1, as they do when an action fails.
+"""
 
 
 def run_tool(run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:

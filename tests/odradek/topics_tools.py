@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from odradek.tools.options import WRONG_USAGE
+from odradek.tools.run import WRONG_USAGE
 from odradek.tools.topics import command as topics
 from tests.odradek.apache_tool import ApacheProgram
 from tests.support.apache import LOG4J_QUIET, ToolResult

@@ -45,8 +45,8 @@ from odradek.tools.console.properties import (
     unknown_properties,
 )
 from odradek.tools.java_patterns import compile_java_pattern
-from odradek.tools.options import WRONG_USAGE, Options, OptionsError
-from odradek.tools.run import KAFKA_VERSION
+from odradek.tools.options import Options, OptionsError
+from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
 
 POLL_S: Final = 0.1
 """Bound on the delay between a signal and the end."""
