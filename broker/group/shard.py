@@ -202,6 +202,10 @@ class Shard:
         match group.body:
             case ClassicGroup() as classic:
                 error = self._classic.heartbeat(classic, member_id, instance_id, generation)
+                timer = self._timers.get(group_id)
+                if timer is not None and timer.is_pending():
+                    # The heartbeat has only postponed a deadline.
+                    return error
             case ConsumerGroup() as consumer:
                 error = self._consumer.classic_heartbeat(
                     consumer, member_id, instance_id, generation
