@@ -8,7 +8,7 @@ added.  These words start other lines:
     produce TOPIC PARTITION COUNT BYTES    write COUNT batches of one record
     settle                      wait until no replica moves, all are in sync and all brokers agree
     replicated TOPIC PARTITION ID,ID  wait until all brokers know these replicas
-    configured ID NAME VALUE COUNT    wait until broker ID has this config from COUNT sources
+    configured ID|TOPIC NAME VALUE COUNT    wait until it has this config from COUNT sources
 
 DIR-1-2 stands for the second log directory of broker 1.
 """
@@ -61,7 +61,13 @@ from tests.support.apache import ToolResult
 from tests.support.apache_cluster import BROKER_IDS, log_directories
 
 CONVERSATIONS: Final = Path(__file__).parent / "cluster_conversations"
-NAMES: Final = ("configs", "log_dirs", "leader_election", "reassign_partitions")
+NAMES: Final = (
+    "configs",
+    "leader_election",
+    "log_dirs",
+    "reassign_partitions",
+    "reassign_throttled",
+)
 WAIT_S: Final = 90.0
 POLL_S: Final = 0.05
 PRODUCE_VERSION: Final = 9
@@ -118,7 +124,7 @@ def play(tool: Tool, cluster: TestCluster, name: str, files: Path) -> str:
             elif words[0] == "replicated":
                 _wait(partial(_is_replicated, client, words[1], int(words[2]), words[3]))
             elif words[0] == "configured":
-                _wait(partial(_is_configured, client, int(words[1]), *words[2:]))
+                _wait(partial(_is_configured, client, *words[1:]))
             else:
                 said += _run(tool, cluster, words)
         _wait(partial(_is_settled, client))
@@ -290,22 +296,30 @@ def _is_replicated(client: Client, topic: str, partition: int, replicas: str) ->
     )
 
 
-def _is_configured(client: Client, broker_id: int, name: str, value: str, count: str) -> bool:
+def _is_configured(client: Client, entity: str, name: str, value: str, count: str) -> bool:
+    """Whether a broker says so of itself, or all brokers of a topic."""
+    is_broker = entity.isdecimal()
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(
-                resource_type=4, resource_name=str(broker_id), configuration_keys=[name]
+                resource_type=4 if is_broker else 2,
+                resource_name=entity,
+                configuration_keys=[name],
             )
         ],
         include_synonyms=True,
     )
-    connection = client.broker(broker_id)
-    response = connection.request(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
-    rows = response.results[0].configs
-    if not rows:
-        return count == "0"
-    sources = ["null" if one.value is None else one.value for one in rows[0].synonyms]
-    return len(sources) == int(count) and sources[:1] in ([], [value])
+    brokers = [broker.node_id for broker in client.metadata([]).brokers]
+    for broker in [int(entity)] if is_broker else brokers:
+        response = client.broker(broker).request(
+            ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse
+        )
+        rows = response.results[0].configs
+        synonyms = rows[0].synonyms if rows else []
+        sources = ["null" if one.value is None else one.value for one in synonyms]
+        if len(sources) != int(count) or sources[:1] not in ([], [value]):
+            return False
+    return True
 
 
 def _describe_directories(client: Client, broker_id: int) -> Sequence[DescribeLogDirsResult]:

@@ -1,0 +1,77 @@
+"""The tools, ours and Apache Kafka's, print the recorded lines with a cluster of our brokers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.odradek.cluster_tools import TestCluster, our_tool, play, recorded
+from tests.odradek.console_tools import ApacheTools
+from tests.odradek.topics_tools import LOG4J_SILENT
+from tests.support.apache_cluster import BROKER_IDS, OVERRIDES, log_directories
+from tests.support.broker_cluster import broker_cluster
+from tests.support.zookeeper import zookeeper
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(900)]
+
+SERVED = ("configs", "leader_election", "reassign_partitions")
+"""Not log_dirs and reassign_throttled: replicas do not move between log directories yet."""
+
+
+def as_our_brokers_say_it(text: str) -> str:
+    """The text without the differences between the brokers.
+
+    A broker with DescribeTopicPartitions returns an empty list of eligible replicas instead of
+    none; our brokers have a static min.insync.replicas, and name no class of Scala in errors.
+    """
+    text = re.sub(r"(Elr|LastKnownElr): ?(?:N/A)?", r"\1: ", text)
+    text = re.sub(r"(?<=Configs:)( min\.insync\.replicas=1)?$", "", text, flags=re.MULTILINE)
+    return re.sub(r"Set\(([\w.]+)\)", r"\1", text)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    """Three of our brokers on a ZooKeeper, with the ids, racks and directories of Apache's."""
+    folder = tmp_path_factory.mktemp("cluster")
+    own = {
+        broker_id: {
+            "broker.rack": f"rack-{broker_id}",
+            "log.dirs": ",".join(map(str, log_directories(folder, broker_id))),
+        }
+        for broker_id in BROKER_IDS
+    }
+    settings = {**OVERRIDES, "min.insync.replicas": "1"}
+    with (
+        zookeeper(folder / "zookeeper") as address,
+        broker_cluster(
+            folder, zookeeper_connect=f"{address}/kafka", overrides=settings, of_broker=own
+        ) as brokers,
+    ):
+        yield TestCluster(brokers.bootstrap, folder)
+
+
+@pytest.fixture(scope="module")
+def apache_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheTools]:
+    """Apache's tools."""
+    with ApacheTools(tmp_path_factory.mktemp("tools"), log4j=LOG4J_SILENT) as tools:
+        yield tools
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_our_tools_with_our_brokers_print_the_recorded_lines(
+    cluster: TestCluster, tmp_path: Path, name: str
+) -> None:
+    said = play(our_tool, cluster, name, tmp_path)
+    assert as_our_brokers_say_it(said) == as_our_brokers_say_it(recorded(name).read_text())
+
+
+@pytest.mark.judge
+@pytest.mark.parametrize("name", SERVED)
+def test_apaches_tools_with_our_brokers_print_the_recorded_lines(
+    cluster: TestCluster, apache_tools: ApacheTools, tmp_path: Path, name: str
+) -> None:
+    said = play(apache_tools, cluster, name, tmp_path)
+    assert as_our_brokers_say_it(said) == as_our_brokers_say_it(recorded(name).read_text())
