@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep, time
@@ -56,27 +56,36 @@ from odradek.protocol.records.record import Record
 from odradek.protocol.schema import ZERO_UUID
 from odradek.tools.client import Client
 from tests.odradek.console_tools import our_tool_here
+from tests.odradek.consumer_groups_conversation import with_tables_on_one_line
 from tests.odradek.topics_tools import as_kafka_exits, masked
 from tests.support.apache import ToolResult
-from tests.support.apache_cluster import BROKER_IDS, log_directories
+from tests.support.apache_cluster import BROKER_IDS, OVERRIDES, log_directories
+from tests.support.broker_cluster import broker_cluster
+from tests.support.zookeeper import zookeeper
 
 CONVERSATIONS: Final = Path(__file__).parent / "cluster_conversations"
 NAMES: Final = (
     "configs",
+    "groups",
     "leader_election",
     "log_dirs",
     "reassign_partitions",
     "reassign_throttled",
 )
-WAIT_S: Final = 90.0
+WAIT_S: Final = 60.0
+LINES_SHOWN: Final = 40
 POLL_S: Final = 0.05
 PRODUCE_VERSION: Final = 9
 
 Tool = Callable[[str, Sequence[str]], ToolResult]
 """(name, arguments) -> result."""
 
+COORDINATOR: Final = re.compile(r"ADDRESS-\d +\(\d\)")
+"""Of the partition of a group, which is placed at random."""
 IN_SYNC: Final = re.compile(r"Isr: ([\d,]+)")
 """In the order in which replicas came into sync."""
+_LOGGED: Final = re.compile(r"\[\d{4}-\d\d-\d\d ")
+"""Warnings, which Apache's tools do not log here."""
 _STACK: Final = re.compile(r"\tat |\t\.\.\. |Caused by: |\tSuppressed: ")
 _UNCAUGHT: Final = re.compile(r'^Exception in thread "main" [\w.$]+: ')
 _EXCEPTION: Final = re.compile(r"([a-z]\w*\.)+(\w+\$)?\w+(Exception|Error)(: |$)")
@@ -90,6 +99,26 @@ class TestCluster:
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self.bootstrap = bootstrap
         self.folder = folder
+
+
+@contextmanager
+def our_cluster(folder: Path) -> Iterator[TestCluster]:
+    """Three of our brokers on a ZooKeeper, with the ids, racks and directories of Apache's."""
+    own = {
+        broker_id: {
+            "broker.rack": f"rack-{broker_id}",
+            "log.dirs": ",".join(map(str, log_directories(folder, broker_id))),
+        }
+        for broker_id in BROKER_IDS
+    }
+    settings = {**OVERRIDES, "min.insync.replicas": "1"}
+    with (
+        zookeeper(folder / "zookeeper") as address,
+        broker_cluster(
+            folder, zookeeper_connect=f"{address}/kafka", overrides=settings, of_broker=own
+        ) as brokers,
+    ):
+        yield TestCluster(brokers.bootstrap, folder)
 
 
 def recorded(name: str) -> Path:
@@ -108,27 +137,38 @@ def play(tool: Tool, cluster: TestCluster, name: str, files: Path) -> str:
     files    a folder for the files that the conversation writes
     returns  a text that does not depend on addresses and folders
     """
-    lines = (CONVERSATIONS / f"{name}.txt").read_text().splitlines()
-    said = []
+    said: list[str] = []
     with closing(Client(cluster.bootstrap)) as client:
-        for line in lines:
-            command, _, text = line.partition(" <<< ")
-            words = _words(command, cluster, files)
+        for line in (CONVERSATIONS / f"{name}.txt").read_text().splitlines():
             said.append(f"$ {line}")
-            if words[0] == "file":
-                (files / words[1]).write_text(_without_places(text, cluster, files))
-            elif words[0] == "produce":
-                produce(client, words[1], *map(int, words[2:]))
-            elif words[0] == "settle":
-                _wait(partial(_is_settled, client))
-            elif words[0] == "replicated":
-                _wait(partial(_is_replicated, client, words[1], int(words[2]), words[3]))
-            elif words[0] == "configured":
-                _wait(partial(_is_configured, client, *words[1:]))
-            else:
-                said += _run(tool, cluster, words)
+            try:
+                said += _step(tool, cluster, client, line, files)
+            except AssertionError as error:
+                last = "\n".join(said[-LINES_SHOWN:])
+                raise AssertionError(f"{error} after\n{last}") from error
         _wait(partial(_is_settled, client))
-    return masked(_with_places("\n".join(said), cluster, files)) + "\n"
+    text = masked(_with_places("\n".join(said), cluster, files))
+    return COORDINATOR.sub("ADDRESS (ID)", text) + "\n"
+
+
+def _step(
+    tool: Tool, cluster: TestCluster, client: Client, line: str, files: Path
+) -> Iterable[str]:
+    command, _, text = line.partition(" <<< ")
+    words = _words(command, cluster, files)
+    if words[0] == "file":
+        (files / words[1]).write_text(_without_places(text, cluster, files))
+    elif words[0] == "produce":
+        produce(client, words[1], *map(int, words[2:]))
+    elif words[0] == "settle":
+        _wait(partial(_is_settled, client))
+    elif words[0] == "replicated":
+        _wait(partial(_is_replicated, client, words[1], int(words[2]), words[3]))
+    elif words[0] == "configured":
+        _wait(partial(_is_configured, client, *words[1:]))
+    else:
+        return _run(tool, cluster, words)
+    return ()
 
 
 def settle(cluster: TestCluster) -> None:
@@ -176,9 +216,12 @@ def _run(tool: Tool, cluster: TestCluster, words: list[str]) -> Iterator[str]:
         name, arguments = words[0], [option, cluster.bootstrap, *words[1:]]
     result = tool(name, arguments)
     keeps_exceptions = name == "configs"
-    for line in printed(result.output, keeps_exceptions):
+    output = with_tables_on_one_line(result.output)
+    for line in printed(output, keeps_exceptions):
         yield f"  {_sorted_directories(line) if name == 'log-dirs' else line}".rstrip()
-    yield from (f"  ! {line}" for line in printed(result.errors, keeps_exceptions) if line)
+    for line in printed(result.errors, keeps_exceptions):
+        if line and not _LOGGED.match(line):
+            yield f"  ! {line}"
     yield f"  exit code {as_kafka_exits(result.exit_code)}"
 
 

@@ -28,6 +28,7 @@ PRODUCER, CONSUMER = "console-producer", "console-consumer"
 MAIN_CLASSES = {
     PRODUCER: CONSOLE_PRODUCER_TOOL,
     CONSUMER: CONSOLE_CONSUMER_TOOL,
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "configs": "kafka.admin.ConfigCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",

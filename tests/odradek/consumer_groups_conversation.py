@@ -66,7 +66,7 @@ def play(tool: Tool, address: str, lines: Sequence[str], folder: Path) -> str:
             words = ["--bootstrap-server", address, *words]
         result = tool(words)
         output.append(f"$ {line}".rstrip())
-        output += [f"  {text}" for text in _with_tables_on_one_line(result.output).split("\n")]
+        output += [f"  {text}" for text in with_tables_on_one_line(result.output).split("\n")]
         output += [f"  ! {text}" for text in _errors(result.errors)]
         output.append(f"  exit code {_as_kafka_exits(result)}")
     return masked("\n".join(output).replace(str(folder), "@")) + "\n"
@@ -84,7 +84,8 @@ TABLE = re.compile(
 """Tables that our tool prints as lines and Apache's as one line without a line feed."""
 
 
-def _with_tables_on_one_line(output: str) -> str:
+def with_tables_on_one_line(output: str) -> str:
+    """The output with the tables of TABLE as Apache's tool prints them."""
     return TABLE.sub(lambda table: table[0].replace("\n", ""), output)
 
 

@@ -46,6 +46,23 @@ def test_apaches_tools_with_apache_kafka_print_the_recorded_lines(
     assert play(apache_tools, cluster, name, tmp_path) == recorded(name).read_text()
 
 
+def test_both_tools_describe_the_configs_of_all_topics_in_the_same_order(
+    cluster: TestCluster, apache_tools: ApacheTools
+) -> None:
+    at = ["--bootstrap-server", cluster.bootstrap]
+    topics = ("orders", "bills", "audit-trail.of_a-long-name")
+    for topic in topics:
+        words = ["--create", "--topic", topic, "--config", "retention.ms=5"]
+        our_tool("topics", [*at, *words])
+    settle(cluster)
+    ours = our_tool("configs", [*at, "--describe", "--entity-type", "topics"])
+    assert ours == apache_tools("configs", [*at, "--describe", "--entity-type", "topics"])
+    assert ours.output.count("  retention.ms=5 ") == len(topics)
+    for topic in topics:
+        our_tool("topics", [*at, "--delete", "--topic", topic])
+    settle(cluster)
+
+
 def test_both_tools_print_brokers_directories_and_replicas_in_the_same_order(
     cluster: TestCluster, apache_tools: ApacheTools
 ) -> None:

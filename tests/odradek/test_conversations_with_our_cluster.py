@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.odradek.cluster_tools import TestCluster, our_tool, play, recorded
+from tests.odradek.cluster_tools import TestCluster, our_cluster, our_tool, play, recorded
 from tests.odradek.console_tools import ApacheTools
 from tests.odradek.topics_tools import LOG4J_SILENT
-from tests.support.apache_cluster import BROKER_IDS, OVERRIDES, log_directories
-from tests.support.broker_cluster import broker_cluster
-from tests.support.zookeeper import zookeeper
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(900)]
 
-SERVED = ("configs", "leader_election", "reassign_partitions")
+SERVED = ("configs", "leader_election", "reassign_partitions", "groups")
 """Not log_dirs and reassign_throttled: replicas do not move between log directories yet."""
 
 
@@ -34,23 +31,9 @@ def as_our_brokers_say_it(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
-    """Three of our brokers on a ZooKeeper, with the ids, racks and directories of Apache's."""
-    folder = tmp_path_factory.mktemp("cluster")
-    own = {
-        broker_id: {
-            "broker.rack": f"rack-{broker_id}",
-            "log.dirs": ",".join(map(str, log_directories(folder, broker_id))),
-        }
-        for broker_id in BROKER_IDS
-    }
-    settings = {**OVERRIDES, "min.insync.replicas": "1"}
-    with (
-        zookeeper(folder / "zookeeper") as address,
-        broker_cluster(
-            folder, zookeeper_connect=f"{address}/kafka", overrides=settings, of_broker=own
-        ) as brokers,
-    ):
-        yield TestCluster(brokers.bootstrap, folder)
+    """Three of our brokers."""
+    with our_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

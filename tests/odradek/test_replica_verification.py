@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools.client import Client
 from odradek.tools.replica_verification.comparison import Batch, Fetched, Lag, compare, largest_lag
-from tests.odradek.cluster_tools import TestCluster, our_tool, produce, settle
+from tests.odradek.cluster_tools import TestCluster, our_cluster, our_tool, produce, settle
 from tests.odradek.console_tools import MAIN_CLASSES
 from tests.support import maven
 from tests.support.apache import JUDGE_VERSION, java_command
@@ -35,14 +35,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     """Three brokers of Apache Kafka; a topic of theirs has BATCHES batches in each partition."""
     with apache_cluster(tmp_path_factory.mktemp("cluster")) as brokers:
         at = TestCluster(brokers.bootstrap, brokers.folder)
-        words = ["--bootstrap-server", at.bootstrap, "--create", "--replica-assignment", "1:2:3"]
-        for topic in ("equal", "checksums", "offsets"):
-            assert our_tool("topics", [*words, "--topic", topic]).exit_code == 0
-            settle(at)
-            with closing(Client(at.bootstrap)) as client:
-                produce(client, topic, 0, BATCHES, 100)
-        settle(at)
+        make_topics(at, "equal", "checksums", "offsets")
         yield at
+
+
+def make_topics(cluster: TestCluster, *topics: str) -> None:
+    """Create topics with one partition on all brokers, which has BATCHES batches."""
+    words = ["--bootstrap-server", cluster.bootstrap, "--create", "--replica-assignment", "1:2:3"]
+    for topic in topics:
+        assert our_tool("topics", [*words, "--topic", topic]).exit_code == 0
+        settle(cluster)
+        with closing(Client(cluster.bootstrap)) as client:
+            produce(client, topic, 0, BATCHES, 100)
+    settle(cluster)
 
 
 @contextmanager
@@ -86,6 +91,25 @@ def damage(cluster: TestCluster, topic: str, batch: int, offset: int, data: byte
 def test_equal_replicas_have_no_lag(cluster: TestCluster, tmp_path: Path, is_ours: bool) -> None:
     line = said(cluster, tmp_path, "equal", f"at offset {BATCHES} among", is_ours=is_ours)
     assert line == f"max lag is 0 for partition equal-0 at offset {BATCHES} among 1 partitions"
+
+
+@pytest.mark.judge
+@pytest.mark.timeout(600)
+def test_both_tools_find_the_replicas_of_our_brokers_equal_and_then_a_difference(
+    tmp_path: Path,
+) -> None:
+    with our_cluster(tmp_path) as cluster:
+        make_topics(cluster, "equal")
+        for is_ours in (True, False):
+            line = said(cluster, tmp_path, "equal", f"offset {BATCHES} among", is_ours=is_ours)
+            end = f"lag is 0 for partition equal-0 at offset {BATCHES} among 1 partitions"
+            assert line == f"max {end}"
+        damage(cluster, "equal", 3, CRC_POSITION, b"\xff\xff\xff\xfe")
+        lines = [
+            said(cluster, tmp_path, "equal", "unmatched checksum", is_ours=is_ours)
+            for is_ours in (True, False)
+        ]
+        assert lines[0] == lines[1]
 
 
 @pytest.mark.judge

@@ -1,9 +1,10 @@
-"""`odradek znodes` and ZooKeeper's own shell print the same lines for one ZooKeeper."""
+"""`odradek znodes` and ZooKeeper's own shell print the same lines for one server."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from kazoo.client import KazooClient
@@ -11,6 +12,8 @@ from kazoo.client import KazooClient
 from odradek.tools.znodes import DATA_WIDTH
 from tests.odradek.cluster_tools import our_tool
 from tests.odradek.topics_tools import as_kafka_exits
+from tests.support.broker_process import odradek_broker
+from tests.support.processes import free_port
 from tests.support.zookeeper import JARS, zookeeper
 
 SHELL = "org.apache.zookeeper.ZooKeeperMain"
@@ -18,12 +21,24 @@ TIMEOUT_S = 60.0
 NOISE = ("Connecting to ", "WATCHER::", "WatchedEvent ")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a ZooKeeper with some znodes below /kafka, one of them ephemeral."""
-    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as address:
+@pytest.fixture(scope="module", params=["zookeeper", "broker"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of a ZooKeeper, or of a broker that serves its embedded tree, with some znodes
+    below /kafka, one of them ephemeral."""
+    folder = tmp_path_factory.mktemp("server")
+    with ExitStack() as stack:
+        if request.param == "zookeeper":
+            address = stack.enter_context(zookeeper(folder))
+        else:
+            address = f"127.0.0.1:{free_port()}"
+            served = {"odradek.embedded.zookeeper.listener": address}
+            stack.enter_context(odradek_broker(folder, overrides=served))
         session = KazooClient(hosts=address)
         session.start(TIMEOUT_S)
+        stack.callback(session.close)
+        stack.callback(session.stop)
         session.create("/kafka/brokers/ids", b"", makepath=True)
         for broker in (10, 2, 1):
             session.create(f"/kafka/brokers/ids/{broker}", b'{"port": 9092}', ephemeral=True)
@@ -32,8 +47,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         session.create("/kafka/brokers/topics/bills", ("ä" * 200).encode())
         session.set("/kafka/brokers/topics/bills", ("ö" * 101).encode())
         yield address
-        session.stop()
-        session.close()
 
 
 def shell(address: str, *words: str) -> tuple[int, str]:

@@ -16,7 +16,7 @@ BROKER_IDS: Final = (1, 2, 3)
 OVERRIDES: Final[Mapping[str, str]] = {
     "auto.leader.rebalance.enable": "false",
     "replica.fetch.wait.max.ms": "50",
-    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.session.timeout.ms": "30000",
 }
 """Leaders move only when a test asks for it."""
 
