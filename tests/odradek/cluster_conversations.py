@@ -23,7 +23,7 @@ def main() -> None:
         ApacheTools(Path(name), log4j=LOG4J_SILENT) as tool,
     ):
         for conversation in sys.argv[1:] or NAMES:
-            at = TestCluster(cluster.bootstrap, cluster.folder)
+            at = TestCluster(cluster.bootstrap, cluster.zookeeper, cluster.folder)
             recorded(conversation).write_text(play(tool, at, conversation, Path(name)))
 
 

@@ -55,6 +55,7 @@ from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.protocol.schema import ZERO_UUID
 from odradek.tools.client import Client
+from odradek.tools.zookeeper import open_znodes
 from tests.odradek.console_tools import our_tool_here
 from tests.odradek.consumer_groups_conversation import with_tables_on_one_line
 from tests.odradek.topics_tools import as_kafka_exits, masked
@@ -96,8 +97,10 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, bootstrap: str, folder: Path) -> None:
+    def __init__(self, bootstrap: str, zookeeper: str, folder: Path) -> None:
+        """zookeeper  with the chroot"""
         self.bootstrap = bootstrap
+        self.zookeeper = zookeeper
         self.folder = folder
 
 
@@ -118,7 +121,7 @@ def our_cluster(folder: Path) -> Iterator[TestCluster]:
             folder, zookeeper_connect=f"{address}/kafka", overrides=settings, of_broker=own
         ) as brokers,
     ):
-        yield TestCluster(brokers.bootstrap, folder)
+        yield TestCluster(brokers.bootstrap, f"{address}/kafka", folder)
 
 
 def recorded(name: str) -> Path:
@@ -146,7 +149,7 @@ def play(tool: Tool, cluster: TestCluster, name: str, files: Path) -> str:
             except AssertionError as error:
                 last = "\n".join(said[-LINES_SHOWN:])
                 raise AssertionError(f"{error} after\n{last}") from error
-        _wait(partial(_is_settled, client))
+    settle(cluster)
     text = masked(_with_places("\n".join(said), cluster, files))
     return COORDINATOR.sub("ADDRESS (ID)", text) + "\n"
 
@@ -172,7 +175,9 @@ def _step(
 
 
 def settle(cluster: TestCluster) -> None:
-    """Wait until no replica moves, all are in sync and all brokers agree."""
+    """Wait until no replica moves, all are in sync, all brokers agree and no topic is deleted."""
+    with open_znodes(cluster.zookeeper) as znodes:
+        _wait(lambda: not znodes.children("/admin/delete_topics"))
     with closing(Client(cluster.bootstrap)) as client:
         _wait(partial(_is_settled, client))
 

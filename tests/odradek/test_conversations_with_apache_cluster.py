@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.judge, pytest.mark.timeout(900)]
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     """Three brokers of Apache Kafka."""
     with apache_cluster(tmp_path_factory.mktemp("cluster")) as brokers:
-        yield TestCluster(brokers.bootstrap, brokers.folder)
+        yield TestCluster(brokers.bootstrap, brokers.zookeeper, brokers.folder)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_both_tools_print_brokers_directories_and_replicas_in_the_same_order(
     settle(cluster)
     ours = our_tool("log-dirs", [*at, "--describe"])
     assert ours == apache_tools("log-dirs", [*at, "--describe"])
-    assert ours.output.count('"partition":') == 120
+    assert ours.output.count('"partition":"orders-') == 60
     for topic in ("orders", "audit-trail.of_a-long-name"):
         our_tool("topics", [*at, "--delete", "--topic", topic])
     settle(cluster)

@@ -34,7 +34,7 @@ BATCHES = 10
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     """Three brokers of Apache Kafka; a topic of theirs has BATCHES batches in each partition."""
     with apache_cluster(tmp_path_factory.mktemp("cluster")) as brokers:
-        at = TestCluster(brokers.bootstrap, brokers.folder)
+        at = TestCluster(brokers.bootstrap, brokers.zookeeper, brokers.folder)
         make_topics(at, "equal", "checksums", "offsets")
         yield at
 
