@@ -27,7 +27,7 @@ from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, exception_of, partition_text, refused
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import to_json
-from odradek.tools.options import Flag, HelpRequested, Options, OptionsError
+from odradek.tools.options import Flag, Options, OptionsError
 from odradek.tools.run import KAFKA_VERSION, run_tool
 
 WHAT_IT_DOES: Final = "This tool helps to query log directory usage on the specified brokers."
@@ -44,21 +44,12 @@ FLAGS: Final = (
 )
 
 
-def help_text() -> str:
-    """The help text of the tool."""
-    return command_line.help_text(FLAGS)
-
-
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse and check the command line.
 
     raises  OptionsError; HelpRequested for --help
     """
-    options = command_line.scan(FLAGS, arguments)
-    if not arguments:
-        raise OptionsError(WHAT_IT_DOES, shows_help=True)
-    if options.has("help"):
-        raise HelpRequested(WHAT_IT_DOES)
+    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
     if options.has("version"):
         return options
     for name in ("bootstrap-server", "describe"):
@@ -86,8 +77,7 @@ def _run(arguments: Sequence[str]) -> int:
         finally:
             client.close()
     except OptionsError as error:
-        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return error.exit_code
+        return command_line.refuse(error, FLAGS)
     except (ToolError, ClientError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -13,6 +13,7 @@ Source: Kafka's CommandDefaultOptions; joptsimple.OptionParser.
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -145,6 +146,40 @@ def _next_value(rest: list[str], flag: Flag) -> str:
     if not rest:
         raise OptionsError(f"Option {flag.name} requires an argument")
     return rest.pop()
+
+
+def parse(
+    flags: Sequence[Flag],
+    words: Sequence[str],
+    what_it_does: str,
+    *,
+    may_be_empty: bool = False,
+    wrong_shows_help: bool = False,
+) -> Options:
+    """Parse a command line, which may ask for help.
+
+    what_it_does      stands above the help text
+    wrong_shows_help  the help text follows also errors of `scan`
+    raises            OptionsError as `scan`, and for an empty command line unless `may_be_empty`;
+                      HelpRequested for --help
+    """
+    try:
+        options = scan(flags, words)
+    except OptionsError as error:
+        if not wrong_shows_help:
+            raise
+        raise OptionsError(str(error), shows_help=True) from error
+    if not words and not may_be_empty:
+        raise OptionsError(what_it_does, shows_help=True)
+    if options.has("help"):
+        raise HelpRequested(what_it_does)
+    return options
+
+
+def refuse(error: OptionsError, flags: Sequence[Flag]) -> int:
+    """Print the message on stderr, the help text after it if it belongs there; the exit code."""
+    print(f"{error}\n{help_text(flags)}" if error.shows_help else error, file=sys.stderr)
+    return error.exit_code
 
 
 def help_text(flags: Sequence[Flag]) -> str:

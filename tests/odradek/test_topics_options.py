@@ -4,13 +4,12 @@ import re
 
 import pytest
 
-from odradek.tools.options import OptionsError
+from odradek.tools.options import OptionsError, help_text
 from odradek.tools.topics.options import (
     ACTIONS,
     ALLOWED_WITH,
     FLAGS,
     REPORTS,
-    help_text,
     parse_options,
 )
 
@@ -61,7 +60,7 @@ def test_flags_are_those_of_kafka_and_zookeeper() -> None:
 
 
 def test_help_names_every_flag() -> None:
-    shown = re.findall(r"^--([\w-]+)", help_text(), re.MULTILINE)
+    shown = re.findall(r"^--([\w-]+)", help_text(FLAGS), re.MULTILINE)
     assert shown == sorted(flag.name for flag in FLAGS)
 
 

@@ -18,12 +18,12 @@ from odradek.tools.client import Client, ClientError
 from odradek.tools.client_config import InvalidPropertiesError, open_client, read_properties
 from odradek.tools.configs.options import (
     BROKERS,
+    FLAGS,
     LOGGERS,
     SERVED,
     TOPICS,
     entity_names,
     entity_types,
-    help_text,
     parse_options,
 )
 from odradek.tools.configs.resources import (
@@ -37,7 +37,7 @@ from odradek.tools.configs.resources import (
 )
 from odradek.tools.errors import ToolError
 from odradek.tools.java_hash_order import in_hash_order
-from odradek.tools.options import Options, OptionsError
+from odradek.tools.options import Options, OptionsError, refuse
 from odradek.tools.run import KAFKA_VERSION, run_tool
 
 FORMAT_VERSION: Final = "message.format.version"
@@ -64,8 +64,7 @@ def _run(arguments: Sequence[str]) -> int:
             return 0
         _act(options)
     except OptionsError as error:
-        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error, FLAGS)
     except ConfigsError as error:
         print(error, file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.tools import options as command_line
-from odradek.tools.options import Flag, HelpRequested, Options, OptionsError
+from odradek.tools.options import Flag, Options, OptionsError
 
 WHAT_IT_DOES: Final = (
     "This tool helps to manipulate and describe entity config for a topic, client, user, broker, "
@@ -77,11 +77,6 @@ FLAGS: Final = (
 )
 
 
-def help_text() -> str:
-    """The help text of the tool."""
-    return command_line.help_text(FLAGS)
-
-
 def entity_types(options: Options) -> list[str]:
     """The types of --entity-type, then those of the flags for one type."""
     flags = {**ENTITY_FLAGS, **DEFAULT_FLAGS}
@@ -110,11 +105,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
     raises  OptionsError; HelpRequested for --help
     """
-    options = command_line.scan(FLAGS, arguments)
-    if not arguments:
-        raise OptionsError(WHAT_IT_DOES, shows_help=True)
-    if options.has("help"):
-        raise HelpRequested(WHAT_IT_DOES)
+    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
     if options.has("version"):
         return options
     if options.has("alter") == options.has("describe"):

@@ -20,7 +20,7 @@ from odradek.tools.client import CLIENT_ID, Client, ClientError
 from odradek.tools.client_config import read_client_config
 from odradek.tools.consumer_groups.describe import describe_groups, print_error
 from odradek.tools.consumer_groups.group_offsets import delete_groups, delete_offsets
-from odradek.tools.consumer_groups.options import TIMEOUT_MS, help_text, parse_options, usage
+from odradek.tools.consumer_groups.options import FLAGS, TIMEOUT_MS, parse_options, usage
 from odradek.tools.consumer_groups.partition_offsets import partitions_of
 from odradek.tools.consumer_groups.plan_csv import export_plans
 from odradek.tools.consumer_groups.queries import (
@@ -34,7 +34,7 @@ from odradek.tools.consumer_groups.render import deletions_table, groups_table, 
 from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
 from odradek.tools.errors import WRAPPER, KafkaError, ToolError, refused
 from odradek.tools.java_hash_order import in_hash_order
-from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError
+from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError, refuse
 from odradek.tools.run import KAFKA_VERSION, run_tool
 
 PARTITION_ERRORS: Final = (
@@ -53,7 +53,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         options = parse_options(arguments)
     except OptionsError as error:
-        return _refuse(error)
+        return refuse(error, FLAGS)
     if options.has("version"):
         print(KAFKA_VERSION)
         return 0
@@ -65,17 +65,12 @@ def _run(arguments: Sequence[str]) -> int:
             client.close()
     except OptionsError as error:
         if error.shows_help:
-            return _refuse(error)
+            return refuse(error, FLAGS)
         print_error(f"Executing consumer group command failed due to {error}")
         return error.exit_code
     except (ToolError, ClientError) as error:
         print_error(f"Executing consumer group command failed due to {error}")
     return 0
-
-
-def _refuse(error: OptionsError) -> int:
-    print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-    return error.exit_code
 
 
 def open_client(options: Options) -> Client:

@@ -128,11 +128,6 @@ CHECKED_SCENARIOS: Final = (
 """In the order in which Kafka checks each against the others."""
 
 
-def help_text() -> str:
-    """The help text of the tool."""
-    return command_line.help_text(FLAGS)
-
-
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse and check the command line; warn on stderr of a reset without --execute.
 

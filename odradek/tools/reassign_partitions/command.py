@@ -9,7 +9,6 @@ Source: Kafka 3.9's ReassignPartitionsCommand.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -19,7 +18,7 @@ from odradek.tools.client_config import open_client
 from odradek.tools.errors import KafkaError, ToolError, partition_text
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import read_text
-from odradek.tools.options import INT64_MAX, Options, OptionsError
+from odradek.tools.options import INT64_MAX, Options, OptionsError, refuse
 from odradek.tools.reassign_partitions.cluster import (
     Reassignment,
     alter_reassignments,
@@ -31,7 +30,7 @@ from odradek.tools.reassign_partitions.cluster import (
 from odradek.tools.reassign_partitions.errors import TerseError
 from odradek.tools.reassign_partitions.generate import generate
 from odradek.tools.reassign_partitions.log_dir_moves import find_states, move_replicas
-from odradek.tools.reassign_partitions.options import help_text, parse_options
+from odradek.tools.reassign_partitions.options import FLAGS, parse_options
 from odradek.tools.reassign_partitions.plan import (
     Plan,
     check_executable,
@@ -68,8 +67,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         options = parse_options(arguments)
     except OptionsError as error:
-        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error, FLAGS)
     if options.has("version"):
         print(KAFKA_VERSION)
         return 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.tools import options as command_line
-from odradek.tools.options import Flag, HelpRequested, Options, OptionsError
+from odradek.tools.options import Flag, Options, OptionsError
 
 WHAT_IT_DOES: Final = "This tool helps to move topic partitions between replicas."
 
@@ -80,21 +80,12 @@ PERMITTED: Final = {
 }
 
 
-def help_text() -> str:
-    """The help text of the tool."""
-    return command_line.help_text(FLAGS)
-
-
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse and check the command line.
 
     raises  OptionsError; HelpRequested for --help
     """
-    options = command_line.scan(FLAGS, arguments)
-    if not arguments:
-        raise OptionsError(WHAT_IT_DOES, shows_help=True)
-    if options.has("help"):
-        raise HelpRequested(WHAT_IT_DOES)
+    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
     if options.has("version"):
         return options
     actions = [action for action in REQUIRED if options.has(action)]

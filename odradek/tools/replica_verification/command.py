@@ -26,7 +26,7 @@ from odradek.tools.client import Client, ClientError
 from odradek.tools.console.errors import log
 from odradek.tools.consumer_groups.partition_offsets import LATEST, NO_OFFSET, list_offsets
 from odradek.tools.errors import ToolError, refused
-from odradek.tools.options import INT64_MAX, Flag, HelpRequested, Options, OptionsError
+from odradek.tools.options import INT64_MAX, Flag, Options, OptionsError
 from odradek.tools.replica_verification.comparison import compare, largest_lag
 from odradek.tools.replica_verification.fetchers import Fetcher, Fetchers, Reading
 from odradek.tools.run import KAFKA_VERSION, run_tool
@@ -61,21 +61,12 @@ FLAGS: Final = (
 )
 
 
-def help_text() -> str:
-    """The help text of the tool."""
-    return command_line.help_text(FLAGS)
-
-
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse and check the command line.
 
     raises  OptionsError; HelpRequested for --help
     """
-    options = command_line.scan(FLAGS, arguments)
-    if not arguments:
-        raise OptionsError(WHAT_IT_DOES, shows_help=True)
-    if options.has("help"):
-        raise HelpRequested(WHAT_IT_DOES)
+    options = command_line.parse(FLAGS, arguments, WHAT_IT_DOES)
     if options.has("version"):
         return options
     if not options.has("broker-list"):
@@ -107,8 +98,7 @@ def _run(arguments: Sequence[str]) -> int:
         finally:
             client.close()
     except OptionsError as error:
-        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return error.exit_code
+        return command_line.refuse(error, FLAGS)
     except (ToolError, ClientError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -35,11 +35,11 @@ from odradek.protocol.messages.delete_topics import (
 )
 from odradek.tools.client import ZERO_ID, Client, ClientError
 from odradek.tools.client_config import open_client
-from odradek.tools.options import Options, OptionsError
+from odradek.tools.options import Options, OptionsError, refuse
 from odradek.tools.run import KAFKA_VERSION, run_tool
 from odradek.tools.topics.describe import describe
 from odradek.tools.topics.errors import TopicsError, check
-from odradek.tools.topics.options import help_text, parse_options
+from odradek.tools.topics.options import FLAGS, parse_options
 from odradek.tools.topics.queries import find_topics
 from odradek.tools.topics.topic_spec import COLLISIONS, TopicSpec, check_new, read_spec
 
@@ -60,8 +60,7 @@ def _run(arguments: Sequence[str]) -> int:
             return 0
         client = client_of(options)
     except OptionsError as error:
-        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error, FLAGS)
     except ClientError as error:
         print(error, file=sys.stderr)
         return 1

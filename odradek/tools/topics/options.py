@@ -104,11 +104,6 @@ EXCLUDES: Final = {
 """Options that an option excludes, besides actions; `replica-assignment` only with --create."""
 
 
-def help_text() -> str:
-    """The help text of the tool."""
-    return command_line.help_text(FLAGS)
-
-
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse and check the command line.
 

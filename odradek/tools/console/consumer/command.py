@@ -25,11 +25,11 @@ from odradek.tools.console.consumer.formatters import (
     find_formatter,
 )
 from odradek.tools.console.consumer.options import (
+    FLAGS,
     check_values,
     consumer_properties,
     first_offset,
     formatter_properties,
-    help_text,
     idle_ms,
     included,
     option_error,
@@ -45,8 +45,8 @@ from odradek.tools.console.properties import (
     unknown_properties,
 )
 from odradek.tools.java_patterns import compile_java_pattern
-from odradek.tools.options import Options, OptionsError
-from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
+from odradek.tools.options import Options, OptionsError, refuse
+from odradek.tools.run import KAFKA_VERSION
 
 POLL_S: Final = 0.1
 """Bound on the delay between a signal and the end."""
@@ -71,11 +71,9 @@ def main(arguments: Sequence[str]) -> int:
         name = options.value("formatter") or DEFAULT_FORMATTER
         formatter = find_formatter(name, formatter_properties(options))
     except UnknownFormatterError as error:
-        print(f"{error}\n{help_text()}", file=sys.stderr)
-        return WRONG_USAGE
+        return refuse(OptionsError(str(error), shows_help=True), FLAGS)
     except OptionsError as error:
-        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error, FLAGS)
     except ConsoleError as error:
         # Kafka's tool does not catch this exception.
         print(f'Exception in thread "main" {error}', file=sys.stderr)

@@ -13,7 +13,7 @@ from odradek.tools import options as command_line
 from odradek.tools.console.consumer.formatters import DEFAULT_FORMATTER
 from odradek.tools.console.errors import ConsoleError
 from odradek.tools.console.properties import load_properties, parse_pairs
-from odradek.tools.options import INT64_MAX, Flag, HelpRequested, Options, OptionsError
+from odradek.tools.options import INT64_MAX, Flag, Options, OptionsError
 
 WHAT_IT_DOES: Final = (
     "This tool helps to read data from Kafka topics and outputs it to standard output."
@@ -60,25 +60,12 @@ FLAGS: Final = (
 )
 
 
-def help_text() -> str:
-    """The help text of the tool."""
-    return command_line.help_text(FLAGS)
-
-
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse the command line; `check_values` checks the values.
 
     raises  OptionsError; HelpRequested for --help
     """
-    try:
-        options = command_line.scan(FLAGS, arguments)
-    except OptionsError as error:
-        raise OptionsError(str(error), shows_help=True) from error
-    if not arguments:
-        raise OptionsError(WHAT_IT_DOES, shows_help=True)
-    if options.has("help"):
-        raise HelpRequested(WHAT_IT_DOES)
-    return options
+    return command_line.parse(FLAGS, arguments, WHAT_IT_DOES, wrong_shows_help=True)
 
 
 def check_values(options: Options) -> None:

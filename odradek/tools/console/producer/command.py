@@ -24,8 +24,8 @@ from odradek.tools.console.errors import (
 from odradek.tools.console.library import LibraryMissingError, build
 from odradek.tools.console.producer.line_reader import LineReader, Record, lines_of
 from odradek.tools.console.producer.options import (
+    FLAGS,
     LINE_READER,
-    help_text,
     parse_options,
     producer_properties,
     reader_properties,
@@ -37,7 +37,7 @@ from odradek.tools.console.properties import (
     for_library,
     unknown_properties,
 )
-from odradek.tools.options import Options, OptionsError
+from odradek.tools.options import Options, OptionsError, refuse
 from odradek.tools.run import KAFKA_VERSION
 
 POLL_S: Final = 0.2
@@ -59,8 +59,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         return _run(options)
     except OptionsError as error:
-        print(f"{error}\n{help_text()}" if error.shows_help else error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error, FLAGS)
     except (ConsoleError, LibraryMissingError) as error:
         print(error, file=sys.stderr)
     return 1

@@ -10,7 +10,7 @@ from typing import Final
 
 from odradek.tools import options as command_line
 from odradek.tools.console.properties import load_properties, parse_pairs
-from odradek.tools.options import INT32_MAX, INT64_MAX, Flag, HelpRequested, Options, OptionsError
+from odradek.tools.options import INT32_MAX, INT64_MAX, Flag, Options, OptionsError
 
 WHAT_IT_DOES: Final = "This tool helps to read data from standard input and publish it to Kafka."
 LINE_READER: Final = "kafka.tools.ConsoleProducer$LineMessageReader"
@@ -78,22 +78,14 @@ PROPERTIES: Final = (
 """Property, flag, largest number (None: not a number), default."""
 
 
-def help_text() -> str:
-    """The help text of the tool."""
-    return command_line.help_text(FLAGS)
-
-
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse and check the command line.
 
     raises  OptionsError; HelpRequested for --help
     """
-    try:
-        options = command_line.scan(FLAGS, arguments)
-    except OptionsError as error:
-        raise OptionsError(str(error), shows_help=True) from error
-    if options.has("help"):
-        raise HelpRequested(WHAT_IT_DOES)
+    options = command_line.parse(
+        FLAGS, arguments, WHAT_IT_DOES, may_be_empty=True, wrong_shows_help=True
+    )
     if options.has("version"):
         return options
     if not options.has("bootstrap-server") and not options.has("broker-list"):
