@@ -238,10 +238,20 @@ class EmbeddedTree:
     def leave(self, session_id: int) -> None:
         """End a session; no error when it has ended.
 
+        The connection of a client gets the events of its own nodes; a session of this process does
+        not.
         raises  StorageFailed; then the session goes on
         """
-        self._end_session(session_id)
-        self._sessions.pop(session_id, None)
+        own = self._sessions.pop(session_id, None)
+        if own is not None:
+            self._receivers.pop(session_id)
+        try:
+            self._end_session(session_id)
+        except StorageFailed:
+            if own is not None:
+                self._sessions[session_id] = own
+                self._receivers[session_id] = own.on_event
+            raise
         self._receivers.pop(session_id, None)
 
     def _begin(self, timeout_ms: int, *, is_client: bool) -> int:

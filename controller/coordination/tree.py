@@ -55,7 +55,7 @@ _WATCH_BYTES: Final = 150
 """Of a watch, besides its path."""
 
 _VALID_PATH = re.compile(
-    "(?:/(?!\\.{1,2}(?:/|$))[^/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]+)+"
+    "(?:/(?!\\.{1,2}(?:/|$))[^/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\U0010ffff]+)+"
 )
 
 
@@ -167,6 +167,8 @@ class Tree:
         self.last_session_id = 0
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
         self.sessions: dict[int, TreeSession] = {}
+        self._ended: dict[int, TreeSession] = {}
+        """While the end of a session fires watches: that session."""
         self._data_watchers: dict[str, dict[int, None]] = {}
         self._child_watchers: dict[str, dict[int, None]] = {}
 
@@ -226,6 +228,7 @@ class Tree:
     def fire(self, change: TreeChange) -> list[tuple[int, WatchEvent]]:
         """(session id, event) for each watch that the change fires; these watches are removed."""
         events: list[tuple[int, WatchEvent]] = []
+        ended: SessionClosed | None = None
         for step in change.steps:
             match step:
                 case Created(path):
@@ -238,9 +241,14 @@ class Tree:
                 case DataSet(path):
                     self._fire_data(path, WatchKind.DATA_CHANGED, events)
                 case SessionClosed(session_id, session):
-                    self._drop_watches(session_id, session)
+                    # Its client may still have a connection, which gets these events, too.
+                    ended = step
+                    self._ended[session_id] = session
                 case SessionOpened():
                     pass
+        if ended is not None:
+            self._drop_watches(ended.session_id, ended.session)
+            self._ended.clear()
         return events
 
     def get(self, session_id: int, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
@@ -418,15 +426,17 @@ class Tree:
 
     def _create(self, session_id: int, operation: Create, now_ms: int, steps: list[Step]) -> str:
         path = operation.path
-        suffixed = path + "1" if operation.sequential else path
+        if "/" not in path or "\0" in path:
+            raise BadArguments(f"path {path!r}")
+        parent_path = _parent_of(path)
+        parent = self._node(parent_path)
         if len(path) > PATH_BYTES_MAX // 4 and len(path.encode()) > PATH_BYTES_MAX:
             raise BadArguments(f"a path of {len(path)} characters")
+        suffixed = path + "1" if operation.sequential else path
         if suffixed != "/" and not _VALID_PATH.fullmatch(suffixed):
             raise BadArguments(f"path {path!r}")
         if operation.data is not None and len(operation.data) > DATA_BYTES_MAX:
             raise BadArguments(f"{path}: {len(operation.data)} bytes of data")
-        parent_path = _parent_of(path)
-        parent = self._node(parent_path)
         if operation.sequential:
             path = f"{path}{parent.creates:010d}"
         if path in self.nodes:
@@ -510,7 +520,7 @@ class Tree:
     ) -> dict[int, None]:
         watchers = self._data_watchers.pop(path, {})
         for session_id in watchers:
-            session = self.sessions[session_id]
+            session = self.sessions.get(session_id) or self._ended[session_id]
             del session.data_watches[path]
             session.watch_bytes -= _WATCH_BYTES + len(path)
             events.append((session_id, WatchEvent(kind, path)))
@@ -524,7 +534,7 @@ class Tree:
         notified: dict[int, None] | None = None,
     ) -> None:
         for session_id in self._child_watchers.pop(path, {}):
-            session = self.sessions[session_id]
+            session = self.sessions.get(session_id) or self._ended[session_id]
             del session.child_watches[path]
             session.watch_bytes -= _WATCH_BYTES + len(path)
             if notified is None or session_id not in notified:

@@ -63,10 +63,17 @@ def refusal(writer: Writer, *operations: ZkOperation) -> type[Exception]:
 
 @pytest.mark.parametrize(
     "path",
-    ["", "a", "/a/", "//a", "/a//b", "/.", "/a/..", "/a/./b", "/a\x00b", "/a\x1fb", "/\ue000"],
+    ["", "a", "/a/", "//a", "/.", "/a/..", "/a\x00b", "/a\x1fb", "/\ue000", "/\U0001f600"],
 )
 def test_malformed_path_raises_bad_arguments(writer: Writer, path: str) -> None:
+    writer.write(Create("/a"))
     assert refusal(writer, Create(path)) is BadArguments
+
+
+@pytest.mark.parametrize("path", ["/a//b", "/a/./b", "/none/\x01", "/none/.."])
+def test_missing_parent_is_reported_before_a_malformed_path(writer: Writer, path: str) -> None:
+    writer.write(Create("/a"))
+    assert refusal(writer, Create(path)) is NoNode
 
 
 @pytest.mark.parametrize("path", ["/...", "/.a", "/a b", "/é", "/<default>", "/a.b", "/a..b"])

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
+from odradek.tools.cluster.readiness import brokers_know_each_other
 from tests.support.apache import apache_kafka
 from tests.support.compacted import wait_until
 from tests.support.tree_server import tree_server
@@ -31,6 +32,12 @@ def test_apache_kafka_keeps_its_cluster_in_the_tree(tmp_path: Path) -> None:
         with apache_kafka(tmp_path, zookeeper_address=address) as broker:
             client = KazooClient(hosts=address)
             client.start(timeout=WAIT_S)
+            # librdkafka would wait a minute for the controller.
+            wait_until(
+                "the broker knows the controller",
+                lambda: brokers_know_each_other([broker.address]),
+                timeout_s=WAIT_S,
+            )
             admin = AdminClient({"bootstrap.servers": broker.address})
             admin.create_topics([NewTopic("t", 2, 1)])["t"].result(WAIT_S)
             entry = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
