@@ -49,6 +49,11 @@ from odradek.storage.directories.truncation import Truncations
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 7
 """What brokers of 3.9 send each other."""
+SESSION_ERRORS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+)
+"""After them the next request asks for another session, at once."""
 PART_BYTES_MAX: Final = 256 << 10
 PART_BATCHES_MAX: Final = 200
 """What is appended without a look at the clock: 1 ms of checksums, parsing and writing."""
@@ -229,10 +234,14 @@ class ReplicaFetcher:
             return
         try:
             response = done.result()
+            error = ErrorCode(response.error_code)
+            if error and error not in SESSION_ERRORS:
+                # At once it would be the same again.
+                raise BrokerError(error)
             self._left.extend(self._state.on_response(response))
-        except Exception as error:  # noqa: BLE001 - of the connection, or a response without sense
+        except Exception as failure:  # noqa: BLE001 - of the connection, or a response without sense
             self._is_busy = False
-            self._fail(str(error) or type(error).__name__)
+            self._fail(str(failure) or type(failure).__name__)
             return
         if self._last_failure:
             self._last_failure = ""

@@ -442,3 +442,17 @@ def test_a_fetcher_with_only_throttled_replicas_looks_again_later() -> None:
     following.pass_time(100)
     following.respond(data(records=memoryview(records(5, 4)), high_watermark=9))
     assert partition.log.end_offset == 9
+
+
+def test_an_error_of_the_whole_response_delays_the_next_request() -> None:
+    following = Following()
+    partition = following.replicas.follow()
+    _, response = following.next_request()
+    error = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    response.resolve(FetchResponse(error_code=error, responses=[]))
+    following.run_deferred()
+    assert following.leader is not None
+    assert not following.leader.requests
+    following.pass_time(LIMITS.backoff_ms)
+    following.respond(data(records=memoryview(records(0, 1))))
+    assert partition.log.end_offset == 1
