@@ -208,15 +208,17 @@ def append_as_follower(
         if batch.leader_epoch > leader_epoch:
             break
         _check_replicated(batch, next_offset, where)
-        try:
-            head.ensure_ready()
-            if _must_roll(head, batch, now_ms, waiting, waiting_bytes):
-                _write_replicated(head, records[start:position], waiting)
-                waiting, waiting_bytes, start = [], 0, position
-                if _must_roll(head, batch, now_ms):
-                    head.roll(batch.base_offset, now_ms)
-        except OSError as error:
-            raise head.storage_error(error) from error
+        size = head.segments.active.size + waiting_bytes + batch.size
+        if not head.limits.allow(size, batch.last_offset, batch.max_timestamp_ms, len(waiting)):
+            try:
+                head.ensure_ready()
+                if _must_roll(head, batch, now_ms, waiting, waiting_bytes):
+                    _write_replicated(head, records[start:position], waiting)
+                    waiting, waiting_bytes, start = [], 0, position
+                    if _must_roll(head, batch, now_ms):
+                        head.roll(batch.base_offset, now_ms)
+            except OSError as error:
+                raise head.storage_error(error) from error
         waiting.append(batch)
         waiting_bytes += batch.size
         position += batch.size
