@@ -97,10 +97,13 @@ class PartitionStates:
             if only_to is None or broker in only_to:
                 self.channel.send(broker, request)
 
-    async def create_first(self, partitions: Sequence[TopicPartition], batch: ControlBatch) -> None:
+    async def create_first(
+        self, partitions: Sequence[TopicPartition], batch: ControlBatch
+    ) -> list[TopicPartition]:
         """Elect first leaders for those of the partitions that have a live replica.
 
         batch    gets the LeaderAndIsr requests of the new leaders and followers
+        returns  partitions that had a state already, which was read
         raises   ControllerMoved
         """
         elections: dict[TopicPartition, Election] = {}
@@ -131,6 +134,12 @@ class PartitionStates:
         self._take_over(elections, batch, is_new=True)
         if refused:
             await self._read_again(refused)
+        known = [key for key in refused if self._state(key) is not None]
+        for key in known:
+            partition = self.image.partition(*key)
+            assert partition is not None, "it has a state"
+            batch.add_leader_and_isr(partition.replicas, key.topic, partition, is_new=False)
+        return known
 
     async def elect(
         self,

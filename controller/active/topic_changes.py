@@ -14,7 +14,7 @@ from odradek.controller.active.topic_deletion import TopicDeletion
 from odradek.controller.control_requests import ControlBatch
 from odradek.controller.image import TopicImage
 from odradek.controller.znodes import zk_data
-from odradek.controller.znodes.cluster_reading import read_states, read_topics
+from odradek.controller.znodes.cluster_reading import read_topics
 from odradek.protocol.topic_partition import TopicPartition
 
 
@@ -92,16 +92,8 @@ class TopicChanges:
         """First leaders for partitions that entered the image; states that exist are kept."""
         states = self._states
         batch = ControlBatch()
-        found = await read_states(states.fence.session, partitions, states.warn)
-        states.image = states.image.with_states(found)
-        await states.create_first([key for key in partitions if key not in found], batch)
+        known = await states.create_first(partitions, batch)
         states.send(batch)
-        if found:
+        if known:
             # The topic's znode was created by hand, over the state znodes of an earlier topic.
-            batch = ControlBatch()
-            for key in found:
-                partition = states.image.partition(*key)
-                assert partition is not None, "it was just read"
-                batch.add_leader_and_isr(partition.replicas, key.topic, partition, is_new=False)
-            states.send(batch)
             await states.elect_leaderless()

@@ -7,7 +7,8 @@ however late it learns of the election (KAFKA-6082).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from odradek.controller.coordination.errors import (
     BadVersion,
@@ -21,7 +22,9 @@ from odradek.controller.coordination.errors import (
 from odradek.controller.coordination.session import (
     Check,
     CoordinationSession,
+    Create,
     Delete,
+    SetData,
     Stat,
     ZkOperation,
     ZkResult,
@@ -32,6 +35,11 @@ from odradek.runtime.pending import settled
 
 class ControllerMoved(CoordinationError):
     """Another broker was elected; the image of this controller is out of date."""
+
+
+SHARED_GROUPS_MAX: Final = 64
+SHARED_BYTES_MAX: Final = 128 * 1024
+"""Paths and data of a multi that groups share; a server of ZooKeeper takes 1 MiB."""
 
 
 class FencedWrites:
@@ -57,12 +65,34 @@ class FencedWrites:
     async def write_all(
         self, groups: Sequence[Sequence[ZkOperation]]
     ) -> list[list[ZkResult] | CoordinationError]:
-        """Each group all or nothing; all groups are sent before the first result is awaited.
+        """Each group all or nothing; all are sent before the first result is awaited.
 
+        Many groups share a multi, since its price is that of one write.  When it is refused, each
+        of its groups is sent by itself.
         returns  for each group its results, or its error
         raises   ControllerMoved; SessionExpired, ConnectionLoss or StorageFailed of any group
         """
-        pendings = [self.session.multi((self._check, *group)) for group in groups]
+        shares = list(_shares(groups))
+        results: dict[int, list[ZkResult] | CoordinationError] = {}
+        alone: list[int] = []
+        sent = [[one for index in share for one in groups[index]] for share in shares]
+        for share, done in zip(shares, await self._send(sent), strict=True):
+            if isinstance(done, CoordinationError):
+                alone += share
+                continue
+            start = 0
+            for index in share:
+                end = start + len(groups[index])
+                results[index] = done[start:end]
+                start = end
+        sent = [list(groups[index]) for index in alone]
+        results |= zip(alone, await self._send(sent), strict=True)
+        return [results[index] for index in range(len(groups))]
+
+    async def _send(
+        self, multis: Sequence[Sequence[ZkOperation]]
+    ) -> list[list[ZkResult] | CoordinationError]:
+        pendings = [self.session.multi((self._check, *operations)) for operations in multis]
         results: list[list[ZkResult] | CoordinationError] = []
         for pending in await settled(pendings):
             try:
@@ -93,6 +123,27 @@ class FencedWrites:
         for name in names:
             await self.remove_tree(f"{path}/{name}")
         await self.remove(path)
+
+
+def _shares(groups: Sequence[Sequence[ZkOperation]]) -> Iterator[list[int]]:
+    """The groups that go into each multi."""
+    share: list[int] = []
+    share_bytes = 0
+    for index, group in enumerate(groups):
+        group_bytes = sum(map(_bytes, group))
+        is_full = len(share) == SHARED_GROUPS_MAX or share_bytes + group_bytes > SHARED_BYTES_MAX
+        if share and is_full:
+            yield share
+            share, share_bytes = [], 0
+        share.append(index)
+        share_bytes += group_bytes
+    if share:
+        yield share
+
+
+def _bytes(operation: ZkOperation) -> int:
+    data = operation.data if isinstance(operation, Create | SetData) else None
+    return len(operation.path) + len(data or b"")
 
 
 async def read_all(
