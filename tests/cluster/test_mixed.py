@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from odradek.storage.checkpoints.leader_epochs import LeaderEpochs
+from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs
 from odradek.storage.producers.producer_snapshot import decode_snapshot
 from odradek.storage.producers.producer_state import ProducerEntry
 from tests.cluster.acknowledged import check, producing
@@ -43,15 +43,13 @@ def test_each_follows_the_other_and_takes_over_when_it_is_killed(cluster: MixedC
     cluster.assert_identical(TOPIC)
 
 
-def transactional(bootstrap: str) -> Producer:
-    return Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": "moves", "linger.ms": 0, "acks": "all"}
+def transactional(cluster: MixedCluster) -> Producer:
+    """A producer that knows its coordinator, Apache's broker: ours refuses to name one."""
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": "moves", "linger.ms": 0}
     )
-
-
-def use_transactions(cluster: MixedCluster) -> None:
-    """Have the topic of transactions made on Apache's broker, which alone coordinates them."""
-    transactional(cluster.bootstrap).init_transactions(60)
+    producer.init_transactions(60)
+    return producer
 
 
 def producers(folder: Path) -> dict[int, ProducerEntry]:
@@ -60,16 +58,19 @@ def producers(folder: Path) -> dict[int, ProducerEntry]:
     return {entry.producer_id: entry for entry in decode_snapshot(newest.read_bytes())}
 
 
-def epochs(folder: Path) -> LeaderEpochs:
-    return LeaderEpochs.decode((folder / "leader-epoch-checkpoint").read_bytes())
+def epochs(folder: Path) -> list[EpochEntry]:
+    """Those in which records were written: the stop of the follower begins another one."""
+    end_offset = TRANSACTIONS * (RECORDS + 1)
+    entries = LeaderEpochs.decode((folder / "leader-epoch-checkpoint").read_bytes()).entries
+    return [entry for entry in entries if entry.start_offset < end_offset]
 
 
 @pytest.mark.judge
 def test_a_follower_has_the_producers_transactions_and_epochs_of_its_leader(tmp_path: Path) -> None:
-    with mixed_cluster(tmp_path, use_transactions) as cluster:
+    made: list[Producer] = []
+    with mixed_cluster(tmp_path, lambda alone: made.append(transactional(alone))) as cluster:
         cluster.create_topic(TOPIC, {"segment.bytes": "10000"}, {0: [APACHE, OURS]})
-        producer = transactional(cluster.bootstrap)
-        producer.init_transactions(60)
+        (producer,) = made
         for number in range(TRANSACTIONS):
             producer.begin_transaction()
             for _ in range(RECORDS):
@@ -85,7 +86,7 @@ def test_a_follower_has_the_producers_transactions_and_epochs_of_its_leader(tmp_
         ours, apache = (cluster.folder_of(one, TOPIC, 0) for one in (OURS, APACHE))
         assert producers(ours) == producers(apache)
         assert producers(ours)
-        assert epochs(ours).entries == epochs(apache).entries
+        assert epochs(ours) == epochs(apache) != []
         aborted = b"".join(file.read_bytes() for file in sorted(ours.glob("*.txnindex")))
         assert aborted == b"".join(file.read_bytes() for file in sorted(apache.glob("*.txnindex")))
         assert aborted
