@@ -46,6 +46,8 @@ EARLIEST_LOCAL: Final = -4
 LAST_TIERED: Final = -5
 FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LAST_TIERED: 9}
 CONSUMER: Final = -1
+DEBUGGING_CONSUMER: Final = -2
+"""Served by followers, too, and reads up to the log end offset."""
 OFFSET_NOT_AVAILABLE_FROM: Final = 5
 READ_COMMITTED: Final = 1
 
@@ -255,16 +257,18 @@ def _look_up(
     if partition is None:
         raise BrokerError(context.services.topics.absence(topic, wanted.partition_index))
     partition.check_leader_epoch(wanted.current_leader_epoch)
-    leader = partition.leading()
     timestamp = wanted.timestamp_ms
+    if request.replica_id == DEBUGGING_CONSUMER:
+        partition.serving()
+    else:
+        leader = partition.leading()
     _check_special(timestamp, context.version)
     if request.replica_id == CONSUMER:
         end = partition.fetch_end(read_committed=request.isolation_level == READ_COMMITTED)
+        is_lagging = partition.high_watermark < leader.epoch_start_offset
     else:
         end = partition.log.end_offset
-    is_lagging = (
-        request.replica_id == CONSUMER and partition.high_watermark < leader.epoch_start_offset
-    )
+        is_lagging = False
     if timestamp == LATEST:
         if is_lagging:
             raise BrokerError(_not_available(context))

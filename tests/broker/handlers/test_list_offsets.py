@@ -65,3 +65,13 @@ def test_what_a_new_leader_cannot_know_yet_is_not_available(lagging: Replicas) -
     assert ask(lagging, LAST_TIERED) == (-1, ErrorCode.NONE)
     assert ask(lagging, LATEST, replica_id=2) == (6, ErrorCode.NONE)
     assert ask(lagging, NOW_MS + 11, replica_id=2) == (-1, ErrorCode.NONE)
+
+
+def test_follower_serves_its_log_end_offset_to_a_debugging_consumer_only(
+    lagging: Replicas,
+) -> None:
+    lagging.follow()
+    not_leader = (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert ask(lagging, LATEST, replica_id=-2) == (6, ErrorCode.NONE)
+    assert ask(lagging, LATEST) == not_leader
+    assert ask(lagging, LATEST, replica_id=2) == not_leader
