@@ -23,6 +23,7 @@ READY_CHECK_S: Final = 0.1
 SOON_S: Final = 10.0
 """A process that ends sooner after it was ready is not started again."""
 LINE_BYTES_MAX: Final = 1 << 20
+Work = Coroutine[Any, Any, None]
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -181,20 +182,41 @@ def supervise(
 ) -> int:
     """Run processes until SIGTERM or SIGINT.
 
-    stages      makes the processes; those of a stage are started together when the stage before is
-                ready, and stopped before it
+    stages      makes the processes
     is_ready    called in a thread, again and again, when all are ready, until it is true
     ready_line  is printed then
     returns     0 after a signal, 1 when a process could not go on, which is reported
     """
-    return asyncio.run(_supervise(stages, is_ready, ready_line))
+
+    def keep_all(processes: Sequence[SupervisedProcess]) -> Sequence[Work]:
+        print(ready_line, flush=True)
+        return [_keep(one) for one in processes]
+
+    try:
+        asyncio.run(run_processes(stages, is_ready=is_ready, work=keep_all))
+    except StopRequested:
+        return 0
+    except SupervisionError as error:
+        report(str(error))
+        return 1
+    raise AssertionError("processes are kept until a signal or an error")
 
 
-async def _supervise(
+async def run_processes(
     make: Callable[[], Sequence[Sequence[SupervisedProcess]]],
+    *,
     is_ready: Callable[[], bool],
-    ready_line: str,
-) -> int:
+    work: Callable[[Sequence[SupervisedProcess]], Sequence[Work]],
+) -> None:
+    """Start processes, work while they run, stop them.
+
+    make      makes the processes; those of a stage are started together when the stage before is
+              ready, and stopped before it
+    is_ready  called in a thread, again and again, when all are ready, until it is true
+    work      called then; what it returns runs until all of it has ended, or one has failed
+    raises    StopRequested after SIGTERM or SIGINT; SupervisionError when a process cannot be
+              started; what the work raises
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -205,18 +227,11 @@ async def _supervise(
         for stage in stages:
             await _unless_stopped([one.start() for one in stage], stopping)
         await _unless_stopped([_until(is_ready)], stopping)
-        print(ready_line, flush=True)
-        await _unless_stopped([_keep(one) for one in everything], stopping)
-    except StopRequested:
-        return 0
-    except SupervisionError as error:
-        report(str(error))
-        return 1
+        await _unless_stopped(work(everything), stopping)
     finally:
         # A signal has no effect while everything is stopped in order.
         for process in reversed(everything):
             await process.stop()
-    raise AssertionError("processes are kept until a signal or an error")
 
 
 async def _until(is_ready: Callable[[], bool]) -> None:
@@ -237,9 +252,7 @@ async def _keep(process: SupervisedProcess) -> None:
         await process.start()
 
 
-async def _unless_stopped(
-    works: Sequence[Coroutine[Any, Any, None]], stopping: asyncio.Event
-) -> None:
+async def _unless_stopped(works: Sequence[Work], stopping: asyncio.Event) -> None:
     """Do everything, up to the first failure or the signal."""
     tasks = [asyncio.ensure_future(work) for work in works]
     stopped = asyncio.ensure_future(stopping.wait())
