@@ -25,6 +25,7 @@ SUBCOMMANDS: Final = {
         "odradek.tools.consumer_groups.command",
         "list, describe, reset and delete consumer groups",
     ),
+    "demo": ("odradek.tools.demo.command", "show what a cluster does when something fails"),
     "leader-election": ("odradek.tools.leader_election", "elect leaders of partitions"),
     "log-dirs": ("odradek.tools.log_dirs", "describe the log directories of brokers"),
     "reassign-partitions": (

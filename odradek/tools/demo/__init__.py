@@ -1,0 +1,1 @@
+"""`odradek demo`: what the cluster promises, shown on this machine."""

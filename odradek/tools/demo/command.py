@@ -1,0 +1,74 @@
+"""`odradek demo NAME`: runs a cluster on this machine and shows what it does when something fails.
+
+    isr-cut  the followers of a partition are cut from their leader, with acks -1, 1 and 0
+
+Exit codes: 0 when everything was as it should be (PASS), 1 when not (FAIL) or when the cluster
+cannot run, 2 for a command line that cannot be parsed, 130 after SIGTERM or SIGINT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+LAG_MS_DEFAULT: Final = 10_000
+LAG_MS_MIN: Final = 2_000
+INTERRUPTED: Final = 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="odradek demo",
+        description="Run three brokers on this machine and show what they do when something fails.",
+    )
+    demos = parser.add_subparsers(dest="demo", required=True, metavar="NAME")
+    isr_cut = demos.add_parser(
+        "isr-cut",
+        help="cut the followers of a partition from its leader",
+        description="Producers with acks=-1, 1 and 0 send to one partition while its followers are "
+        "cut from its leader (their sessions go on).  acks=-1 waits until the leader has removed "
+        "the followers from the in-sync replicas; with min.insync.replicas=2 it fails from then "
+        "on; acks=1 and acks=0 never wait.  Ends in PASS or FAIL.",
+    )
+    isr_cut.add_argument(
+        "--lag-ms",
+        type=_lag_ms,
+        default=LAG_MS_DEFAULT,
+        metavar="MS",
+        help=f"replica.lag.time.max.ms of the brokers (default: {LAG_MS_DEFAULT})",
+    )
+    isr_cut.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="an empty folder for data and logs of the brokers, which is kept (default: a "
+        "temporary one)",
+    )
+    return parser
+
+
+def _lag_ms(text: str) -> int:
+    lag_ms = int(text) if text.isdecimal() else 0
+    if lag_ms < LAG_MS_MIN:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of {LAG_MS_MIN} or more")
+    return lag_ms
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one demo; returns the exit code."""
+    options = build_parser().parse_args(list(arguments))
+    from odradek.tools.cluster.supervised import StopRequested, SupervisionError
+    from odradek.tools.console.library import LibraryMissingError
+    from odradek.tools.demo.isr_cut import run
+
+    try:
+        return run(options.lag_ms, options.data)
+    except StopRequested:
+        return INTERRUPTED
+    except (LibraryMissingError, SupervisionError) as error:
+        print(f"odradek demo: {error}", file=sys.stderr)
+        return 1

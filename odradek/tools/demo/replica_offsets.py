@@ -1,0 +1,110 @@
+"""What the brokers say of a partition: in-sync replicas, high watermark, log end offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.tools.client import Client, ClientError
+
+LATEST: Final = -1
+CONSUMER: Final = -1
+DEBUGGING_CONSUMER: Final = -2
+"""Followers serve it, too, and its latest offset is the log end offset."""
+CREATE_TIMEOUT_MS: Final = 30_000
+
+
+class ReplicaOffsets(NamedTuple):
+    """A partition at one moment, as its leader and its replicas say."""
+
+    in_sync: tuple[int, ...]
+    high_watermark: int
+    log_end_offsets: Mapping[int, int]
+    """By broker; -1 for one that does not say."""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all replicas end at the high watermark."""
+        return set(self.log_end_offsets.values()) == {self.high_watermark}
+
+
+class Cluster:
+    """Requests of the demo, to one broker after the other; blocks."""
+
+    def __init__(self, bootstrap: str, timeout_ms: int) -> None:
+        self._client = Client(bootstrap, timeout_ms=timeout_ms)
+
+    def controller_id(self) -> int:
+        """raises  ClientError"""
+        return self._client.metadata([]).controller_id
+
+    def create_topic(self, topic: str, replicas: Sequence[int], configs: Mapping[str, str]) -> None:
+        """A topic with one partition.
+
+        raises  ClientError, also when it is refused
+        """
+        new = CreatableTopic(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
+            configs=[CreatableTopicConfig(name=key, value=text) for key, text in configs.items()],
+        )
+        response = self._client.controller(
+            ApiKey.CREATE_TOPICS,
+            CreateTopicsRequest(topics=[new], timeout_ms=CREATE_TIMEOUT_MS, validate_only=False),
+            CreateTopicsResponse,
+            errors_of=lambda response: [one.error_code for one in response.topics],
+        )
+        (created,) = response.topics
+        if created.error_code:
+            raise ClientError(f"{topic} cannot be created: {ErrorCode(created.error_code).name}")
+
+    def offsets(self, topic: str, replicas: Sequence[int]) -> ReplicaOffsets:
+        """The state of partition 0.
+
+        replicas  the leader first
+
+        raises  ClientError
+        """
+        (found,) = self._client.metadata([topic]).topics
+        in_sync = tuple(sorted(found.partitions[0].isr_nodes)) if found.partitions else ()
+        return ReplicaOffsets(
+            in_sync,
+            self._latest(topic, replicas[0], CONSUMER),
+            {one: self._latest(topic, one, DEBUGGING_CONSUMER) for one in replicas},
+        )
+
+    def _latest(self, topic: str, broker_id: int, replica_id: int) -> int:
+        request = ListOffsetsRequest(
+            replica_id=replica_id,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[ListOffsetsPartition(partition_index=0, timestamp_ms=LATEST)],
+                )
+            ],
+        )
+        response = self._client.broker(broker_id).request(
+            ApiKey.LIST_OFFSETS, request, ListOffsetsResponse
+        )
+        return response.topics[0].partitions[0].offset
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
