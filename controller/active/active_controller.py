@@ -126,8 +126,11 @@ class ActiveController:
         everything = [
             TopicPartition(topic, partition.partition) for topic, partition in image.partitions()
         ]
-        states.image = image.with_states(await read_states(self._session, everything, self._warn))
+        written: dict[TopicPartition, int] = {}
+        found = await read_states(self._session, everything, self._warn, written)
+        states.image = image.with_states(found)
         self.is_loaded = True
+        await states.take_bounced_offline(written)
         await self._deletion.read()
         batch = ControlBatch()
         batch.add_metadata(everything, brokers)

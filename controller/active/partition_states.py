@@ -23,6 +23,7 @@ from odradek.controller.decide.elections import (
     decide_election,
     decide_first_leader,
     decide_replica_offline,
+    decide_unseen_bounce,
     needs_leader,
 )
 from odradek.controller.image import Image, PartitionImage, PartitionState
@@ -221,6 +222,31 @@ class PartitionStates:
                 if topic not in self.deletions and partition is not None:
                     others = (one for one in partition.replicas if one != broker)
                     batch.add_leader_and_isr(others, topic, partition, is_new=False)
+
+    async def take_bounced_offline(self, written: Mapping[TopicPartition, int]) -> None:
+        """After a take-over: `decide_unseen_bounce` for all partitions with several replicas.
+
+        Nothing is sent yet: brokers get the states that this has written.
+        written  the transaction that wrote the state in the image
+        raises   ControllerMoved
+        """
+        changed: dict[TopicPartition, PartitionState] = {}
+        for key, zxid in written.items():
+            partition = self.image.partition(*key)
+            assert partition is not None, "the key comes from the image"
+            state = partition.state
+            if state is not None and len(partition.replicas) > 1:
+                decided = decide_unseen_bounce(self.image, state, zxid)
+                if decided is not state:
+                    changed[key] = decided
+
+        def decide(topic: str, partition: PartitionImage) -> PartitionState | None:
+            state = changed[TopicPartition(topic, partition.partition)]
+            known = partition.state
+            is_same = known is not None and known.partition_epoch == state.partition_epoch
+            return state if is_same else known
+
+        await self.change(list(changed), decide)
 
     async def change(
         self, partitions: Sequence[TopicPartition], decide: Decide

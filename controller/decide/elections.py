@@ -9,6 +9,8 @@
 | preferred | the first replica, if live and in sync | kept | kept |
 | controlled shutdown | first in sync that is not shutting down | without those | kept |
 | replica offline | kept, or none when it led | without it; one alone stays | kept |
+| unseen bounce, another is live in sync | kept, or none if it bounced | without those | kept |
+| unseen bounce, no other is live in sync | kept | kept | kept |
 
 Every election but the first raises the leader epoch by one.
 Source: Kafka's Election, PartitionStateMachine, ReplicaStateMachine; KIP-704.
@@ -110,6 +112,35 @@ def decide_replica_offline(image: Image, state: PartitionState, broker: int) -> 
         isr=isr,
         controller_epoch=image.controller_epoch,
     )
+
+
+def decide_unseen_bounce(image: Image, state: PartitionState, written: int) -> PartitionState:
+    """The state after in-sync replicas died and registered again while no controller saw it; the
+    same object when none did.
+
+    Such a broker may have lost the unflushed end of its log.  It does not lead with it while
+    another in-sync replica is live.  A leader without another one gets a new leader epoch: what it
+    appends now must not have the offset and the epoch of a record that followers have.
+    Differs from Kafka: its controller takes over such a state as it is.
+
+    written  the transaction that wrote the state; a replica comes into sync after its broker has
+             registered
+    """
+    bounced = [
+        one
+        for one in state.isr
+        if one in image.brokers and image.brokers[one].broker_epoch > written
+    ]
+    isr = tuple(one for one in state.isr if one not in bounced)
+    if bounced and any(image.is_live(one) for one in isr):
+        return replace(
+            state,
+            leader=NO_LEADER if state.leader in bounced else state.leader,
+            leader_epoch=state.leader_epoch + 1,
+            isr=isr,
+            controller_epoch=image.controller_epoch,
+        )
+    return raise_leader_epoch(image, state) if state.leader in bounced else state
 
 
 def raise_leader_epoch(image: Image, state: PartitionState) -> PartitionState:

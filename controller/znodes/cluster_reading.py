@@ -95,9 +95,15 @@ def topic_image(name: str, assignment: zk_data.TopicAssignmentZnode) -> TopicIma
 
 
 async def read_states(
-    session: CoordinationSession, partitions: Sequence[TopicPartition], warn: Warn
+    session: CoordinationSession,
+    partitions: Sequence[TopicPartition],
+    warn: Warn,
+    written: dict[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, PartitionState]:
-    """The states of those partitions that have one."""
+    """The states of those partitions that have one.
+
+    written  gets the transactions that wrote them
+    """
     states: dict[TopicPartition, PartitionState] = {}
     paths = [zk_data.partition_state_path(topic, index) for topic, index in partitions]
     for key, found in zip(partitions, await read_all(session, paths), strict=True):
@@ -109,6 +115,8 @@ async def read_states(
         except zk_data.BadZnode as error:
             warn(f"state of {key[0]}-{key[1]}: {error}")
             continue
+        if written is not None:
+            written[key] = stat.mzxid
         states[key] = PartitionState(
             leader=state.leader,
             leader_epoch=state.leader_epoch,

@@ -174,6 +174,76 @@ def test_bounced_broker_loses_leaderships_and_gets_all_metadata(
     check_agreement(cluster)
 
 
+def bounce_unseen(cluster: Cluster, *broker_ids: int) -> None:
+    """Brokers register again while there is no controller; then the next one takes over."""
+    old = cluster.active
+    assert old.session is not None
+    old.controller._is_closed = True
+    for broker_id in broker_ids:
+        session = cluster.nodes[broker_id].session
+        assert session is not None
+        cluster.tree.expire(session.session_id)
+    del cluster.nodes[old.broker_id]
+    cluster.tree.expire(old.session.session_id)
+    cluster.settle()
+
+
+def test_leader_whose_death_no_controller_saw_is_replaced_by_a_replica_that_stayed(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "led", p0=(3, 2), p1=(2, 3), p2=(3, 2))
+    node = cluster.nodes[3]
+    node.requests.clear()
+    before = state_of(node, "led")
+    bounce_unseen(cluster, 3)
+    for index in range(3):
+        state = state_of(cluster.nodes[2], "led", index)
+        assert (state.leader, state.isr) == (2, (2,)), "broker 3 may have lost the end of its log"
+        assert state.leader_epoch > before.leader_epoch
+    sent = [one.state for request in node.leadership() for one in request.partitions]
+    assert 3 not in [state.leader for state in sent], "it was not made the leader in between"
+    check_agreement(cluster)
+
+
+def test_leader_without_another_replica_leads_in_a_new_epoch_after_an_unseen_death(
+    cluster: Cluster,
+) -> None:
+    """Followers that are not in sync may have records of the old epoch which it has lost."""
+    create(cluster, "led", p0=(3, 2))
+    create(cluster, "alone", p0=(3,))
+    before = state_of(cluster.nodes[3], "led")
+    proposal = AlterIsr(0, before.leader_epoch, (3,), before.partition_epoch)
+    epoch = cluster.nodes[3].controller.broker_epoch
+    cluster.active.controller.alter_isr(3, epoch, [("led", proposal)])
+    cluster.settle()
+    assert state_of(cluster.active, "led").isr == (3,)
+    bounce_unseen(cluster, 3)
+    state = state_of(cluster.nodes[2], "led")
+    assert (state.leader, state.isr) == (3, (3,))
+    assert state.leader_epoch > before.leader_epoch
+    assert state_of(cluster.nodes[2], "alone").leader_epoch == 0, "it has no followers"
+    check_agreement(cluster)
+
+
+def test_in_sync_replicas_of_which_none_stayed_are_kept_after_an_unseen_death(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "led", p0=(3, 2))
+    before = state_of(cluster.nodes[3], "led")
+    bounce_unseen(cluster, 2, 3)
+    state = state_of(cluster.nodes[2], "led")
+    assert (state.leader, state.isr) == (3, (3, 2))
+    assert state.leader_epoch > before.leader_epoch
+    check_agreement(cluster)
+
+
+def test_take_over_without_a_bounced_broker_changes_no_state(cluster: Cluster) -> None:
+    create(cluster, "led", p0=(3, 2), p1=(2, 3))
+    before = [state_of(cluster.nodes[2], "led", index) for index in range(2)]
+    bounce_unseen(cluster)
+    assert [state_of(cluster.nodes[2], "led", index) for index in range(2)] == before
+
+
 def test_request_for_an_earlier_registration_returns_stale_broker_epoch(cluster: Cluster) -> None:
     node = cluster.nodes[2]
     responses: list[ControlResponse] = []
