@@ -81,9 +81,15 @@ class Change:
         """(topic, what the controller is asked for)."""
         in_sync = self.state.proposed
         assert in_sync is not None, "a change proposes something"
-        partition = self.partition
+        partition, followers = self.partition, self.leader.followers
+        # A fetch may arrive after its broker has died and registered again with a shorter log.
+        broker_epochs = {one: followers[one].broker_epoch for one in in_sync if one in followers}
         return partition.topic, AlterIsr(
-            partition.index, partition.leader_epoch, in_sync, partition.partition_epoch
+            partition.index,
+            partition.leader_epoch,
+            in_sync,
+            partition.partition_epoch,
+            broker_epochs=broker_epochs,
         )
 
 

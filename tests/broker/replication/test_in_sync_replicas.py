@@ -80,9 +80,11 @@ class Leading:
     def lead(self, in_sync: tuple[int, ...], index: int = 0) -> Partition:
         return self.replicas.lead(in_sync=in_sync, index=index, replicas=BOTH)
 
-    def fetch(self, partition: Partition, offset: int, log_start: int = 0) -> None:
+    def fetch(
+        self, partition: Partition, offset: int, log_start: int = 0, broker_epoch: int = -1
+    ) -> None:
         requested = FetchPartition(offset, 1 << 20, partition.leader_epoch, -1, log_start)
-        self.changes.on_fetch(partition, 2, -1, requested)
+        self.changes.on_fetch(partition, 2, broker_epoch, requested)
 
     def wait(self, wait_ms: int) -> None:
         self.clock.advance(wait_ms)
@@ -135,11 +137,26 @@ def test_proposal_has_the_epochs_of_the_last_response() -> None:
     partition = leading.lead(ALONE)
     leading.fetch(partition, 0)
     (first,) = leading.controller.last
-    assert first == ("orders", AlterIsr(0, 1, BOTH, 1))
+    assert first == ("orders", AlterIsr(0, 1, BOTH, 1, broker_epochs={2: -1}))
     leading.controller.accept()
     leading.fall_behind(partition)
     (second,) = leading.controller.last
     assert second == ("orders", AlterIsr(0, 1, ALONE, 2))
+
+
+def test_proposal_names_the_registration_in_which_a_follower_fetched() -> None:
+    """KAFKA-15221: a fetch may arrive after the follower died; the controller knows its new
+    registration, in which it may have less."""
+    leading = Leading()
+    partition = leading.lead(ALONE)
+    leading.fetch(partition, 0, broker_epoch=70)
+    ((_, proposal),) = leading.controller.last
+    assert proposal.broker_epochs == {2: 70}
+    leading.controller.respond(ErrorCode.INELIGIBLE_REPLICA)
+    assert in_sync(partition) == ALONE
+    leading.fetch(partition, 0, broker_epoch=80)
+    ((_, proposal),) = leading.controller.last
+    assert proposal.broker_epochs == {2: 80}
 
 
 def test_confirmed_shrink_commits_what_waited_for_the_removed_replica() -> None:
