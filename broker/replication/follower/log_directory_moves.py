@@ -37,6 +37,11 @@ POLL_MS: Final = 5
 """While a flush or a truncation is under way in a thread."""
 RETRY_MS: Final = 1_000
 """After an error: a full disk, an index that is being rebuilt."""
+THROTTLED_MS_MAX: Final = 1_000
+"""The rate is looked at again after this time: it may have been raised."""
+RATE_WINDOW_MS: Final = 10_000
+"""What was copied longer ago does not count any more: a batch may be larger than what the rate
+allows in minutes.  Kafka: replica.alter.log.dirs quota over 11 samples of a second."""
 UNIQUE_DIGITS: Final = 32
 
 logger = logging.getLogger("odradek.replication.moves")
@@ -85,6 +90,9 @@ class LogDirectoryMoves:
         """The first one has the next step."""
         self._is_running = False
         self._is_closed = False
+        self._excess_bytes = 0
+        """What was copied beyond the rate, at `_excess_ms`."""
+        self._excess_ms = 0
 
     def move(self, topic: str, index: int, path: str) -> ErrorCode:
         """Move a replica to a directory; a move to another one is given up for it.
@@ -201,16 +209,18 @@ class LogDirectoryMoves:
         if self._is_closed or not self._moves:
             return
         context = self._context
+        throttled_ms = self._throttled_ms()
+        if throttled_ms:
+            self._wait(throttled_ms)
+            return
         key = next(iter(self._moves))
         move = self._moves.pop(key)
         self._moves[key] = move
         wait_ms = RETRY_MS
         try:
             size = self._advance(key, move)
-            rate = context.rate()
-            wait_ms = 0 if size * 1_000 <= rate else size * 1_000 // max(1, rate)
-            if not size:
-                wait_ms = POLL_MS
+            self._excess_bytes += size
+            wait_ms = 0 if size else POLL_MS
         except BrokerError as error:
             logger.info("%s-%d waits: %s", *key, error.message or error.code.name)
         except OSError as error:
@@ -219,10 +229,26 @@ class LogDirectoryMoves:
             context.on_fatal(str(error))
             return
         if wait_ms:
-            self._is_running = True
-            context.wheel.add(context.clock.monotonic_ms() + wait_ms, self._resume)
+            self._wait(wait_ms)
         else:
             self._run()
+
+    def _throttled_ms(self) -> int:
+        """How long the rate forbids to copy, or `THROTTLED_MS_MAX` if that is less."""
+        context = self._context
+        now_ms, rate = context.clock.monotonic_ms(), max(1, context.rate())
+        allowed = rate * (now_ms - self._excess_ms) // 1_000
+        if not allowed and self._excess_bytes:
+            return min(THROTTLED_MS_MAX, -(-1_000 // rate))
+        self._excess_ms = now_ms
+        most = rate * RATE_WINDOW_MS // 1_000
+        self._excess_bytes = max(0, min(self._excess_bytes, most) - allowed)
+        return min(THROTTLED_MS_MAX, -(-self._excess_bytes * 1_000 // rate))
+
+    def _wait(self, wait_ms: int) -> None:
+        self._is_running = True
+        context = self._context
+        context.wheel.add(context.clock.monotonic_ms() + wait_ms, self._resume)
 
     def _resume(self) -> None:
         self._is_running = False

@@ -285,3 +285,18 @@ def test_a_power_cut_at_every_operation_of_a_move_loses_nothing() -> None:
         again.finish()
         partition.log.check()
         assert partition.log.end_offset >= (done[0] if done else 0), number
+
+
+def test_a_rate_that_was_raised_ends_the_wait_of_a_batch_that_was_larger_than_the_rate() -> None:
+    moving = Moving(rate=1)
+    partition = moving.lead(20)
+    former = partition.log
+    moving.moves.move("orders", 0, moving.other(partition))
+    for _ in range(3):
+        moving.step()
+    assert partition.log is former
+    began_ms = moving.replicas.clock.monotonic_ms()
+    moving.rate = 1 << 40
+    moving.finish()
+    assert partition.log is not former
+    assert moving.replicas.clock.monotonic_ms() - began_ms <= 2_000
