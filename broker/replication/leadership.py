@@ -130,7 +130,7 @@ class Leadership:
     def apply(self, request: ControlRequest) -> Pending[ControlResponse]:
         """Apply one request; the response carries the errors of single partitions.
 
-        cost  1 ms of disk for each log that is made
+        cost  0.5 ms for each log that is made
         """
         match request:
             case LeaderAndIsr():
@@ -152,7 +152,7 @@ class Leadership:
     def _lead_or_follow(
         self, left: deque[LeaderAndIsrPartition], response: Pending[ControlResponse]
     ) -> Iterator[None]:
-        """Apply the state of one partition a step; a step with a new log costs 1 ms of disk."""
+        """Apply the state of one partition a step; a step with a new log costs 0.5 ms."""
         errors: dict[TopicPartition, ErrorCode] = {}
         log_epochs: dict[TopicPartition, int] = {}
         while left:
@@ -171,8 +171,13 @@ class Leadership:
                 self._on_fatal(str(error))
             if left:
                 yield
+        self._sync_new_logs()
         self._notify_applied()
         response.resolve(ControlResponse(partition_errors=errors, log_epochs=log_epochs))
+
+    def _sync_new_logs(self) -> None:
+        """Make logs durable that were made; the response does not wait, as in Kafka."""
+        self._run_jobs(list(self._logs.sync_new_folders()))
 
     def _apply_state(self, replica: LeaderAndIsrPartition) -> None:
         """Lead or follow a partition as the controller has decided.
@@ -297,6 +302,7 @@ class Leadership:
                 self._on_fatal(str(error))
                 break
             del self._without_space[key]
+        self._sync_new_logs()
         return has_space
 
     def _stop(self, request: StopReplica) -> ControlResponse:

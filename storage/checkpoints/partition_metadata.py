@@ -82,6 +82,18 @@ def read_topic_id(files: FileSystem, directory: str) -> UUID | None:
         raise CorruptPartitionMetadata(f"malformed {path}: {error}") from None
 
 
+def write_new_topic_id(files: FileSystem, directory: str, topic_id: UUID) -> None:
+    """Write the topic id into the folder of a new partition; not synced.
+
+    A file that a power cut has emptied is malformed.
+    """
+    file = files.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)
+    try:
+        file.append((encode_partition_metadata(topic_id),))
+    finally:
+        file.close()
+
+
 def write_topic_id(files: FileSystem, directory: str, topic_id: UUID) -> None:
     """Write the topic id of a partition, atomically and durably."""
     files.replace(f"{directory}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id))

@@ -13,6 +13,7 @@ import contextlib
 from odradek.runtime.files import FileSystem
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.checkpoint_file import TopicPartition
+from odradek.storage.checkpoints.partition_metadata import PARTITION_METADATA_FILE
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.log.flush import FlushStart, LogFlush
 from odradek.storage.log.log import Log, UnfinishedTruncation
@@ -47,6 +48,37 @@ class WriteCheckpoint:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SyncNewFolders:
+    """Make the folders of new logs durable, with the topic ids in them.
+
+    Source: Kafka's UnifiedLog.assignTopicId, which schedules this.
+    """
+
+    directory: str
+    """Of log.dirs."""
+    folders: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """Of the directory."""
+        return self.directory
+
+    def run(self, files: FileSystem) -> None:
+        """Two fsyncs for each folder, one for the directory; a deleted folder is skipped."""
+        for folder in self.folders:
+            # The folder may be renamed meanwhile, and a topic need not have an id.
+            with contextlib.suppress(FileNotFoundError):
+                file = files.open(f"{folder}/{PARTITION_METADATA_FILE}")
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+            with contextlib.suppress(FileNotFoundError):
+                files.sync_directory(folder)
+        files.sync_directory(self.directory)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class FlushLog:
     """Make a log durable; its recovery point moves when this is reported as finished."""
 
@@ -57,6 +89,8 @@ class FlushLog:
     flush: LogFlush
     started_at: FlushStart
     """`Log.flush_started_at` of this flush."""
+    is_new: bool = False
+    """The log's folder is not known to be durable: it is made so first."""
 
     @property
     def path(self) -> str:
@@ -66,6 +100,8 @@ class FlushLog:
     def run(self, files: FileSystem) -> None:
         """One fsync per file and one for the folder; OSError when one fails."""
         assert files is self.flush.files, "the log is of the same file system"
+        if self.is_new:
+            SyncNewFolders(self.directory, (self.path,)).run(files)
         self.flush.run()
 
 
@@ -133,4 +169,4 @@ class FinishTruncation:
 
 
 Removal = RemoveFolder | RemoveFiles
-DiskJob = WriteCheckpoint | FlushLog | Removal | IndexRebuild | FinishTruncation
+DiskJob = WriteCheckpoint | SyncNewFolders | FlushLog | Removal | IndexRebuild | FinishTruncation

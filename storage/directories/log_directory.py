@@ -33,7 +33,7 @@ from odradek.storage.checkpoints.checkpoint_file import (
 )
 from odradek.storage.checkpoints.clean_shutdown import take_clean_shutdown_mark
 from odradek.storage.checkpoints.meta_properties import MetaProperties, read_meta_properties
-from odradek.storage.directories.disk_jobs import WriteCheckpoint
+from odradek.storage.directories.disk_jobs import SyncNewFolders, WriteCheckpoint
 from odradek.storage.events import Report, StorageEvent
 from odradek.storage.log.log import Log
 
@@ -83,6 +83,7 @@ class LogDirectory:
         "log_start_offsets",
         "logs",
         "meta",
+        "new_folders",
         "path",
         "recovery_points",
         "topic_ids",
@@ -104,6 +105,8 @@ class LogDirectory:
     """Copies on their way from another directory of this broker."""
     topic_ids: dict[str, UUID]
     """Per partition folder that has a partition.metadata."""
+    new_folders: dict[str, SyncNewFolders | None]
+    """Folders of new logs that need not be durable yet, each with the job that makes it so."""
     high_watermarks: dict[TopicPartition, int]
     """Of the checkpoint at start; every log takes its own over when it is opened."""
     recovery_points: dict[TopicPartition, int]
@@ -125,6 +128,7 @@ class LogDirectory:
         self.logs = {}
         self.future_logs = {}
         self.topic_ids = {}
+        self.new_folders = {}
         self.high_watermarks = {}
         self.recovery_points = {}
         self.log_start_offsets = {}
@@ -386,6 +390,32 @@ class LogDirectory:
         """Retention or compaction has taken segments out of a log; the recovery point may have
         moved."""
         self.note_unsynced(log.directory)
+
+    def sync_new_folders(self) -> list[SyncNewFolders]:
+        """At most one job, for the new folders that no job under way makes durable."""
+        folders = tuple(folder for folder, job in self.new_folders.items() if job is None)
+        if not folders:
+            return []
+        job = SyncNewFolders(self.path, folders)
+        self.new_folders |= dict.fromkeys(folders, job)
+        return [job]
+
+    def sync_new_folder(self, folder: str) -> None:
+        """Make a folder durable within this call, if it need not be so yet; raises OSError."""
+        if folder in self.new_folders:
+            SyncNewFolders(self.path, (folder,)).run(self._files)
+
+    def on_folders_synced(self, job: SyncNewFolders) -> None:
+        """The folders are durable, but those that were deleted and created again meanwhile."""
+        for folder in job.folders:
+            if self.new_folders.get(folder) is job:
+                del self.new_folders[folder]
+
+    def on_folders_not_synced(self, job: SyncNewFolders) -> None:
+        """The job found no descriptor: no fsync has failed, and the next one does it all."""
+        for folder in job.folders:
+            if self.new_folders.get(folder) is job:
+                self.new_folders[folder] = None
 
     def note_unsynced(self, folder: str) -> None:
         """Renames in a folder are to be synced before recovery points are written next."""

@@ -31,9 +31,14 @@ from odradek.storage.checkpoints.meta_properties import (
     check_meta_properties,
     write_meta_properties,
 )
-from odradek.storage.checkpoints.partition_metadata import write_topic_id
+from odradek.storage.checkpoints.partition_metadata import write_new_topic_id, write_topic_id
 from odradek.storage.directories.directory_loading import LoadedDirectory, Loading, load_directory
-from odradek.storage.directories.disk_jobs import Removal, RemoveFolder, WriteCheckpoint
+from odradek.storage.directories.disk_jobs import (
+    Removal,
+    RemoveFolder,
+    SyncNewFolders,
+    WriteCheckpoint,
+)
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.replacements import interrupted_replacements, unique_of
 from odradek.storage.events import StorageEvent
@@ -378,7 +383,7 @@ class LogManager:
             return None
         try:
             if topic_id is not None:
-                write_topic_id(self.files, folder, topic_id)
+                write_new_topic_id(self.files, folder, topic_id)
             log = open_log(
                 self.files,
                 folder,
@@ -390,7 +395,6 @@ class LogManager:
                 now_ms=now_ms,
                 descriptors=self.descriptors,
             )
-            self.files.sync_directory(directory.path)
         except OSError as error:
             # The partition may be made elsewhere now, and two folders of it stop the next start.
             self._half_made[key] = directory
@@ -399,9 +403,15 @@ class LogManager:
             self._refuse_when_full(directory, error)
             self.take_offline(directory, error)
             raise _storage_error(directory) from error
+        directory.new_folders[folder] = None
         if topic_id is not None:
             directory.topic_ids[folder] = topic_id
         return log
+
+    def sync_new_folders(self) -> list[SyncNewFolders]:
+        """What makes the folders of logs durable that were created since the last call; the
+        flush of such a log does that as well."""
+        return [job for directory in self.online() for job in directory.sync_new_folders()]
 
     def _remove_half_made(self, key: TopicPartition) -> None:
         directory = self._half_made.get(key)
@@ -486,6 +496,7 @@ class LogManager:
             if logs.get(key) is log:
                 del logs[key]
         directory.topic_ids.pop(log.directory, None)
+        directory.new_folders.pop(log.directory, None)
 
     # Moves between directories.
 
@@ -532,7 +543,7 @@ class LogManager:
         raises   NoDirectoryLeft
         cost     ten fsyncs, of which most have nothing to write when the copy was flushed before
         """
-        key = (log.topic, log.partition)
+        key = log.topic, log.partition
         future = self._future_logs[key]
         assert future.end_offset == log.end_offset, "the copy is complete"
         source, target = self.directory_of(log), self.directory_of(future)
@@ -545,6 +556,7 @@ class LogManager:
         folder = target.file(folder_name(*key))
         topic_id = target.topic_ids.get(future.directory)
         try:
+            target.sync_new_folder(future.directory)
             future.close(now_ms)
         except OSError as error:
             self.take_offline(target, error)
@@ -645,6 +657,8 @@ class LogManager:
             if directory.was_clean_shutdown:
                 write_clean_shutdown_mark(self.files, directory.path)
             return
+        for job in directory.sync_new_folders():
+            job.run(self.files)
         directory.write_now(directory.checkpoint_high_watermarks())
         directory.write_now(directory.checkpoints())
         write_clean_shutdown_mark(self.files, directory.path)

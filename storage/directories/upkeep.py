@@ -27,6 +27,7 @@ from odradek.storage.directories.disk_jobs import (
     Removal,
     RemoveFiles,
     RemoveFolder,
+    SyncNewFolders,
     WriteCheckpoint,
 )
 from odradek.storage.directories.log_manager import LogManager
@@ -149,7 +150,9 @@ class Upkeep:
         if not flush.paths and not flush.is_folder_changed:
             log.mark_flushed(flush.end_offset)
             return None
-        job = FlushLog(self._manager.directory_of(log).path, log, flush, log.flush_started_at)
+        directory = self._manager.directory_of(log)
+        is_new = log.directory in directory.new_folders
+        job = FlushLog(directory.path, log, flush, log.flush_started_at, is_new)
         self._flushing[log] = job
         return job
 
@@ -159,9 +162,13 @@ class Upkeep:
 
     # Checkpoints.
 
-    def checkpoint(self) -> list[WriteCheckpoint]:
-        """Recovery points and log starts, as far as they changed since they were written."""
-        return [job for directory in self._manager.online() for job in directory.checkpoints()]
+    def checkpoint(self) -> list[SyncNewFolders | WriteCheckpoint]:
+        """Recovery points and log starts, as far as they changed since they were written; before
+        them, new folders that could not be synced."""
+        return [
+            *self._manager.sync_new_folders(),
+            *(job for directory in self._manager.online() for job in directory.checkpoints()),
+        ]
 
     def checkpoint_high_watermarks(self) -> list[WriteCheckpoint]:
         """The high watermarks, as far as they changed since they were written."""
@@ -214,6 +221,8 @@ class Upkeep:
             directory = self._manager.directories[job.directory]
             if directory.is_online:
                 return directory.on_written(job)
+        elif isinstance(job, SyncNewFolders):
+            self._manager.directories[job.directory].on_folders_synced(job)
         return []
 
     def _on_rebuilt(self, job: IndexRebuild) -> Sequence[DiskJob]:
@@ -253,5 +262,7 @@ class Upkeep:
             self.truncations.postpone(job)
         elif isinstance(job, FlushLog):
             job.log.postpone_flush()
+        elif isinstance(job, SyncNewFolders):
+            directory.on_folders_not_synced(job)
         elif isinstance(job, RemoveFolder | RemoveFiles) and directory.is_online:
             manager.removals.append((0, job))

@@ -56,9 +56,13 @@ class Broker:
         config: LogConfig | None = None,
         topic_id: UUID | None = TOPIC_ID,
         is_new: bool = True,
+        is_synced: bool = True,
     ) -> Log:
-        """A log, made when it is not there."""
-        return self.manager.create(
+        """A log, made when it is not there.
+
+        is_synced  its folder is durable then, as it soon is in a broker
+        """
+        log = self.manager.create(
             topic,
             partition,
             config or LogConfig(),
@@ -66,6 +70,9 @@ class Broker:
             is_new=is_new,
             now_ms=self.now_ms,
         )
+        if is_synced:
+            self.perform(self.manager.sync_new_folders())
+        return log
 
     def perform(self, jobs: Iterable[DiskJob]) -> None:
         """Run jobs one after the other, and what follows from them."""

@@ -11,6 +11,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.checkpoints.meta_properties import MetaPropertiesError
+from odradek.storage.directories.disk_jobs import SyncNewFolders
 from odradek.storage.directories.log_directory import DirectoryInUse
 from odradek.storage.directories.log_manager import DirectoryFailure, DuplicateLog, NoDirectoryLeft
 from odradek.storage.events import StorageEvent
@@ -197,7 +198,7 @@ def test_a_directory_that_cannot_make_a_folder_is_passed_over() -> None:
     assert broker.manager.take_failures() == []
 
 
-@pytest.mark.parametrize("n", range(2, 12))
+@pytest.mark.parametrize("n", range(2, 9))
 def test_log_that_could_not_be_created_leaves_no_folder(n: int) -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
@@ -209,6 +210,68 @@ def test_log_that_could_not_be_created_leaves_no_folder(n: int) -> None:
     broker.stop()
     assert "orders-0" not in files.list("/a")
     assert len(Broker(files, ["/a", "/b"]).start().manager.all()) == 1
+
+
+# Durability of new folders.
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_synced_folder_of_a_new_log_is_there_after_a_power_cut(seed: int) -> None:
+    files = memory()
+    broker = Broker(files, ["/a"]).start()
+    broker.create("orders", is_synced=False)
+    broker.perform(broker.manager.sync_new_folders())
+    files.crash(SeededRandomness(seed))
+    restarted = Broker(files, ["/a"]).start()
+    assert restarted.manager.topic_id("orders", 0) == TOPIC_ID
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_flushed_log_is_there_after_a_power_cut_before_its_folder_was_synced(seed: int) -> None:
+    files = memory()
+    broker = Broker(files, ["/a"]).start()
+    log = broker.create("orders", is_synced=False)
+    append(log, 3)
+    broker.flush(log)
+    files.crash(SeededRandomness(seed))
+    restarted = Broker(files, ["/a"]).start()
+    found = restarted.manager.get("orders", 0)
+    assert found is not None
+    assert found.end_offset == 3
+    assert restarted.manager.topic_id("orders", 0) == TOPIC_ID
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_power_cut_before_a_new_folder_was_synced_leaves_a_directory_that_loads(seed: int) -> None:
+    files = memory()
+    broker = Broker(files, ["/a"]).start()
+    append(broker.create("orders", is_synced=False), 3)
+    files.crash(SeededRandomness(seed))
+    restarted = Broker(files, ["/a"]).start()
+    restarted.create("orders", is_new=False)
+    assert restarted.manager.topic_id("orders", 0) == TOPIC_ID
+
+
+def test_folders_that_found_no_descriptor_are_synced_by_the_next_checkpoint() -> None:
+    broker = Broker(memory(), ["/a"]).start()
+    broker.create("orders", is_synced=False)
+    (job,) = broker.manager.sync_new_folders()
+    assert broker.manager.sync_new_folders() == []
+    broker.upkeep.on_failed(job, OSError(errno.EMFILE, "too many open files"))
+    again = broker.upkeep.checkpoint()[0]
+    assert isinstance(again, SyncNewFolders)
+    assert again.folders == job.folders
+
+
+def test_folder_that_was_made_again_while_the_former_one_was_synced_is_synced_as_well() -> None:
+    broker = Broker(memory(), ["/a"]).start()
+    broker.create("orders", is_synced=False)
+    (job,) = broker.manager.sync_new_folders()
+    broker.perform(broker.manager.delete([("orders", 0)], unique=UNIQUE, now_ms=0).checkpoints)
+    broker.create("orders", is_synced=False)
+    broker.perform([job])
+    (again,) = broker.manager.sync_new_folders()
+    assert again.folders == job.folders
 
 
 # Deletion.

@@ -216,6 +216,7 @@ def test_only_logs_that_start_above_their_first_base_offset_are_in_the_log_start
         append(broker.create(topic), 5)
     log = broker.manager.get("orders", 0)
     assert log is not None
+    broker.flush(log)
     log.advance_log_start(3)
     broker.perform(broker.upkeep.checkpoint())
     assert files.read(LOG_STARTS) == b"0\n1\norders 0 3\n"
