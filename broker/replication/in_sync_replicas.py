@@ -38,6 +38,8 @@ from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
 
 RETRY_MS: Final = 50
+LINES_MAX: Final = 8
+"""Partitions that are logged one by one, of those that change together."""
 NOT_MADE: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 """The controller knows the partition epoch, and has not changed the partition."""
 AWAITED_STATE: Final = (
@@ -117,6 +119,8 @@ class InSyncReplicas:
         self._is_in_flight = False
         """A request has no response yet, or is to be sent again after a pause."""
         self._last_failure = ""
+        self._lines: list[str] = []
+        """To be logged when all changes of a round or of a response are made."""
 
     def on_fetch(
         self, partition: Partition, replica_id: int, broker_epoch: int, requested: FetchPartition
@@ -153,6 +157,7 @@ class InSyncReplicas:
             self._shrink(partition, leader)
             if partition.update_high_watermark():
                 self._purgatory.notify(partition)
+        self._log("shrinking ISR")
         if not self._is_in_flight:
             self._send()
 
@@ -163,15 +168,11 @@ class InSyncReplicas:
         if shrink is None:
             return
         assert shrink.proposed is not None, "a change proposes something"
-        logger.info(
-            "%s-%d: shrinking ISR from %s to %s; high watermark %d, end offset %d; out of sync: %s",
-            partition.topic,
-            partition.index,
-            ",".join(map(str, shrink.committed)),
-            ",".join(map(str, shrink.proposed)),
-            log.high_watermark,
-            log.end_offset,
-            ", ".join(_describe(leader, broker) for broker in lagging),
+        self._lines.append(
+            f"{partition.topic}-{partition.index}: shrinking ISR from "
+            f"{_ids(shrink.committed)} to {_ids(shrink.proposed)}; "
+            f"high watermark {log.high_watermark}, end offset {log.end_offset}; out of sync: "
+            + ", ".join(_describe(leader, broker) for broker in lagging)
         )
         self._waiting[partition] = Change(partition, leader, shrink)
 
@@ -202,6 +203,9 @@ class InSyncReplicas:
             for change, result in zip(changes, results, strict=True)
             if change.is_current() and not self._settle(change, result)
         ]
+        if self._lines:
+            self._wheel.add(self._clock.monotonic_ms(), self._purgatory.run_notified)
+            self._log("ISR updated")
         if refused:
             self._send_later(refused)
         else:
@@ -211,6 +215,14 @@ class InSyncReplicas:
         for change in changes:
             self._waiting.setdefault(change.partition, change)
         self._wheel.add(self._clock.monotonic_ms() + RETRY_MS, self._send)
+
+    def _log(self, what: str) -> None:
+        """Log a line for each partition, or for all others together when a broker takes many."""
+        lines, self._lines = self._lines, []
+        for line in lines[:LINES_MAX]:
+            logger.info("%s", line)
+        if len(lines) > LINES_MAX:
+            logger.info("%s: %d more partitions", what, len(lines) - LINES_MAX)
 
     def _note_failure(self, failure: str) -> None:
         """Log a failure once, however often the request is sent again."""
@@ -231,23 +243,23 @@ class InSyncReplicas:
                 self._metrics.isr_shrinks += 1
             partition.partition_epoch = result.partition_epoch
             leader.commit(result.isr)
-            logger.info(
-                "%s-%d: ISR updated to %s, partition epoch %d",
-                partition.topic,
-                partition.index,
-                ",".join(map(str, result.isr)),
-                result.partition_epoch,
+            self._lines.append(
+                f"{partition.topic}-{partition.index}: ISR updated to {_ids(result.isr)}, "
+                f"partition epoch {result.partition_epoch}"
             )
             partition.update_high_watermark()
             # Requests wait for the high watermark, but the number of in-sync replicas counts too.
             self._purgatory.notify(partition)
-            self._wheel.add(self._clock.monotonic_ms(), self._purgatory.run_notified)
             return True
         self._metrics.failed_isr_updates += 1
         if result in NOT_MADE:
             leader.revert()
             return True
         return result in AWAITED_STATE
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
 
 
 def _describe(leader: PartitionLeader, broker: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from odradek.broker.purgatory import Delayed
 from odradek.broker.replication.fetch_session import FetchPartition
 from odradek.broker.replication.in_sync_replicas import (
     AWAITED_STATE,
+    LINES_MAX,
     NOT_MADE,
     RETRY_MS,
     Altered,
@@ -130,6 +132,22 @@ def test_replicas_that_fall_behind_together_are_removed_by_one_request() -> None
     leading.controller.accept()
     assert [in_sync(partition) for partition in partitions] == [ALONE] * 4
     assert [partition.high_watermark for partition in partitions] == [1] * 4
+
+
+def test_changes_of_many_partitions_are_logged_one_by_one_up_to_a_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    leading = Leading()
+    partitions = [leading.lead(BOTH, index) for index in range(LINES_MAX + 3)]
+    for partition in partitions:
+        partition.append([batch(NOW_MS)], NOW_MS)
+    leading.wait(LAG_TIME_MAX_MS + 1)
+    with caplog.at_level(logging.INFO, "odradek.replication"):
+        leading.changes.check()
+        leading.controller.accept()
+    assert len(caplog.messages) == 2 * (LINES_MAX + 1)
+    assert caplog.messages[LINES_MAX] == "shrinking ISR: 3 more partitions"
+    assert caplog.messages[-1] == "ISR updated: 3 more partitions"
 
 
 def test_proposal_has_the_epochs_of_the_last_response() -> None:
