@@ -68,3 +68,16 @@ HANDLERS: Final = (
     Api(69, 0, 1, "consumer_group_describe"),
     Api(75, 0, 0, "describe_topic_partitions"),
 )
+
+FIRST_REQUESTS: Final = (
+    (1, (17, 16)),
+    (0, (11, 10)),
+    (3, (13, 12)),
+    (6, (8,)),
+    (4, (7,)),
+    (18, (4, 3)),
+    (22, (5, 4)),
+    (56, (3,)),
+)
+"""(API key, versions) of what every broker of a cluster is soon asked for: by brokers of 3.9, by
+clients of Java of 3.9 and by librdkafka 2."""

@@ -43,6 +43,7 @@ from odradek.controller.membership.registration import RegistrationRefused, next
 from odradek.protocol.errors import BrokerError
 from odradek.runtime.descriptor_limit import open_descriptors
 from odradek.runtime.pending import Pending
+from odradek.runtime.slicing import run_in_slices
 from odradek.storage.checkpoints.meta_properties import stored_broker_id, stored_cluster_id
 from odradek.storage.directories.log_manager import LogManager
 
@@ -374,12 +375,21 @@ class Node:
 
         raises  StartError when the broker stopped because it could not go on
         """
+        if not self._coordination.is_embedded:
+            self._prepare_first_requests()
         await self._stopping.wait()
         if self._settings.controlled_shutdown_enable:
             await self._shut_down_controlled()
         await self.stop()
         if self._fatal is not None:
             raise StartError(self._fatal)
+
+    def _prepare_first_requests(self) -> None:
+        """Load what the other brokers and their clients ask for first; 100 ms on a busy machine
+        would be the pause of their first requests."""
+        platform = self._platform
+        steps = self.server.prepare_first_requests()
+        platform.defer(lambda: run_in_slices(steps, platform.clock, platform.defer))
 
     async def _shut_down_controlled(self) -> None:
         """Have the controller move the leaderships of this broker, while it still serves them.

@@ -17,13 +17,13 @@ the next requests of its connection wait meanwhile, so that it may rely on their
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import GeneratorType
 from typing import Any, Final
 
 from odradek.broker.handlers.handler import Close, Context, InThread, Outcome, Reply, Staged, Steps
-from odradek.broker.handlers.table import HANDLERS, Api
+from odradek.broker.handlers.table import FIRST_REQUESTS, HANDLERS, Api
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
@@ -129,6 +129,20 @@ class Dispatcher:
             return None
         loaded = self._loaded[api_key] = LoadedApi(api)
         return loaded
+
+    def prepare_first_requests(self) -> Iterator[None]:
+        """Load what `FIRST_REQUESTS` need, before they arrive: a handler or a codec a step.
+
+        cost  50 ms in all, up to 15 ms a step
+        """
+        for api_key, versions in FIRST_REQUESTS:
+            loaded = self._loaded.get(api_key) or self._load(api_key)
+            assert loaded is not None, "it is served"
+            yield
+            for version in versions:
+                if version not in loaded.decoders:
+                    loaded.prepare(version)
+                    yield
 
     def _malformed(self, connection: Connection, what: str) -> None:
         self._services.metrics.malformed_frames += 1

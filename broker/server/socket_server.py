@@ -78,6 +78,7 @@ class SocketServer:
         purgatory = services.purgatory
         purgatory.on_more = partial(self.rounds.add, purgatory)
         dispatcher = Dispatcher(services, self.rounds, self.budget)
+        self.prepare_first_requests = dispatcher.prepare_first_requests
         self.context = ServerContext(
             loop=loop,
             loop_watch=services.loop_watch,
