@@ -133,7 +133,7 @@ class Dispatcher:
     def prepare_first_requests(self) -> Iterator[None]:
         """Load what `FIRST_REQUESTS` need, before they arrive: a handler or a codec a step.
 
-        cost  50 ms in all, up to 15 ms a step
+        cost  70 ms in all, up to 15 ms a step
         """
         for api_key, versions in FIRST_REQUESTS:
             loaded = self._loaded.get(api_key) or self._load(api_key)
@@ -143,6 +143,8 @@ class Dispatcher:
                 if version not in loaded.decoders:
                     loaded.prepare(version)
                     yield
+                loaded.prepare_large(version)
+                yield
 
     def _malformed(self, connection: Connection, what: str) -> None:
         self._services.metrics.malformed_frames += 1

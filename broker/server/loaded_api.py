@@ -10,7 +10,7 @@ from typing import Any, Final
 from odradek.broker.handlers.handler import Handler
 from odradek.broker.handlers.table import Api
 from odradek.protocol.api_keys import ApiKey, messages_of
-from odradek.protocol.compiler import decoder, parts_encoder
+from odradek.protocol.compiler import decoder, parts_encoder, step_decoder, step_encoder
 from odradek.protocol.headers import RequestHeader, response_header_version
 
 HEADS: Final = (Struct(">ii"), Struct(">iix"))
@@ -51,6 +51,11 @@ class LoadedApi:
         self.decoders[version] = decoder(self.request, version)
         self.encoders[version] = parts_encoder(self.response, version)
         self.heads[version] = HEADS[response_header_version(self.api.key, version)]
+
+    def prepare_large(self, version: int) -> None:
+        """Generate the codecs of one version for messages that are read and written in slices."""
+        step_decoder(self.request, version)
+        step_encoder(self.response, version)
 
     def wants_response(self, request: Any) -> bool:
         """False for Produce with acks=0: a frame that its client does not wait for would be taken
