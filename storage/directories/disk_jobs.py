@@ -156,10 +156,16 @@ class FinishTruncation:
         return self.log.directory
 
     def run(self, files: FileSystem) -> None:
-        """Sync the folder when segments were removed, then replay producers' batches."""
-        if self.is_folder_changed:
-            # The folder may be renamed meanwhile, when the log is deleted.
-            with contextlib.suppress(FileNotFoundError):
+        """Sync the file that was cut, and the folder when segments were removed; then replay
+        producers' batches."""
+        # The folder may be renamed meanwhile, when the log is deleted.
+        with contextlib.suppress(FileNotFoundError):
+            file = files.open(self.truncation.end_path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            if self.is_folder_changed:
                 files.sync_directory(self.path)
         if self.truncation.rebuild is not None:
             try:

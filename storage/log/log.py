@@ -32,6 +32,7 @@ from odradek.runtime.files import FileSystem
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import EPOCH_MAX, LeaderEpochs
 from odradek.storage.events import StorageEvent, summary
+from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.descriptors import Descriptors, FileSlice
 from odradek.storage.indexes.txn_index import AbortedTransaction
@@ -73,6 +74,9 @@ class UnfinishedTruncation:
 
     paths: tuple[str, ...]
     """Files of whole segments that it took out; to be removed in a thread."""
+    end_path: str
+    """The file at whose end batches were cut; to be synced in a thread.  Else a power cut might
+    bring some of them back after batches that were appended since."""
     rebuild: ProducerRebuild | None
     """To be run in a thread; None when no producer wrote what was dropped."""
     truncation_count: int
@@ -595,7 +599,8 @@ class Log:
             f"truncated to offset {head.end_offset}: it ended at {former_end}, "
             f"{former_bytes - self.size_bytes()} bytes are removed"
         )
-        return UnfinishedTruncation(tuple(paths), rebuild, self.truncation_count)
+        end_path = self.active.path(names.LOG)
+        return UnfinishedTruncation(tuple(paths), end_path, rebuild, self.truncation_count)
 
     def _on_truncated(self, end_offset: int) -> None:
         """The segments end at `end_offset` now."""
@@ -634,7 +639,8 @@ class Log:
         head.producer_states.reset(offset)
         head.epochs.clear()
         self._on_truncated(offset)
-        return UnfinishedTruncation(tuple(paths), None, self.truncation_count)
+        end_path = self.active.path(names.LOG)
+        return UnfinishedTruncation(tuple(paths), end_path, None, self.truncation_count)
 
     @property
     def is_truncating(self) -> bool:
