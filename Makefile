@@ -22,7 +22,7 @@ COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-others lint unit coverage docs release golden bench attack soak chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-others lint unit coverage docs release golden bench attack soak chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -45,6 +45,11 @@ test-others:
 # The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills, the demo.
 chaos-pipeline: tools
 	$(BIN)/python -m pytest -q -s -m slow tests/pipeline
+
+# Every client library writes and reads while parts of clusters are killed at random; appends to
+# tests/cluster/ledger.jsonl.
+chaos-cluster: tools
+	$(BIN)/python -m tests.cluster --minutes $(MINUTES)
 
 # What a hostile world does, with an honest client beside it; see tests/attack/README.md.
 attack: $(VENV)/.dev

@@ -18,15 +18,19 @@ from odradek.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.schema import ZERO_UUID
 from tests.support.broker_process import BrokerProcess
+from tests.support.processes import free_port
 from tests.support.wire import Closed, Wire
 
 WAIT_S = 90.0
 POLL_S = 0.05
+TREE_BROKER = 1
 METADATA_VERSION = 12
 CREATE_TOPICS_VERSION = 7
+FIND_COORDINATOR_VERSION = 3
 
 SMALL_CLUSTER: Mapping[str, str] = {
     "offsets.topic.num.partitions": "5",
@@ -44,13 +48,16 @@ class ClusterSilent(AssertionError):
 
 
 class BrokerCluster:
-    """Brokers 1 to `count` in folders of their own below `folder`."""
+    """Brokers 1 to `count` in folders of their own below `folder`.
+
+    zookeeper_connect  None: broker `TREE_BROKER` serves its embedded tree to the others
+    """
 
     def __init__(
         self,
         folder: Path,
         *,
-        zookeeper_connect: str,
+        zookeeper_connect: str | None,
         count: int = 3,
         overrides: Mapping[str, str] | None = None,
         of_broker: Mapping[int, Mapping[str, str]] | None = None,
@@ -60,13 +67,17 @@ class BrokerCluster:
         of_broker  settings of single brokers, by id
         """
         self.brokers: dict[int, BrokerProcess] = {}
+        tree = f"127.0.0.1:{free_port()}"
         for broker_id in range(1, count + 1):
+            coordination = {"zookeeper.connect": zookeeper_connect or tree}
+            if zookeeper_connect is None and broker_id == TREE_BROKER:
+                coordination = {"odradek.embedded.zookeeper.listener": tree}
             settings = {
                 **SMALL_CLUSTER,
                 **(overrides or {}),
                 **(of_broker or {}).get(broker_id, {}),
                 "broker.id": str(broker_id),
-                "zookeeper.connect": zookeeper_connect,
+                **coordination,
             }
             self.brokers[broker_id] = BrokerProcess(
                 folder / f"broker-{broker_id}", overrides=settings
@@ -142,6 +153,17 @@ class BrokerCluster:
 
     def controller(self) -> int:
         return int(self.metadata().controller_id)
+
+    def coordinator(self, group: str) -> int:
+        """The coordinator of a group; -1 while there is none.
+
+        raises  ClusterSilent when no running broker responds
+        """
+        request = FindCoordinatorRequest(key=group, key_type=0)
+        for broker_id in self.running:
+            with suppress(OSError, Closed), Wire(self.brokers[broker_id].address) as wire:
+                return int(wire.call(request, FIND_COORDINATOR_VERSION).node_id)
+        raise ClusterSilent(f"no response of {self.running}")
 
     # Waiting.
 
@@ -259,12 +281,12 @@ class BrokerCluster:
 def broker_cluster(
     folder: Path,
     *,
-    zookeeper_connect: str,
+    zookeeper_connect: str | None,
     count: int = 3,
     overrides: Mapping[str, str] | None = None,
     of_broker: Mapping[int, Mapping[str, str]] | None = None,
 ) -> Iterator[BrokerCluster]:
-    """Running brokers that know each other."""
+    """Running brokers that know each other; the arguments are those of `BrokerCluster`."""
     cluster = BrokerCluster(
         folder,
         zookeeper_connect=zookeeper_connect,

@@ -12,7 +12,7 @@ import (
 type franz struct{ bootstrap string }
 
 func (f franz) client(options ...kgo.Opt) (*kgo.Client, context.Context, func(), error) {
-	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(f.bootstrap))...)
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(addresses(f.bootstrap)...))...)
 	if err != nil {
 		return nil, nil, nil, err
 	}

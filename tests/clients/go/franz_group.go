@@ -22,7 +22,7 @@ func (f franz) live(wanted groupWanted, lines <-chan string) error {
 		}
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(f.bootstrap),
+		kgo.SeedBrokers(addresses(f.bootstrap)...),
 		kgo.ConsumerGroup(wanted.group),
 		kgo.ConsumeTopics(wanted.topic),
 		kgo.Balancers(map[string]kgo.GroupBalancer{

@@ -13,7 +13,7 @@ import (
 type kafkaGo struct{ bootstrap string }
 
 func (k kafkaGo) client() *kafka.Client {
-	return &kafka.Client{Addr: kafka.TCP(k.bootstrap), Timeout: wait}
+	return &kafka.Client{Addr: kafka.TCP(addresses(k.bootstrap)...), Timeout: wait}
 }
 
 // The library's shared transport remembers for seconds that a topic was not there; this one does not.
@@ -52,7 +52,7 @@ func (k kafkaGo) produce(how settings, records []record) ([]int64, error) {
 	transport := newTransport()
 	defer transport.CloseIdleConnections()
 	writer := &kafka.Writer{
-		Addr:         kafka.TCP(k.bootstrap),
+		Addr:         kafka.TCP(addresses(k.bootstrap)...),
 		Topic:        how.topic,
 		Transport:    transport,
 		BatchTimeout: 5 * time.Millisecond,
@@ -101,7 +101,7 @@ func (k kafkaGo) position(topic string, partition int32, start string) (int64, e
 	if offset, given := startNumber(start, "offset"); given {
 		return offset, nil
 	}
-	connection, err := kafka.DialLeader(context.Background(), "tcp", k.bootstrap, topic, int(partition))
+	connection, err := kafka.DialLeader(context.Background(), "tcp", addresses(k.bootstrap)[0], topic, int(partition))
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +121,7 @@ func (k kafkaGo) position(topic string, partition int32, start string) (int64, e
 
 func (k kafkaGo) consume(topic string, partition int32, offset int64, count int, each func(record)) error {
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers:   []string{k.bootstrap},
+		Brokers:   addresses(k.bootstrap),
 		Topic:     topic,
 		Partition: int(partition),
 		MinBytes:  1,

@@ -20,7 +20,7 @@ type kafkaGoMember struct {
 func (k kafkaGo) live(wanted groupWanted, lines <-chan string) error {
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID:      wanted.group,
-		Brokers: []string{k.bootstrap},
+		Brokers: addresses(k.bootstrap),
 		Topics:  []string{wanted.topic},
 		GroupBalancers: []kafka.GroupBalancer{map[string]kafka.GroupBalancer{
 			"range":      kafka.RangeGroupBalancer{},
@@ -89,7 +89,7 @@ func (k *kafkaGoMember) begin(generation *kafka.Generation) {
 
 func (k *kafkaGoMember) readPartition(ctx context.Context, generation *kafka.Generation, given kafka.PartitionAssignment) {
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers:   []string{k.bootstrap},
+		Brokers:   addresses(k.bootstrap),
 		Topic:     k.wanted.topic,
 		Partition: given.ID,
 		MinBytes:  1,

@@ -50,9 +50,12 @@ type library interface {
 	live(wanted groupWanted, lines <-chan string) error
 }
 
+// addresses returns the brokers that --bootstrap lists.
+func addresses(bootstrap string) []string { return strings.Split(bootstrap, ",") }
+
 func main() {
 	if len(os.Args) != 4 || os.Args[2] != "--bootstrap" {
-		fmt.Fprintln(os.Stderr, "usage: roundtrip franz|sarama|kafkago --bootstrap HOST:PORT")
+		fmt.Fprintln(os.Stderr, "usage: roundtrip franz|sarama|kafkago --bootstrap HOST:PORT[,...]")
 		os.Exit(2)
 	}
 	libraries := map[string]library{

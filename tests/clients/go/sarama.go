@@ -9,7 +9,7 @@ import (
 
 type saramaLibrary struct{ bootstrap string }
 
-func (s saramaLibrary) addresses() []string { return []string{s.bootstrap} }
+func (s saramaLibrary) addresses() []string { return addresses(s.bootstrap) }
 
 func newConfig() *sarama.Config {
 	config := sarama.NewConfig()

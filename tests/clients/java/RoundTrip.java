@@ -46,7 +46,7 @@ public final class RoundTrip {
 
     public static void main(String[] arguments) throws Exception {
         if (arguments.length != 2 || !arguments[0].equals("--bootstrap")) {
-            System.err.println("usage: RoundTrip --bootstrap HOST:PORT");
+            System.err.println("usage: RoundTrip --bootstrap HOST:PORT[,...]");
             System.exit(2);
         }
         new RoundTrip(

@@ -56,7 +56,7 @@ class RoundTrip {
     this.bootstrap = bootstrap
     this.kafka = new Kafka({
       clientId: 'roundtrip',
-      brokers: [bootstrap],
+      brokers: bootstrap.split(','),
       connectionTimeout: WAIT_MS,
       logLevel: logLevel.NOTHING,
     })
@@ -127,7 +127,7 @@ class RoundTrip {
     const cluster = new Cluster({
       logger: createLogger({ level: logLevel.NOTHING, logCreator: consoleLog }),
       socketFactory: socketFactory(),
-      brokers: [this.bootstrap],
+      brokers: this.bootstrap.split(','),
       clientId: 'roundtrip',
       connectionTimeout: WAIT_MS,
       metadataMaxAge: 300000,
@@ -206,7 +206,7 @@ async function main(bootstrap) {
 }
 
 if (process.argv[2] !== '--bootstrap' || process.argv.length !== 4) {
-  process.stderr.write('usage: roundtrip.js --bootstrap HOST:PORT\n')
+  process.stderr.write('usage: roundtrip.js --bootstrap HOST:PORT[,...]\n')
   process.exit(2)
 }
 main(process.argv[3])

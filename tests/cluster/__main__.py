@@ -1,0 +1,112 @@
+"""Kills parts of clusters at random for as long as asked, while every client library works.
+
+    python -m tests.cluster [--minutes 30] [--seed N] [--coordination zookeeper|embedded|both]
+
+Each run is a cluster of its own, for `KILLS_A_RUN` kills.  Appends a line to `ledger.jsonl`
+for each: when, commit, coordination, seed, what was killed, records, verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from tests.attack.__main__ import commit
+from tests.cluster.killing import VICTIMS, Scene, scene
+from tests.support.broker_cluster import broker_cluster
+from tests.support.zookeeper import connect_text, zookeeper_ensemble
+
+LEDGER = Path(__file__).with_name("ledger.jsonl")
+KILLS_A_RUN = 12
+ZOOKEEPER = "zookeeper"
+EMBEDDED = "embedded"
+
+
+@contextmanager
+def running(coordination: str, folder: Path) -> Iterator[Scene]:
+    """A cluster of a kind, and the clients."""
+    if coordination == EMBEDDED:
+        with (
+            broker_cluster(folder, zookeeper_connect=None) as cluster,
+            scene(cluster, folder) as found,
+        ):
+            yield found
+        return
+    with (
+        zookeeper_ensemble(folder) as servers,
+        broker_cluster(folder, zookeeper_connect=connect_text(servers, "/kills")) as cluster,
+        scene(cluster, folder, servers=servers) as found,
+    ):
+        yield found
+
+
+def run_once(coordination: str, seed: int, deadline: float) -> bool:
+    """One cluster; whether all checks held."""
+    random = Random(seed)
+    began = time.time()
+    steps: list[str] = []
+    acknowledged = 0
+    folder = Path(tempfile.mkdtemp(prefix="chaos-cluster-"))
+    try:
+        with running(coordination, folder) as found:
+            steps = found.steps
+            for _ in range(KILLS_A_RUN):
+                found.kill(random.choice(VICTIMS))
+                acknowledged = found.producers.count()
+                if time.monotonic() > deadline:
+                    break
+            found.check()
+            acknowledged = found.producers.count()
+        verdict = "held"
+    except AssertionError as error:
+        print(f"{error}\nlogs in {folder}", file=sys.stderr)
+        verdict = f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
+    append(
+        {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+            "commit": commit(),
+            "coordination": coordination,
+            "seed": seed,
+            "seconds": round(time.time() - began),
+            "kills": steps,
+            "acknowledged": acknowledged,
+            "verdict": verdict,
+        }
+    )
+    return verdict == "held"
+
+
+def append(line: dict[str, object]) -> None:
+    """Show a line and add it to the ledger."""
+    print(json.dumps(line), flush=True)
+    with LEDGER.open("a") as ledger:
+        ledger.write(json.dumps(line) + "\n")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run clusters of both kinds in turn until the time is up; 1 when a check failed in one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    kinds = (ZOOKEEPER, EMBEDDED)
+    parser.add_argument("--coordination", choices=(*kinds, "both"), default="both")
+    arguments = parser.parse_args(words)
+    chosen = [one for one in kinds if arguments.coordination in (one, "both")]
+    deadline = time.monotonic() + arguments.minutes * 60
+    failures = 0
+    for number in range(sys.maxsize):
+        if number and time.monotonic() > deadline:
+            break
+        failures += not run_once(chosen[number % len(chosen)], arguments.seed + number, deadline)
+    return min(failures, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
