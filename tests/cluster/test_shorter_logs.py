@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.acknowledged import check, producing
 from tests.cluster.replicas import assert_identical
-from tests.support.broker_cluster import BrokerCluster, broker_cluster
+from tests.support.broker_cluster import TREE_BROKER, BrokerCluster, broker_cluster
 
 TOPIC = "records"
 PARTITIONS = 3
@@ -99,3 +99,15 @@ def test_follower_with_a_shorter_log_is_not_elected_when_the_leader_dies_at_its_
     cluster.start(1)
     finish(cluster)
     check(production, cluster.bootstrap)
+
+
+def test_broker_with_the_tree_and_a_shorter_log_does_not_lead_with_it(tmp_path: Path) -> None:
+    with broker_cluster(tmp_path, zookeeper_connect=None) as cluster:
+        cluster.create_topic(TOPIC, assignment={0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})
+        with producing(cluster.bootstrap, TOPIC, PARTITIONS) as (production, sender):
+            sender.wait_for(2_000, timeout_s=90)
+        # No other broker could take over while its tree is away.
+        kill_and_cut(cluster, TREE_BROKER)
+        cluster.start(TREE_BROKER)
+        finish(cluster)
+        check(production, cluster.bootstrap)
