@@ -9,7 +9,7 @@ change, and `fire` returns the watch events of a change.
 
 Invariants: every node but the root has its parent; an ephemeral node has no children, and an open
 session as its owner; zxids rise by one with each change; watches belong to open sessions.
-Source: ZooKeeper's PrepRequestProcessor, DataTree, WatchManager, PathUtils.
+Source: ZooKeeper's PrepRequestProcessor, DataTree, PathUtils.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from odradek.controller.coordination.errors import (
     NoNode,
     NotEmpty,
     SessionExpired,
-    TooManyWatches,
 )
 from odradek.controller.coordination.session import (
     ANY_VERSION,
@@ -43,16 +42,13 @@ from odradek.controller.coordination.session import (
     ZkOperation,
     ZkResult,
 )
+from odradek.controller.coordination.watches import Events, Watches
 from odradek.runtime.lazy_dataclass import dataclass
 
 CLIENT_SESSION: Final = 1 << 56
 """Set in the id of each session of a client over the network (ZooKeeper: the server's id)."""
 PATH_BYTES_MAX: Final = 60_000
 """The files have two bytes for the length of a path."""
-WATCH_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Memory of the watches of one session."""
-_WATCH_BYTES: Final = 150
-"""Of a watch, besides its path."""
 
 _VALID_PATH = re.compile(
     "(?:/(?!\\.{1,2}(?:/|$))[^/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\U0010ffff]+)+"
@@ -103,14 +99,11 @@ class Znode:
 
 
 class TreeSession:
-    __slots__ = ("child_watches", "data_watches", "ephemerals", "timeout_ms", "watch_bytes")
+    __slots__ = ("ephemerals", "timeout_ms")
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
-        self.watch_bytes = 0
         self.ephemerals: dict[str, None] = {}
-        self.data_watches: dict[str, None] = {}
-        self.child_watches: dict[str, None] = {}
 
 
 @dataclass(slots=True)
@@ -167,10 +160,7 @@ class Tree:
         self.last_session_id = 0
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
         self.sessions: dict[int, TreeSession] = {}
-        self._ended: dict[int, TreeSession] = {}
-        """While the end of a session fires watches: that session."""
-        self._data_watchers: dict[str, dict[int, None]] = {}
-        self._child_watchers: dict[str, dict[int, None]] = {}
+        self._watches = Watches()
 
     def open_session(self, timeout_ms: int, *, is_client: bool = False) -> TreeChange:
         """Begin a session, whose id is in the step.
@@ -225,30 +215,29 @@ class Tree:
             self._undo_step(step)
         self.zxid -= 1
 
-    def fire(self, change: TreeChange) -> list[tuple[int, WatchEvent]]:
+    def fire(self, change: TreeChange) -> Events:
         """(session id, event) for each watch that the change fires; these watches are removed."""
-        events: list[tuple[int, WatchEvent]] = []
-        ended: SessionClosed | None = None
+        events: Events = []
+        watches = self._watches
+        ended: int | None = None
         for step in change.steps:
             match step:
                 case Created(path):
-                    self._fire_data(path, WatchKind.CREATED, events)
-                    self._fire_children(_parent_of(path), WatchKind.CHILDREN_CHANGED, events)
+                    watches.fire_data(path, WatchKind.CREATED, events)
+                    watches.fire_children(_parent_of(path), WatchKind.CHILDREN_CHANGED, events)
                 case Deleted(path):
-                    notified = self._fire_data(path, WatchKind.DELETED, events)
-                    self._fire_children(path, WatchKind.DELETED, events, notified)
-                    self._fire_children(_parent_of(path), WatchKind.CHILDREN_CHANGED, events)
+                    notified = watches.fire_data(path, WatchKind.DELETED, events)
+                    watches.fire_children(path, WatchKind.DELETED, events, notified)
+                    watches.fire_children(_parent_of(path), WatchKind.CHILDREN_CHANGED, events)
                 case DataSet(path):
-                    self._fire_data(path, WatchKind.DATA_CHANGED, events)
-                case SessionClosed(session_id, session):
+                    watches.fire_data(path, WatchKind.DATA_CHANGED, events)
+                case SessionClosed(session_id):
                     # Its client may still have a connection, which gets these events, too.
-                    ended = step
-                    self._ended[session_id] = session
+                    ended = session_id
                 case SessionOpened():
                     pass
         if ended is not None:
-            self._drop_watches(ended.session_id, ended.session)
-            self._ended.clear()
+            watches.drop(ended)
         return events
 
     def get(self, session_id: int, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
@@ -256,10 +245,10 @@ class Tree:
 
         raises  SessionExpired, NoNode
         """
-        session = self._session(session_id)
+        self._session(session_id)
         node = self._node(path)
         if watch:
-            self._watch_data(session_id, session, path)
+            self._watches.add_data(session_id, path)
         return node.data, node.stat()
 
     def exists(self, session_id: int, path: str, *, watch: bool = False) -> Stat | None:
@@ -267,10 +256,10 @@ class Tree:
 
         raises  SessionExpired
         """
-        session = self._session(session_id)
+        self._session(session_id)
         node = self.nodes.get(path)
         if watch:
-            self._watch_data(session_id, session, path)
+            self._watches.add_data(session_id, path)
         return node.stat() if node is not None else None
 
     def children(self, session_id: int, path: str, *, watch: bool = False) -> list[str]:
@@ -278,10 +267,10 @@ class Tree:
 
         raises  SessionExpired, NoNode
         """
-        session = self._session(session_id)
+        self._session(session_id)
         node = self._node(path)
         if watch:
-            self._watch_children(session_id, session, path)
+            self._watches.add_children(session_id, path)
         return sorted(node.children)
 
     def set_watches(
@@ -299,7 +288,7 @@ class Tree:
         returns     the events of those that have fired since then; these are not set
         raises      SessionExpired, TooManyWatches
         """
-        session = self._session(session_id)
+        self._session(session_id)
         events: list[WatchEvent] = []
         for path in data:
             node = self.nodes.get(path)
@@ -308,12 +297,12 @@ class Tree:
             elif node.mzxid > since_zxid:
                 events.append(WatchEvent(WatchKind.DATA_CHANGED, path))
             else:
-                self._watch_data(session_id, session, path)
+                self._watches.add_data(session_id, path)
         for path in absent:
             if path in self.nodes:
                 events.append(WatchEvent(WatchKind.CREATED, path))
             else:
-                self._watch_data(session_id, session, path)
+                self._watches.add_data(session_id, path)
         for path in children:
             node = self.nodes.get(path)
             if node is None:
@@ -321,16 +310,13 @@ class Tree:
             elif node.pzxid > since_zxid:
                 events.append(WatchEvent(WatchKind.CHILDREN_CHANGED, path))
             else:
-                self._watch_children(session_id, session, path)
+                self._watches.add_children(session_id, path)
         return events
 
     def drop_watches(self, session_id: int) -> None:
         """Remove the watches of a session without events; raises SessionExpired."""
-        session = self._session(session_id)
-        self._drop_watches(session_id, session)
-        session.data_watches.clear()
-        session.child_watches.clear()
-        session.watch_bytes = 0
+        self._session(session_id)
+        self._watches.drop(session_id)
 
     def descendants_count(self, session_id: int, path: str) -> int:
         """How many nodes there are below a node.
@@ -370,30 +356,7 @@ class Tree:
             assert not (node.owner and node.children), "an ephemeral node has children"
             assert max(node.czxid, node.mzxid, node.pzxid) <= self.zxid, "a zxid of the future"
             assert node.creates >= len(node.children), "more children than were created"
-        for watchers in (self._data_watchers, self._child_watchers):
-            for sessions in watchers.values():
-                assert sessions, "an empty set of watchers"
-                assert all(watcher in self.sessions for watcher in sessions), (
-                    "a watcher without its session"
-                )
-
-    def _watch_data(self, session_id: int, session: TreeSession, path: str) -> None:
-        if path not in session.data_watches:
-            self._charge_watch(session, path)
-            session.data_watches[path] = None
-            self._data_watchers.setdefault(path, {})[session_id] = None
-
-    def _watch_children(self, session_id: int, session: TreeSession, path: str) -> None:
-        if path not in session.child_watches:
-            self._charge_watch(session, path)
-            session.child_watches[path] = None
-            self._child_watchers.setdefault(path, {})[session_id] = None
-
-    def _charge_watch(self, session: TreeSession, path: str) -> None:
-        added_bytes = _WATCH_BYTES + len(path)
-        if session.watch_bytes + added_bytes > WATCH_BYTES_MAX:
-            raise TooManyWatches(path)
-        session.watch_bytes += added_bytes
+        self._watches.check(self.sessions)
 
     def _session(self, session_id: int) -> TreeSession:
         session = self.sessions.get(session_id)
@@ -514,42 +477,6 @@ class Tree:
                 self.last_session_id -= 1
             case SessionClosed(session_id, session):
                 self.sessions[session_id] = session
-
-    def _fire_data(
-        self, path: str, kind: WatchKind, events: list[tuple[int, WatchEvent]]
-    ) -> dict[int, None]:
-        watchers = self._data_watchers.pop(path, {})
-        for session_id in watchers:
-            session = self.sessions.get(session_id) or self._ended[session_id]
-            del session.data_watches[path]
-            session.watch_bytes -= _WATCH_BYTES + len(path)
-            events.append((session_id, WatchEvent(kind, path)))
-        return watchers
-
-    def _fire_children(
-        self,
-        path: str,
-        kind: WatchKind,
-        events: list[tuple[int, WatchEvent]],
-        notified: dict[int, None] | None = None,
-    ) -> None:
-        for session_id in self._child_watchers.pop(path, {}):
-            session = self.sessions.get(session_id) or self._ended[session_id]
-            del session.child_watches[path]
-            session.watch_bytes -= _WATCH_BYTES + len(path)
-            if notified is None or session_id not in notified:
-                events.append((session_id, WatchEvent(kind, path)))
-
-    def _drop_watches(self, session_id: int, session: TreeSession) -> None:
-        for paths, watchers in (
-            (session.data_watches, self._data_watchers),
-            (session.child_watches, self._child_watchers),
-        ):
-            for path in paths:
-                sessions = watchers[path]
-                del sessions[session_id]
-                if not sessions:
-                    del watchers[path]
 
 
 def _parent_of(path: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kazoo.protocol import serialization
 
-from odradek.controller.coordination import tree as tree_module
+from odradek.controller.coordination import watches
 from odradek.controller.coordination.server.client_connection import (
     OUTSTANDING_MAX,
     UNSENT_BYTES_MAX,
@@ -357,7 +357,7 @@ def test_client_that_takes_no_responses_is_not_read() -> None:
 
 
 def test_watches_beyond_their_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_module, "WATCH_BYTES_MAX", 1_000)
+    monkeypatch.setattr(watches, "WATCH_BYTES_MAX", 1_000)
     scene = Scene()
     client = scene.opened()
     errors = [client.call(serialization.Exists(f"/{number}", True))[2] for number in range(10)]
