@@ -119,6 +119,8 @@ class Reading:
         for _, requested, partition, error in found:
             if error or partition is None:
                 return self.min_bytes
+            if self.replica_id >= 0 and self._has_everything(partition, requested):
+                continue
             try:
                 check_leadership(partition, requested, self)
                 if (
@@ -160,6 +162,9 @@ class Reading:
             if error or partition is None:
                 available_bytes = self.min_bytes
                 continue
+            if self._has_everything(partition, requested):
+                record(partition, requested)
+                continue
             try:
                 check_leadership(partition, requested, self)
                 if diverging(partition, requested) is not None:
@@ -183,14 +188,21 @@ class Reading:
 
         Most partitions of most fetches of followers are so, and are not read.
         """
+        log = partition.log
+        return (
+            sent is not None
+            and sent.high_watermark == log.high_watermark
+            and sent.log_start_offset == log.log_start_offset
+            and self._has_everything(partition, requested)
+        )
+
+    def _has_everything(self, partition: Partition, requested: FetchPartition) -> bool:
+        """Whether a follower has everything, and none of the checks of its fetch can fail."""
         leader, log = partition.leader, partition.log
         if (
-            sent is None
-            or leader is None
+            leader is None
             or requested.current_leader_epoch != partition.leader_epoch
             or requested.fetch_offset != log.end_offset
-            or sent.high_watermark != log.high_watermark
-            or sent.log_start_offset != log.log_start_offset
             or log.is_offline
         ):
             return False
