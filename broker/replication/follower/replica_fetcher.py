@@ -277,18 +277,31 @@ class ReplicaFetcher:
                 data.records = memoryview(bytes(data.records))
 
     def _steps(self) -> Iterator[None]:
-        """Handle what is left of the response; a step takes about 1 ms."""
-        now_ms = self._context.clock.monotonic_ms
+        """Handle what is left of the response; a step takes about 1 ms.
+
+        Whatever is wrong with one partition, the others are fetched on (KIP-461).
+        """
         while self._part is not None or self._left:
-            if self._part is None:
-                action = self._state.decide(self._left.popleft(), now_ms())
-                if isinstance(action, Append):
-                    self._part = PartialAppend(action, self._partitions[action.replica.key])
-                elif action is not None:
-                    self._execute(action)
-            if self._part is not None:
-                self._append(self._part)
+            replica = self._left[0].replica if self._part is None else self._part.append.replica
+            try:
+                self._step()
+            except NoDirectoryLeft:
+                raise
+            except Exception:
+                logger.exception("%s-%d is followed no longer", replica.topic, replica.index)
+                self._part = None
+                self._state.fail(replica)
             yield
+
+    def _step(self) -> None:
+        if self._part is None:
+            action = self._state.decide(self._left.popleft(), self._context.clock.monotonic_ms())
+            if isinstance(action, Append):
+                self._part = PartialAppend(action, self._partitions[action.replica.key])
+            elif action is not None:
+                self._execute(action)
+        if self._part is not None:
+            self._append(self._part)
 
     # Appends.
 

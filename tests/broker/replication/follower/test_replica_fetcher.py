@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from odradek.broker.purgatory import Delayed
 from odradek.broker.replication.follower.fetcher_state import FetchLimits
 from odradek.broker.replication.follower.replica_fetcher import FetcherContext
@@ -36,6 +38,7 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from odradek.runtime.timers import TimingWheel
 from odradek.storage.directories.disk_jobs import DiskJob
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch, read_all
 from tests.support.replicas import TOPIC_ID, Replicas
@@ -260,6 +263,29 @@ def test_a_damaged_batch_is_fetched_again_and_others_go_on() -> None:
     request = following.respond(data(0, records=memoryview(records(0, 2))))
     assert [one.partition for one in request.topics[0].partitions] == [0]
     assert damaged.log.end_offset == 2
+
+
+def test_an_unexpected_exception_ends_only_the_replica_that_it_came_from(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    following = Following()
+    broken = following.replicas.follow()
+    sound = following.replicas.follow(index=1)
+    append_as_follower = Log.append_as_follower
+
+    def append(log: Log, *arguments: Any, **named: Any) -> Any:
+        if log is broken.log:
+            raise RuntimeError("not foreseen")
+        return append_as_follower(log, *arguments, **named)
+
+    monkeypatch.setattr(Log, "append_as_follower", append)
+    sent = memoryview(records(0, 2))
+    following.respond(data(0, records=sent), data(1, records=sent))
+    assert (broken.log.end_offset, sound.log.end_offset) == (0, 2)
+    assert "not foreseen" in caplog.text
+    request = following.respond(data(1, records=memoryview(records(2, 1))))
+    assert request.forgotten_topics_data[0].partitions == [0]
+    assert sound.log.end_offset == 3
 
 
 def test_a_full_disk_delays_the_replica_until_there_is_space() -> None:
