@@ -116,7 +116,8 @@ class Scene:
         self.groups.wait_until_all_read(counts)
         self.groups.wait_until_committed(counts)
         self.steps.append(
-            f"end: records checked after {checked_s:.1f} s, committed after "
+            f"end: slowest exit {self.producers.slowest_close}, "
+            f"records checked after {checked_s:.1f} s, committed after "
             f"{monotonic() - began:.1f} s; joined again: "
             f"{ {one.name: one.rejoined for one in self.groups.readings if one.rejoined} }"
         )

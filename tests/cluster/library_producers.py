@@ -90,8 +90,7 @@ class LibraryProducers:
         self, libraries: Sequence[str], bootstrap: str, topic: str, partitions: int, folder: Path
     ) -> None:
         self._news = threading.Condition()
-        self.topic = topic
-        self.partitions = partitions
+        self.slowest_close = (0.0, "")
         self.producers = {
             name: LibraryProducer(connect(name, bootstrap, folder), topic, partitions, self._news)
             for name in libraries
@@ -126,7 +125,9 @@ class LibraryProducers:
             one.join(WAIT_S)
         for one in self.producers.values():
             assert not one.is_alive(), f"{one.name} does not end"
+            began = monotonic()
             one.client.close()
+            self.slowest_close = max(self.slowest_close, (monotonic() - began, one.client.name))
 
     def check(self, found: dict[int, list[bytes]]) -> None:
         """Compare with the values in each partition: nothing acknowledged is missing, and what was

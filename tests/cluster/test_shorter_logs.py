@@ -13,7 +13,7 @@ from tests.support.broker_cluster import TREE_BROKER, BrokerCluster, broker_clus
 
 TOPIC = "records"
 PARTITIONS = 3
-LONG_SESSION = {"zookeeper.session.timeout.ms": "15000"}
+LONG_SESSION = {"zookeeper.session.timeout.ms": "10000"}
 """A broker that is started again at once runs before its former session ends."""
 
 

