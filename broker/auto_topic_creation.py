@@ -47,7 +47,7 @@ class AutoTopicCreation:
 
         live_count = len(self._controller.image.live_brokers())
         topic = first_use_topic(name, self._settings.value, broker_count=live_count)
-        creation = self._controller.auto_create_topic(topic, requested_by=requester)
+        creation = self._controller.admin.auto_create_topic(topic, requested_by=requester)
         self._under_way[name] = creation
         creation.on_done(forget)
         return creation

@@ -1,10 +1,9 @@
 """One broker's part in the cluster: registration, election, and the active controller if it wins.
 
 Everything that uses the coordination service runs as procedures; watches only queue a procedure.
-Those of the cluster's events run one at a time on one executor, and what clients ask for (topics,
-configs, producer ids) on another one, so that many topics to create delay no election.  The active
-controller sends control requests to its own broker as to every other: through
-`ControlRequestReceiver.receive`.
+Those of the cluster's events run one at a time on one executor, and what clients ask for on another
+one (`AdminRequests`).  The active controller sends control requests to its own broker as to every
+other: through `ControlRequestReceiver.receive`.
 
 A procedure that the coordination service refused is repeated, by itself: registration, configs,
 election.  One of the active controller may have been half done, so the controller takes over again
@@ -27,7 +26,6 @@ Source: Kafka's KafkaServer.startup, KafkaController.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -43,7 +41,8 @@ from odradek.controller.active.partition_states import (
     is_true,
 )
 from odradek.controller.active.reassignments import Refusals, Targets
-from odradek.controller.active.topic_admin import TopicAdmin, TopicResult, allocate_producer_ids
+from odradek.controller.active.topic_admin import TopicAdmin
+from odradek.controller.admin_requests import AdminRequests
 from odradek.controller.control_request_receiver import ControllerListener, ControlRequestReceiver
 from odradek.controller.control_requests import (
     ControlRequest,
@@ -51,7 +50,7 @@ from odradek.controller.control_requests import (
     ControlRequestSender,
     ControlResponse,
 )
-from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
+from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.serial_executor import Procedure, SerialExecutor
 from odradek.controller.coordination.session import (
     CoordinationSession,
@@ -62,8 +61,6 @@ from odradek.controller.coordination.session import (
 )
 from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
-from odradek.controller.decide.partitions import CreatePartitionsSpec
-from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.controller.image import (
     BrokerImage,
     Endpoint,
@@ -84,9 +81,7 @@ from odradek.controller.znodes.config_znodes import encode_log_directory_event
 from odradek.controller.znodes.dynamic_configs import (
     BROKERS,
     TOPICS,
-    ConfigChange,
     ConfigChanges,
-    write_config,
 )
 from odradek.controller.znodes.fenced_writes import ControllerMoved
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -97,9 +92,6 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
 
 T = TypeVar("T")
-Spec = TypeVar("Spec")
-
-UNKNOWN_REQUESTER = "this broker"
 
 logger = logging.getLogger("odradek.controller")
 
@@ -159,7 +151,6 @@ class Controller:
         self._clock = clock
         self._randomness = randomness
         self._executor = SerialExecutor()
-        self._admin_executor = SerialExecutor()
         self._active: ActiveController | None = None
         self._failed: dict[Step, None] = {}
         self._is_suspended = False
@@ -172,13 +163,14 @@ class Controller:
         self._metadata = metadata or MetadataCache()
         self.receiver = ControlRequestReceiver(self._session, handler, listener, self._metadata)
         self._configs = ConfigChanges(self._session, self._on_config, self._warn)
-        self._admin = TopicAdmin(
+        self._topic_admin = TopicAdmin(
             self._session,
             settings,
             randomness,
             lambda: self.image,
             check_new_topic=check_new_topic,
         )
+        self.admin = AdminRequests(self._session, self._topic_admin, lambda: self._active)
 
     @property
     def image(self) -> Image:
@@ -227,126 +219,9 @@ class Controller:
 
         return self._executor.submit(run)
 
-    def create_topics(
-        self,
-        specs: Sequence[CreateTopicSpec],
-        *,
-        validate_only: bool = False,
-        requested_by: str = UNKNOWN_REQUESTER,
-    ) -> Pending[list[TopicResult]]:
-        """Create topics at the request of a client; NOT_CONTROLLER for each elsewhere.
-
-        A topic that is named twice is refused twice.  Results are in the order of the request.
-        requested_by  for the log, here and below
-        """
-
-        def create(spec: CreateTopicSpec) -> Coroutine[Pending[Any], None, TopicResult]:
-            return self._admin.create_topic(
-                spec, validate_only=validate_only, requested_by=requested_by
-            )
-
-        names = [spec.name for spec in specs]
-        return self._admin_executor.submit(lambda: self._for_each_topic(names, specs, create))
-
-    def auto_create_topic(
-        self, spec: CreateTopicSpec, *, requested_by: str = UNKNOWN_REQUESTER
-    ) -> Pending[TopicResult]:
-        """Create a topic on first use; any broker may."""
-        first_use = f"first use by {requested_by}"
-        return self._admin_executor.submit(
-            lambda: self._admin.create_topic(spec, validate_only=False, requested_by=first_use)
-        )
-
-    def create_partitions(
-        self,
-        specs: Sequence[CreatePartitionsSpec],
-        *,
-        validate_only: bool = False,
-        requested_by: str = UNKNOWN_REQUESTER,
-    ) -> Pending[list[TopicResult]]:
-        """Add partitions to topics; NOT_CONTROLLER for each elsewhere, as `create_topics`."""
-
-        def create(spec: CreatePartitionsSpec) -> Coroutine[Pending[Any], None, TopicResult]:
-            return self._admin.create_partitions(
-                spec, validate_only=validate_only, requested_by=requested_by
-            )
-
-        names = [spec.topic for spec in specs]
-        return self._admin_executor.submit(lambda: self._for_each_topic(names, specs, create))
-
-    async def _for_each_topic(
-        self,
-        names: Sequence[str],
-        specs: Sequence[Spec],
-        create: Callable[[Spec], Coroutine[Pending[Any], None, TopicResult]],
-    ) -> list[TopicResult]:
-        counts = Counter(names)
-        results: list[TopicResult] = []
-        for name, spec in zip(names, specs, strict=True):
-            if not self.is_active:
-                results.append(TopicResult(name, ErrorCode.NOT_CONTROLLER))
-            elif counts[name] > 1:
-                results.append(_duplicate(name))
-            else:
-                results.append(await _in_time(name, create(spec)))
-        return results
-
-    def delete_topics(
-        self, topics: Sequence[str], *, requested_by: str = UNKNOWN_REQUESTER
-    ) -> Pending[list[TopicResult]]:
-        """Mark topics for deletion; NOT_CONTROLLER for each elsewhere."""
-
-        async def run() -> list[TopicResult]:
-            if not self.is_active:
-                return [TopicResult(name, ErrorCode.NOT_CONTROLLER) for name in topics]
-            return [
-                await _in_time(name, self._admin.delete_topic(name, requested_by=requested_by))
-                for name in topics
-            ]
-
-        return self._admin_executor.submit(run)
-
-    def alter_config(
-        self,
-        entity_type: str,
-        entity: str,
-        change: ConfigChange,
-        *,
-        requested_by: str = UNKNOWN_REQUESTER,
-    ) -> Pending[None]:
-        """Change the overrides of an entity; every broker calls `on_config_changed` then.
-
-        entity  sanitized as by Kafka's Sanitizer, or `<default>`
-        change  what is stored -> what will be; called again when another broker was faster
-        fails   BrokerError of `change`, or UNKNOWN_SERVER_ERROR without a controller;
-                CoordinationError
-        """
-        return self._admin_executor.submit(
-            lambda: write_config(
-                self._session, entity_type, entity, change, requested_by=requested_by
-            )
-        )
-
     def topic_name(self, topic_id: UUID) -> str | None:
         """The topic with this id, in the image of the active controller; None on other brokers."""
         return None if self._active is None else self._active.image.topic_names.get(topic_id)
-
-    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Pending[tuple[int, int]]:
-        """(first id, count) of a new block for a broker; at the active controller only.
-
-        fails  BrokerError NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
-               UNKNOWN_SERVER_ERROR; CoordinationError
-        """
-
-        async def run() -> tuple[int, int]:
-            registered = self._require_active().image.brokers.get(broker_id)
-            if registered is None:
-                raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED)
-            if registered.broker_epoch != broker_epoch:
-                raise BrokerError(ErrorCode.STALE_BROKER_EPOCH)
-            return await allocate_producer_ids(self._session, broker_id)
-
-        return self._admin_executor.submit(run)
 
     def alter_isr(
         self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[str, AlterIsr]]
@@ -477,7 +352,7 @@ class Controller:
             epoch_version=outcome.epoch_version,
             settings=self._settings,
             channel=ControlChannel(self.broker_id, self.receiver, self._sender, self._on_response),
-            new_topic_id=self._admin.new_topic_id,
+            new_topic_id=self._topic_admin.new_topic_id,
             warn=self._warn,
             dynamic_setting=self._dynamic_setting,
         )
@@ -611,15 +486,3 @@ class Controller:
             if not self._is_closed:
                 self._failed[step] = None
                 self._warn(f"the coordination service refused: {error!r}")
-
-
-async def _in_time(topic: str, result: Coroutine[Pending[Any], None, TopicResult]) -> TopicResult:
-    """REQUEST_TIMED_OUT when the session had no connection for as long as calls wait."""
-    try:
-        return await result
-    except ConnectionLoss as error:
-        return TopicResult(topic, ErrorCode.REQUEST_TIMED_OUT, str(error))
-
-
-def _duplicate(topic: str) -> TopicResult:
-    return TopicResult(topic, ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")

@@ -21,7 +21,7 @@ def run(context: Context, request: AllocateProducerIdsRequest) -> WhenDone[tuple
     """The block is stored before the response is sent."""
     authorize_cluster_action(context)
     controller = context.services.controller
-    pending = controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+    pending = controller.admin.allocate_producer_ids(request.broker_id, request.broker_epoch)
     return WhenDone(
         pending,
         lambda block: AllocateProducerIdsResponse(

@@ -103,7 +103,7 @@ class LeaderWatch:
 def _create(
     context: Context, topic: CreatableTopic, *, validate_only: bool
 ) -> Pending[TopicResult]:
-    made = context.services.controller.create_topics(
+    made = context.services.controller.admin.create_topics(
         [_spec(context, topic)],
         validate_only=validate_only,
         requested_by=context.requester,

@@ -44,7 +44,7 @@ def run(context: Context, request: DeleteTopicsRequest) -> Steps[Delayed]:
     outcomes: dict[str, Pending[list[TopicResult]]] = {}
     for one in responses:
         if not one.error_code and one.name is not None and one.name not in outcomes:
-            outcomes[one.name] = context.services.controller.delete_topics(
+            outcomes[one.name] = context.services.controller.admin.delete_topics(
                 [one.name], requested_by=context.requester
             )
             yield None

@@ -159,7 +159,7 @@ def _store(context: Context, resource: Requested, decision: Decision) -> Pending
             assert isinstance(decided, Stored), "the type of the resource is the same"
             return decided.settings
 
-        return context.services.controller.alter_config(
+        return context.services.controller.admin.alter_config(
             decision.entity_type,
             decision.entity_name,
             change,

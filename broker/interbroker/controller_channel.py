@@ -146,7 +146,9 @@ class ControllerChannel:
                 broker_id=controller.broker_id, broker_epoch=controller.broker_epoch
             ),
             read,
-            lambda: controller.allocate_producer_ids(controller.broker_id, controller.broker_epoch),
+            lambda: controller.admin.allocate_producer_ids(
+                controller.broker_id, controller.broker_epoch
+            ),
         )
 
     def shut_down(self) -> Pending[list[TopicPartition]]:

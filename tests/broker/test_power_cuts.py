@@ -79,7 +79,9 @@ class World:
             (result,) = pending.result()
             self.note_created(name, result, number)
 
-        self.node.controller.create_topics([CreateTopicSpec(name, partitions, 1)]).on_done(answered)
+        self.node.controller.admin.create_topics([CreateTopicSpec(name, partitions, 1)]).on_done(
+            answered
+        )
 
     def create_on_first_use(self, name: str) -> None:
         creation = self.node.topic_creation.create(name, "a client")
@@ -115,7 +117,7 @@ class World:
         self.count += 1
         self.deletions[name] = self.count
         topic.deletion = topic.deletion or "requested"
-        self.node.controller.delete_topics([name]).on_done(answered)
+        self.node.controller.admin.delete_topics([name]).on_done(answered)
 
     def configure(self, name: str) -> None:
         topic = self.topics.get(name)
@@ -129,7 +131,7 @@ class World:
             topic.stored = max(topic.stored or 0, number)
 
         config = {CONFIG: str(number)}
-        self.node.controller.alter_config("topics", name, lambda _: config).on_done(answered)
+        self.node.controller.admin.alter_config("topics", name, lambda _: config).on_done(answered)
 
     def take_id(self) -> int | None:
         try:
@@ -270,7 +272,7 @@ def settled(node: StoredNode, pending: Pending[Any]) -> Any:
 @pytest.mark.parametrize("seed", range(10))
 def test_producer_id_is_not_assigned_again_after_a_power_cut(seed: int) -> None:
     world = World(seed)
-    settled(world.node, world.node.controller.create_topics([CreateTopicSpec("t", 1, 1)]))
+    settled(world.node, world.node.controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]))
     world.take_id()
     world.node.threads.settle()
     (first,) = [world.take_id()]
@@ -310,9 +312,9 @@ def test_a_topic_with_synced_records_is_known_after_a_power_cut(seed: int) -> No
 def test_nothing_is_acknowledged_before_its_sync() -> None:
     world = World(1)
     results: list[Pending[Any]] = [
-        world.node.controller.create_topics([CreateTopicSpec("t", 1, 1)]),
+        world.node.controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]),
         world.node.allocate_producer_ids(),
-        world.node.controller.alter_config("topics", "t", lambda _: {CONFIG: "1"}),
+        world.node.controller.admin.alter_config("topics", "t", lambda _: {CONFIG: "1"}),
     ]
     assert not any(pending.is_done for pending in results)
     assert world.take_id() is None

@@ -52,13 +52,13 @@ def test_cost_of_alter_config_does_not_grow_with_notifications(
 ) -> None:
     cluster = Cluster()
     controller = cluster.add(1).controller
-    controller.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]).result()
     counted = CountedTree(cluster.tree.tree, monkeypatch)
     costs = []
     for number in range(1_000):
         cluster.clock.advance(PURGE_INTERVAL_MS // 100)
         before = counted.count
-        controller.alter_config("topics", "t", to({"segment.bytes": str(number)})).result()
+        controller.admin.alter_config("topics", "t", to({"segment.bytes": str(number)})).result()
         costs.append(counted.count - before)
     # The first one asks for an age, which is due once a minute.
     assert max(costs) <= costs[0]
@@ -72,7 +72,7 @@ def test_config_notifications_of_the_last_15_minutes_are_kept() -> None:
     controller = cluster.add(1).controller
     minutes = 40
     for number in range(minutes):
-        controller.alter_config("topics", "t", to({"segment.bytes": str(number)})).result()
+        controller.admin.alter_config("topics", "t", to({"segment.bytes": str(number)})).result()
         cluster.clock.advance(60_000)
     kept = notifications(cluster)
     assert kept[-1].endswith(f"{minutes - 1:010d}")
@@ -86,7 +86,7 @@ def test_broker_reads_each_config_change_once_after_its_session_expired() -> Non
     reader = cluster.add(2)
     reader.configs.clear()
     for name in "abc":
-        cluster.nodes[1].controller.alter_config(
+        cluster.nodes[1].controller.admin.alter_config(
             "topics", name, lambda _: {"segment.ms": "7"}
         ).result()
     cluster.settle()
@@ -103,17 +103,19 @@ def test_log_names_the_requester_of_topic_changes(
     caplog.set_level(logging.INFO)
     controller = Cluster().add(1).controller
     by = "client 'c' at 192.0.2.1"
-    (made,) = controller.create_topics(
+    (made,) = controller.admin.create_topics(
         [CreateTopicSpec("t", 2, 1, config={"segment.ms": "9"})], requested_by=by
     ).result()
-    controller.create_topics([CreateTopicSpec("u", 1, 1)], validate_only=True, requested_by=by)
-    controller.auto_create_topic(CreateTopicSpec("v"), requested_by=by)
-    controller.create_partitions([CreatePartitionsSpec("t", 5)], requested_by=by)
-    controller.alter_config("topics", "t", lambda _: {"segment.ms": "8"}, requested_by=by)
-    controller.alter_config(
+    controller.admin.create_topics(
+        [CreateTopicSpec("u", 1, 1)], validate_only=True, requested_by=by
+    )
+    controller.admin.auto_create_topic(CreateTopicSpec("v"), requested_by=by)
+    controller.admin.create_partitions([CreatePartitionsSpec("t", 5)], requested_by=by)
+    controller.admin.alter_config("topics", "t", lambda _: {"segment.ms": "8"}, requested_by=by)
+    controller.admin.alter_config(
         "brokers", "1", lambda _: {"ssl.keystore.password": "hidden"}, requested_by=by
     )
-    controller.delete_topics(["t"], requested_by=by)
+    controller.admin.delete_topics(["t"], requested_by=by)
     lines = [record.getMessage() for record in caplog.records]
     topic_id = zk_data.encode_topic_id(made.topic_id)
     assert lines[0] == (
@@ -135,17 +137,17 @@ def test_two_brokers_that_change_one_topic_lose_no_change() -> None:
     """Another broker's change is stored between the read of the first one and its write."""
     cluster = Cluster()
     one, two = cluster.add(1).controller, cluster.add(2).controller
-    one.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    one.admin.create_topics([CreateTopicSpec("t", 1, 1)]).result()
     calls = 0
 
     def add_first(stored: Mapping[str, str]) -> Mapping[str, str]:
         nonlocal calls
         calls += 1
         if calls == 1:
-            two.alter_config("topics", "t", lambda now: {**now, "segment.ms": "2"}).result()
+            two.admin.alter_config("topics", "t", lambda now: {**now, "segment.ms": "2"}).result()
         return {**stored, "segment.bytes": "1"}
 
-    one.alter_config("topics", "t", add_first).result()
+    one.admin.alter_config("topics", "t", add_first).result()
     assert calls == 2
     cluster.settle()
     for controller in (one, two):
@@ -156,12 +158,12 @@ def test_two_brokers_that_change_one_topic_lose_no_change() -> None:
 def test_change_that_is_refused_on_what_is_stored_writes_nothing() -> None:
     cluster = Cluster()
     controller = cluster.add(1).controller
-    controller.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]).result()
     before = notifications(cluster)
 
     def refuse(stored: Mapping[str, str]) -> Mapping[str, str]:
         raise BrokerError(ErrorCode.INVALID_CONFIG, "no")
 
     with pytest.raises(BrokerError, match="no"):
-        controller.alter_config("topics", "t", refuse).result()
+        controller.admin.alter_config("topics", "t", refuse).result()
     assert notifications(cluster) == before

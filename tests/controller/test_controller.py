@@ -40,7 +40,7 @@ def node(cluster: Cluster) -> Node:
 
 def create(node: Node, *names: str, partitions: int = 1) -> None:
     specs = [CreateTopicSpec(name, partitions, 1) for name in names]
-    results = node.controller.create_topics(specs).result()
+    results = node.controller.admin.create_topics(specs).result()
     assert [one.error for one in results] == [ErrorCode.NONE] * len(names)
 
 
@@ -64,7 +64,7 @@ def test_prepare_creates_all_root_znodes(cluster: Cluster, node: Node) -> None:
 
 
 def test_create_topics_returns_when_the_topic_has_leaders(cluster: Cluster, node: Node) -> None:
-    (result,) = node.controller.create_topics([CreateTopicSpec("t", 2, 1)]).result()
+    (result,) = node.controller.admin.create_topics([CreateTopicSpec("t", 2, 1)]).result()
     assert result.error is ErrorCode.NONE
     assert result.replicas == {0: (1,), 1: (1,)}
     image = node.controller.image
@@ -99,14 +99,16 @@ def test_config_of_new_topic_is_in_the_image_when_leader_and_isr_is_applied(node
         return ControlResponse()
 
     node.respond = look
-    node.controller.create_topics([CreateTopicSpec("t", config={"retention.ms": "9"})]).result()
+    node.controller.admin.create_topics(
+        [CreateTopicSpec("t", config={"retention.ms": "9"})]
+    ).result()
     assert seen == [{"retention.ms": "9"}]
 
 
 def test_create_topics_with_validate_only_writes_nothing(cluster: Cluster, node: Node) -> None:
     zxid = cluster.tree.tree.zxid
     specs = [CreateTopicSpec("t", 3, 1)]
-    (result,) = node.controller.create_topics(specs, validate_only=True).result()
+    (result,) = node.controller.admin.create_topics(specs, validate_only=True).result()
     assert result.error is ErrorCode.NONE
     assert len(result.replicas) == 3
     assert cluster.tree.tree.zxid == zxid
@@ -123,7 +125,7 @@ def test_create_topics_returns_one_result_for_each_topic(node: Node) -> None:
         CreateTopicSpec("too/bad"),
         CreateTopicSpec("big", 1, 2),
     ]
-    results = node.controller.create_topics(specs).result()
+    results = node.controller.admin.create_topics(specs).result()
     assert [one.error for one in results] == [
         ErrorCode.TOPIC_ALREADY_EXISTS,
         ErrorCode.INVALID_REQUEST,
@@ -138,7 +140,7 @@ def test_create_topics_returns_one_result_for_each_topic(node: Node) -> None:
 
 def test_topic_assigned_to_an_offline_broker_has_no_leader(cluster: Cluster, node: Node) -> None:
     spec = CreateTopicSpec("t", assignments={0: (9,)})
-    (result,) = node.controller.create_topics([spec]).result()
+    (result,) = node.controller.admin.create_topics([spec]).result()
     assert result.error is ErrorCode.NONE
     assert not node.controller.image.has_leaders(["t"])
     assert "/brokers/topics/t" in cluster.tree.tree.nodes
@@ -149,7 +151,7 @@ def test_topic_assigned_to_an_offline_broker_has_no_leader(cluster: Cluster, nod
 def test_create_topics_replaces_a_left_over_config(cluster: Cluster, node: Node) -> None:
     assert node.session is not None
     node.session.create("/config/topics/t", b'{"version":1,"config":{"old":"1"}}').result()
-    node.controller.create_topics([CreateTopicSpec("t", config={"new": "2"})]).result()
+    node.controller.admin.create_topics([CreateTopicSpec("t", config={"new": "2"})]).result()
     assert cluster.data("/config/topics/t") == b'{"version":1,"config":{"new":"2"}}'
     assert node.controller.image.topic_config("t") == {"new": "2"}
 
@@ -157,7 +159,7 @@ def test_create_topics_replaces_a_left_over_config(cluster: Cluster, node: Node)
 def test_create_partitions_returns_when_they_have_leaders(cluster: Cluster, node: Node) -> None:
     create(node, "t")
     before = cluster.tree.tree.nodes["/brokers/topics/t"].version
-    (result,) = node.controller.create_partitions([CreatePartitionsSpec("t", 3)]).result()
+    (result,) = node.controller.admin.create_partitions([CreatePartitionsSpec("t", 3)]).result()
     assert result.error is ErrorCode.NONE
     assert list(result.replicas) == [1, 2]
     assert node.controller.image.has_leaders(["t"])
@@ -165,7 +167,7 @@ def test_create_partitions_returns_when_they_have_leaders(cluster: Cluster, node
     assert [one.partition for one in node.leadership()[-1].partitions] == [1, 2]
     assert cluster.tree.tree.nodes["/brokers/topics/t"].version == before + 1
     specs = [CreatePartitionsSpec(name, count) for name, count in (("t", 3), ("no", 3), ("a/b", 2))]
-    refused = node.controller.create_partitions(specs).result()
+    refused = node.controller.admin.create_partitions(specs).result()
     assert [one.error for one in refused] == [
         ErrorCode.INVALID_PARTITIONS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -176,7 +178,7 @@ def test_create_partitions_returns_when_they_have_leaders(cluster: Cluster, node
 def test_delete_topics_removes_znodes_replicas_and_metadata(cluster: Cluster, node: Node) -> None:
     create(node, "t", "stays", partitions=2)
     node.requests.clear()
-    results = node.controller.delete_topics(["t", "unknown", "stays/partitions"]).result()
+    results = node.controller.admin.delete_topics(["t", "unknown", "stays/partitions"]).result()
     assert [one.error for one in results] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -195,9 +197,9 @@ def test_delete_topics_removes_znodes_replicas_and_metadata(cluster: Cluster, no
 
 
 def test_topic_created_after_deletion_has_another_id_and_config(node: Node) -> None:
-    node.controller.create_topics([CreateTopicSpec("t", config={"a": "1"})]).result()
+    node.controller.admin.create_topics([CreateTopicSpec("t", config={"a": "1"})]).result()
     first = node.controller.image.topics["t"].topic_id
-    node.controller.delete_topics(["t"]).result()
+    node.controller.admin.delete_topics(["t"]).result()
     create(node, "t")
     assert node.controller.image.topics["t"].topic_id != first
     assert node.controller.image.topic_config("t") == {}
@@ -210,10 +212,10 @@ def test_deletion_halts_when_a_replica_cannot_be_deleted(cluster: Cluster, node:
         if isinstance(request, StopReplica)
         else ControlResponse()
     )
-    node.controller.delete_topics(["t"]).result()
+    node.controller.admin.delete_topics(["t"]).result()
     assert "t" not in node.controller.image.topics
     assert "/admin/delete_topics/t" in cluster.tree.tree.nodes
-    (result,) = node.controller.create_topics([CreateTopicSpec("t")]).result()
+    (result,) = node.controller.admin.create_topics([CreateTopicSpec("t")]).result()
     assert result.message == "Topic 't' is marked for deletion."
 
 
@@ -221,7 +223,7 @@ def test_delete_topics_returns_topic_deletion_disabled_when_deletion_is_disabled
     cluster = Cluster(settings=ControllerSettings(is_deletion_enabled=False))
     node = cluster.add(1)
     create(node, "t")
-    (result,) = node.controller.delete_topics(["t"]).result()
+    (result,) = node.controller.admin.delete_topics(["t"]).result()
     assert result.error is ErrorCode.TOPIC_DELETION_DISABLED
     assert node.session is not None
     node.session.create("/admin/delete_topics/t", None).result()
@@ -231,8 +233,8 @@ def test_delete_topics_returns_topic_deletion_disabled_when_deletion_is_disabled
 
 def test_alter_config_notifies_every_broker(cluster: Cluster, node: Node) -> None:
     create(node, "t")
-    node.controller.alter_config("topics", "t", lambda _: {"retention.ms": "5"}).result()
-    node.controller.alter_config(
+    node.controller.admin.alter_config("topics", "t", lambda _: {"retention.ms": "5"}).result()
+    node.controller.admin.alter_config(
         "brokers", "<default>", lambda _: {"log.cleaner.threads": "2"}
     ).result()
     assert node.configs == [
@@ -244,7 +246,7 @@ def test_alter_config_notifies_every_broker(cluster: Cluster, node: Node) -> Non
     assert cluster.data("/config/changes/config_change_0000000000") == encode_config_change(
         "topics/t"
     )
-    node.controller.alter_config("topics", "t", lambda _: {}).result()
+    node.controller.admin.alter_config("topics", "t", lambda _: {}).result()
     assert cluster.data("/config/topics/t") == b'{"version":1,"config":{}}'
     assert node.controller.image.topic_config("t") == {}
 
@@ -252,16 +254,16 @@ def test_alter_config_notifies_every_broker(cluster: Cluster, node: Node) -> Non
 def test_config_notifications_older_than_15_minutes_are_removed(
     cluster: Cluster, node: Node
 ) -> None:
-    node.controller.alter_config("brokers", "1", lambda _: {"a": "1"}).result()
+    node.controller.admin.alter_config("brokers", "1", lambda _: {"a": "1"}).result()
     cluster.clock.advance(15 * 60 * 1000 + 1)
-    node.controller.alter_config("brokers", "1", lambda _: {"a": "2"}).result()
+    node.controller.admin.alter_config("brokers", "1", lambda _: {"a": "2"}).result()
     assert list(cluster.tree.tree.nodes["/config/changes"].children) == ["config_change_0000000001"]
 
 
 def test_config_notification_that_cannot_be_decoded_is_skipped(node: Node) -> None:
     assert node.session is not None
     node.session.create("/config/changes/config_change_", b"?", sequential=True).result()
-    node.controller.alter_config("brokers", "1", lambda _: {"a": "2"}).result()
+    node.controller.admin.alter_config("brokers", "1", lambda _: {"a": "2"}).result()
     assert node.configs == [("brokers", "1", {"a": "2"})]
     assert len(node.warnings) == 1
 
@@ -271,7 +273,7 @@ def test_alter_config_fails_when_a_kraft_controller_has_taken_over(node: Node) -
     taken = zk_data.ControllerZnode(1, 5, kraft_controller_epoch=3)
     node.session.set("/controller", taken.encode()).result()
     with pytest.raises(BrokerError):
-        node.controller.alter_config("topics", "t", lambda _: {"a": "b"}).result()
+        node.controller.admin.alter_config("topics", "t", lambda _: {"a": "b"}).result()
 
 
 def test_producer_id_blocks_do_not_overlap() -> None:
@@ -279,7 +281,7 @@ def test_producer_id_blocks_do_not_overlap() -> None:
     blocks = []
     for _ in range(3):
         controller = Cluster(files).add(1).controller
-        blocks.append(controller.allocate_producer_ids(1, controller.broker_epoch).result())
+        blocks.append(controller.admin.allocate_producer_ids(1, controller.broker_epoch).result())
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
 
 
@@ -288,7 +290,7 @@ def test_restart_keeps_topics_configs_and_epochs() -> None:
     first = Cluster(files)
     node = first.add(1)
     create(node, "a", "b", partitions=2)
-    node.controller.alter_config("topics", "a", lambda _: {"x": "y"}).result()
+    node.controller.admin.alter_config("topics", "a", lambda _: {"x": "y"}).result()
     before = node.controller.image
     second = Cluster(files)
     again = second.add(1)
@@ -308,7 +310,7 @@ def test_restart_keeps_topics_configs_and_epochs() -> None:
 def test_prepare_reads_configs_before_the_broker_registers() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     node = Cluster(files).add(1)
-    node.controller.create_topics([CreateTopicSpec("t", config={"x": "y"})]).result()
+    node.controller.admin.create_topics([CreateTopicSpec("t", config={"x": "y"})]).result()
     second = Cluster(files)
     again = second.add(1, is_started=False)
     cluster_id = again.controller.prepare().result()
@@ -389,7 +391,7 @@ def test_full_disk_fails_the_request_or_its_later_steps_are_repeated() -> None:
     for failing in range(1, 8):
         name = f"t{failing}"
         files.fail_operation(failing, OSError(errno.ENOSPC, "full"))
-        pending = node.controller.create_topics([CreateTopicSpec(name)])
+        pending = node.controller.admin.create_topics([CreateTopicSpec(name)])
         if "/brokers/topics/" + name in cluster.tree.tree.nodes:
             node.controller.tick()
             assert node.controller.image.has_leaders([name])
@@ -418,25 +420,25 @@ def test_registration_with_a_broker_id_in_use_is_refused(cluster: Cluster, node:
 
 
 def test_config_znode_of_a_user_without_overrides_is_removed(cluster: Cluster, node: Node) -> None:
-    node.controller.alter_config(
+    node.controller.admin.alter_config(
         "users", "alice/clients/app", lambda _: {"producer_byte_rate": "5"}
     ).result()
     assert cluster.data("/config/users/alice") is None
     assert node.configs[-1] == ("users", "alice/clients/app", {"producer_byte_rate": "5"})
-    node.controller.alter_config("users", "alice/clients/app", lambda _: {}).result()
+    node.controller.admin.alter_config("users", "alice/clients/app", lambda _: {}).result()
     assert "/config/users/alice/clients/app" not in cluster.tree.tree.nodes
     assert node.configs[-1] == ("users", "alice/clients/app", {})
-    node.controller.alter_config("users", "unknown", lambda _: {}).result()
+    node.controller.admin.alter_config("users", "unknown", lambda _: {}).result()
     assert node.configs[-1] == ("users", "unknown", {})
 
 
 def test_start_reports_the_configs_of_all_entity_types() -> None:
     files = MemoryFileSystem(folders=[FOLDER])
     node = Cluster(files).add(1)
-    node.controller.alter_config("users", "bob", lambda _: {"a": "1"}).result()
-    node.controller.alter_config("users", "bob/clients/app", lambda _: {"b": "2"}).result()
-    node.controller.alter_config("clients", "app", lambda _: {"c": "3"}).result()
-    node.controller.alter_config("ips", "127.0.0.1", lambda _: {"d": "4"}).result()
+    node.controller.admin.alter_config("users", "bob", lambda _: {"a": "1"}).result()
+    node.controller.admin.alter_config("users", "bob/clients/app", lambda _: {"b": "2"}).result()
+    node.controller.admin.alter_config("clients", "app", lambda _: {"c": "3"}).result()
+    node.controller.admin.alter_config("ips", "127.0.0.1", lambda _: {"d": "4"}).result()
     again = Cluster(files).add(1, is_started=False)
     again.controller.prepare().result()
     assert sorted(again.configs) == [

@@ -78,7 +78,7 @@ def cluster() -> LossyCluster:
     cluster = LossyCluster()
     cluster.add(1)
     cluster.add(2)
-    cluster.nodes[1].controller.create_topics([CreateTopicSpec("t", 1, 1)]).result()
+    cluster.nodes[1].controller.admin.create_topics([CreateTopicSpec("t", 1, 1)]).result()
     cluster.settle()
     return cluster
 
@@ -100,7 +100,9 @@ def test_topic_whose_creation_is_not_confirmed_is_created_once(
     cluster: LossyCluster, is_carried_out: bool
 ) -> None:
     session = lossy(cluster, 2, is_carried_out=is_carried_out)
-    created = cluster.nodes[2].controller.auto_create_topic(CreateTopicSpec("u", 2, 2)).result()
+    created = (
+        cluster.nodes[2].controller.admin.auto_create_topic(CreateTopicSpec("u", 2, 2)).result()
+    )
     cluster.settle()
     assert session.lost == 1
     assert created.error is ErrorCode.NONE
@@ -116,7 +118,7 @@ def test_topics_without_a_connection_time_out(cluster: LossyCluster) -> None:
     )
     controller = cluster.nodes[1].controller
     specs = [CreateTopicSpec("u", 1, 1)]
-    (created,) = controller.create_topics(specs).result()
+    (created,) = controller.admin.create_topics(specs).result()
     assert (created.error, created.message) == (ErrorCode.REQUEST_TIMED_OUT, "no connection")
 
 
@@ -126,7 +128,7 @@ def test_topic_that_another_broker_created_meanwhile_is_refused(
 ) -> None:
     """Not taken for its own: the write of this broker was refused, and its response lost."""
     lossy(cluster, 2, is_carried_out=is_carried_out)
-    again = cluster.nodes[2].controller.auto_create_topic(CreateTopicSpec("t", 1, 1)).result()
+    again = cluster.nodes[2].controller.admin.auto_create_topic(CreateTopicSpec("t", 1, 1)).result()
     assert again.error is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
@@ -136,7 +138,7 @@ def test_partitions_whose_creation_is_not_confirmed_are_added_once(
 ) -> None:
     session = lossy(cluster, 1, is_carried_out=is_carried_out)
     spec = CreatePartitionsSpec("t", 3)
-    (added,) = cluster.nodes[1].controller.create_partitions([spec]).result()
+    (added,) = cluster.nodes[1].controller.admin.create_partitions([spec]).result()
     cluster.settle()
     assert session.lost == 1
     assert (added.error, sorted(added.replicas)) == (ErrorCode.NONE, [1, 2])
@@ -148,7 +150,7 @@ def test_deletion_that_is_not_confirmed_is_made(
     cluster: LossyCluster, is_carried_out: bool
 ) -> None:
     session = lossy(cluster, 1, is_carried_out=is_carried_out)
-    (deleted,) = cluster.nodes[1].controller.delete_topics(["t"]).result()
+    (deleted,) = cluster.nodes[1].controller.admin.delete_topics(["t"]).result()
     cluster.settle()
     assert session.lost == 1
     assert deleted.error is ErrorCode.NONE
@@ -167,7 +169,7 @@ def test_settings_that_are_not_confirmed_are_changed_once(
         changes += 1
         return {"cleanup.policy": stored.get("cleanup.policy", "") + "x"}
 
-    cluster.nodes[2].controller.alter_config("topics", "t", append).result()
+    cluster.nodes[2].controller.admin.alter_config("topics", "t", append).result()
     cluster.settle()
     assert session.lost == 1
     assert changes == (1 if is_carried_out else 2)
@@ -180,8 +182,8 @@ def test_producer_ids_that_are_not_confirmed_are_given_once(
 ) -> None:
     session = lossy(cluster, 1, is_carried_out=is_carried_out)
     controller = cluster.nodes[1].controller
-    first = controller.allocate_producer_ids(1, controller.broker_epoch).result()
-    second = controller.allocate_producer_ids(1, controller.broker_epoch).result()
+    first = controller.admin.allocate_producer_ids(1, controller.broker_epoch).result()
+    second = controller.admin.allocate_producer_ids(1, controller.broker_epoch).result()
     assert session.lost == 1
     assert second[0] >= first[0] + first[1]
 

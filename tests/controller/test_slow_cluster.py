@@ -112,7 +112,7 @@ def join(cluster: SlowCluster, broker_id: int) -> None:
 def alter_config(cluster: SlowCluster, broker_id: int, topic: str, value: str) -> None:
     """A broker changes the settings of a topic, if there is such a topic."""
     if f"{BROKER_TOPICS}/{topic}" in cluster.tree.tree.nodes:
-        cluster.nodes[broker_id].controller.alter_config(
+        cluster.nodes[broker_id].controller.admin.alter_config(
             "topics", topic, lambda stored: {**stored, "retention.ms": value}
         )
 
@@ -156,10 +156,10 @@ def disturb(cluster: SlowCluster, number: int) -> None:
             cluster.expire(victim)
         case 6:
             spec = CreatePartitionsSpec(f"t{rng.below(number + 1)}", 3)
-            cluster.nodes[victim].controller.create_partitions([spec])
+            cluster.nodes[victim].controller.admin.create_partitions([spec])
         case 7:
             for node in cluster.nodes.values():
-                node.controller.delete_topics([f"t{rng.below(number + 1)}"])
+                node.controller.admin.delete_topics([f"t{rng.below(number + 1)}"])
         case 8:
             alter_config(cluster, victim, f"t{rng.below(number + 1)}", str(number))
         case 9:
@@ -203,7 +203,7 @@ def request(cluster: SlowCluster, victim: int, number: int) -> None:
             if victim in cluster.nodes:
                 cluster.kill(victim)
         case _:
-            cluster.nodes[victim].controller.auto_create_topic(CreateTopicSpec(f"t{number}"))
+            cluster.nodes[victim].controller.admin.auto_create_topic(CreateTopicSpec(f"t{number}"))
 
 
 def reassign(cluster: SlowCluster, key: TopicPartition) -> None:
@@ -333,12 +333,12 @@ def test_topics_to_create_do_not_delay_a_change_of_in_sync_replicas() -> None:
         cluster.add(broker_id)
         cluster.settle()
     active = cluster.active.controller
-    active.create_topics([CreateTopicSpec("t", 1, 3)])
+    active.admin.create_topics([CreateTopicSpec("t", 1, 3)])
     cluster.settle()
     state = active.image.topics["t"].partitions[0].state
     assert state is not None
     specs = [CreateTopicSpec(f"many-{number}", 1, 1) for number in range(50)]
-    created = active.create_topics(specs)
+    created = active.admin.create_topics(specs)
     epoch = cluster.nodes[state.leader].controller.broker_epoch
     smaller = tuple(one for one in state.isr if one == state.leader)
     proposal = AlterIsr(0, state.leader_epoch, smaller, state.partition_epoch)
@@ -357,7 +357,7 @@ def test_nothing_is_repeated_while_the_session_is_suspended() -> None:
     cluster = SlowCluster(1, SETTINGS)
     node = cluster.add(1)
     cluster.settle()
-    node.controller.create_topics([CreateTopicSpec("t", 2, 1)])
+    node.controller.admin.create_topics([CreateTopicSpec("t", 2, 1)])
     cluster.settle()
     session = cluster.session_of(1)
     session.is_losing = True
@@ -385,7 +385,7 @@ def test_controller_whose_take_over_failed_refuses_until_it_has_read_everything(
     for broker_id in BROKERS:
         join(cluster, broker_id)
     cluster.settle()
-    cluster.nodes[1].controller.auto_create_topic(CreateTopicSpec("t"))
+    cluster.nodes[1].controller.admin.auto_create_topic(CreateTopicSpec("t"))
     cluster.settle()
     key = TopicPartition("t", 0)
     cluster.kill(cluster.active.broker_id)

@@ -116,7 +116,7 @@ class StoredNode:
 
     def allocate_producer_ids(self) -> Pending[tuple[int, int]]:
         """A block of producer ids for this node."""
-        return self.controller.allocate_producer_ids(BROKER_ID, self.controller.broker_epoch)
+        return self.controller.admin.allocate_producer_ids(BROKER_ID, self.controller.broker_epoch)
 
     def _config_of(self, topic: str) -> LogConfig:
         return topic_log_config(self.settings, None, self.controller.image.topic_config(topic))

@@ -11,7 +11,7 @@ from tests.support.config_requests import answers, context, describe, replace, v
 
 def test_what_is_not_named_goes_back_to_its_default() -> None:
     controller = Cluster().add(0).controller
-    controller.create_topics(
+    controller.admin.create_topics(
         [CreateTopicSpec("t", config={"retention.ms": "1", "segment.ms": "2"})]
     )
     surroundings = context(make_settings({"broker.id": "0"}), controller)
@@ -24,7 +24,7 @@ def test_what_is_not_named_goes_back_to_its_default() -> None:
 
 def test_validating_stores_nothing_and_a_refusal_says_why() -> None:
     controller = Cluster().add(0).controller
-    controller.create_topics([CreateTopicSpec("t", config={"retention.ms": "1"})])
+    controller.admin.create_topics([CreateTopicSpec("t", config={"retention.ms": "1"})])
     surroundings = context(make_settings({"broker.id": "0"}), controller)
     resources = [
         (ResourceType.TOPIC, "t", [("segment.ms", "3")]),

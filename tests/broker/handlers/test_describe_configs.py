@@ -23,7 +23,7 @@ def broker(settings: Any = None) -> Any:
     """The surroundings of a request on a broker with the topics t and u of the record."""
     node = Cluster().add(0)
     specs = [CreateTopicSpec(name, config=config) for name, config in recorded()["topics"].items()]
-    node.controller.create_topics(specs)
+    node.controller.admin.create_topics(specs)
     return context(settings or recorded_settings(), node.controller)
 
 
