@@ -97,8 +97,8 @@ def test_all_brokers_killed_at_once_keep_what_they_acknowledged(cluster: BrokerC
 def test_killed_leader_with_unreplicated_records_drops_them_when_it_follows(
     cluster: BrokerCluster,
 ) -> None:
-    """KIP-101, KIP-279: where it has records of acks=1 that its followers never got, the next leader
-    has others."""
+    """KIP-101, KIP-279: where it has records of acks=1 that its followers never got, the next
+    leader has others."""
     cluster.create_topic(TOPIC, configs={"min.insync.replicas": "1"})
     leader = cluster.leader(TOPIC)
     followers = [one for one in cluster.running if one != leader]
