@@ -181,25 +181,7 @@ class SimulatedBroker:
             throttled=lambda topic: "",
             monotonic_ms=clock.monotonic_ms,
         )
-        self.fetchers = ReplicaFetchers(
-            FetcherContext(
-                replica_id=self.id,
-                limits=LIMITS,
-                connect=lambda leader_id: Connection(self, leader_id),
-                broker_epoch=lambda: self.epoch,
-                throttle=throttle,
-                clock=clock,
-                wheel=self.wheel,
-                defer=self.work.append,
-                purgatory=self.purgatory,
-                metrics=metrics,
-                truncations=self.stored.upkeep.truncations,
-                run_jobs=self.run_jobs,
-                on_storage_failure=lambda: None,
-                on_fatal=simulation.fail,
-            ),
-            1,
-        )
+        self.fetchers = self._build_fetchers(metrics, throttle)
         self.in_sync = InSyncReplicas(
             partitions=self.partitions,
             purgatory=self.purgatory,
@@ -224,6 +206,29 @@ class SimulatedBroker:
         )
         self.sessions = FetchSessions(10, simulation.random.randrange)
         self.sent: list[Sent] = []
+
+    def _build_fetchers(
+        self, metrics: BrokerMetrics, throttle: ReplicationThrottle
+    ) -> ReplicaFetchers:
+        return ReplicaFetchers(
+            FetcherContext(
+                replica_id=self.id,
+                limits=LIMITS,
+                connect=lambda leader_id: Connection(self, leader_id),
+                broker_epoch=lambda: self.epoch,
+                throttle=throttle,
+                clock=self.simulation.clock,
+                wheel=self.wheel,
+                defer=self.work.append,
+                purgatory=self.purgatory,
+                metrics=metrics,
+                truncations=self.stored.upkeep.truncations,
+                run_jobs=self.run_jobs,
+                on_storage_failure=lambda: None,
+                on_fatal=self.simulation.fail,
+            ),
+            1,
+        )
 
     @property
     def partition(self) -> Partition | None:
