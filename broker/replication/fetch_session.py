@@ -128,6 +128,10 @@ class FetchSession:
             cached = self.partitions.get(key)
             if cached is not None:
                 cached.requested = value
+                if self.client.is_follower:
+                    # It may have dropped the response whose offsets it would not be sent again:
+                    # its log or its leader epoch has changed since the request of that response.
+                    cached.sent = None
                 continue
             is_unknown = not exists(key)
             self.partitions[key] = CachedPartition(value, is_unknown=is_unknown)

@@ -25,6 +25,12 @@ def test_histories_with_kills_power_cuts_pauses_and_lost_messages_lose_nothing(f
     assert acknowledged > 150, "the histories made progress"
 
 
+@pytest.mark.parametrize("seed", [315, 540, 5253])
+def test_a_follower_that_dropped_a_response_gets_the_high_watermark_again(seed: int) -> None:
+    """The leader had sent it in the response that was dropped, and would not have repeated it."""
+    Simulation(seed).run(STEPS)
+
+
 def test_same_seed_repeats_the_same_history() -> None:
     histories = []
     for _ in range(2):
