@@ -50,7 +50,7 @@ from odradek.controller.control_requests import (
     ControlRequestSender,
     ControlResponse,
 )
-from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.errors import CoordinationError, SessionExpired
 from odradek.controller.coordination.serial_executor import Procedure, SerialExecutor
 from odradek.controller.coordination.session import (
     CoordinationSession,
@@ -321,9 +321,11 @@ class Controller:
             except ControllerMoved:
                 await self._run_guarded(self._on_moved)
                 raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
-            except CoordinationError:
+            except CoordinationError as error:
                 # Half of it may have been written.
                 self._failed[Step.LOAD] = None
+                if isinstance(error, SessionExpired):
+                    raise BrokerError(ErrorCode.NOT_CONTROLLER) from None
                 raise
 
         return self._executor.submit(run)

@@ -177,7 +177,10 @@ class Node:
         if not self._is_built:
             self._build(await self._generate_id())
         parts, controller = self.parts, self.services.controller
-        cluster_id = await self._wait(controller.prepare(self._stored_cluster_id))
+        # An ensemble without a cluster id is not that of these directories, or has lost its data:
+        # it gets an id of its own, and `claim` refuses the start (Kafka: InconsistentClusterId).
+        stored_id = self._stored_cluster_id if self._coordination.is_embedded else None
+        cluster_id = await self._wait(controller.prepare(stored_id))
         logs.claim(
             broker_id=self._broker_id,
             cluster_id=cluster_id,

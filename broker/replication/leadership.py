@@ -118,6 +118,8 @@ class Leadership:
         self._observers = observers
         self._without_space: dict[TopicPartition, LeaderAndIsrPartition] = {}
         """Replicas whose logs found no space on the disk; `retry` makes them later."""
+        self._of_other_topics: dict[TopicPartition, None] = {}
+        """Replicas whose folder has another topic id; a deletion of the topic must leave it."""
         self._defer: Defer | None = None
 
     def serve(self, defer: Defer) -> None:
@@ -282,6 +284,8 @@ class Leadership:
             logger.warning("%s-%d cannot be opened: %s", *key, error.message or error.code.name)
         if isinstance(error, DirectoryFull):
             self._without_space[key] = replica
+        elif partition is None and error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
+            self._of_other_topics[key] = None
 
     def retry(self) -> bool:
         """Make the logs that found no space on the disk; call it once a second.
@@ -324,7 +328,11 @@ class Leadership:
                 self._purgatory.notify(partition.log_end_key)
             if replica.is_deleted:
                 self._without_space.pop(key, None)
-                removed.append(key)
+                if key in self._of_other_topics:
+                    del self._of_other_topics[key]
+                    logger.warning("%s-%d stays: it is of another topic of that name", *key)
+                else:
+                    removed.append(key)
         if removed:
             deletion = self._logs.delete(
                 removed, unique=self._rng.uuid().hex, now_ms=self._clock.now_ms()

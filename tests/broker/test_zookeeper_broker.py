@@ -271,3 +271,16 @@ def test_signal_while_a_start_waits_for_the_ensemble_ends_it(tmp_path: Path) -> 
         until(lambda: (tmp_path / "broker" / "data" / ".lock").exists(), "it has begun")
         process.stop(timeout_s=WAIT_S)
         assert "stopped by a signal before the broker was ready" in process.tail()
+
+
+def test_directories_of_a_cluster_refuse_an_ensemble_that_has_lost_its_data(
+    server: ZooKeeperServer, tmp_path: Path
+) -> None:
+    broker = BrokerProcess(tmp_path, overrides=settings(f"{server.address}/before"))
+    broker.start()
+    assert broker.stop() == 0
+    other = BrokerProcess(tmp_path, overrides=settings(f"{server.address}/after"))
+    with pytest.raises(ProcessFailed, match=r"belongs to cluster"):
+        other.start()
+    broker.start()
+    assert broker.stop() == 0

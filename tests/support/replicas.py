@@ -112,13 +112,15 @@ class Replicas:
         in_sync: tuple[int, ...],
         leader_epoch: int,
         replicas: tuple[int, ...] | None = None,
+        *,
+        topic_id: UUID = TOPIC_ID,
     ) -> ControlResponse:
         """A LeaderAndIsr of one partition."""
         if replicas is None:
             replicas = (BROKER_ID, 2) if in_sync != (BROKER_ID,) else (BROKER_ID,)
         partition = LeaderAndIsrPartition(
             topic=topic,
-            topic_id=TOPIC_ID,
+            topic_id=topic_id,
             partition=index,
             state=PartitionState(leader, leader_epoch, in_sync, leader_epoch, 1),
             replicas=replicas,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -67,3 +68,18 @@ def test_a_replica_on_a_failed_directory_refuses_leadership_and_stop() -> None:
     assert partition.high_watermark == 0
     replicas.leadership.retry()
     assert replicas.fatal == []
+
+
+def test_a_deletion_leaves_the_folder_of_another_topic_of_the_same_name() -> None:
+    """The coordination service lost its data, and the topic was made again under the old name."""
+    replicas = Replicas()
+    replicas.lead().append([batch(NOW_MS)], NOW_MS)
+    replicas.restart(is_clean=False)
+    response = replicas.send_state(*KEY, BROKER_ID, (BROKER_ID,), 5, topic_id=UUID(int=77))
+    assert dict(response.partition_errors) == {KEY: ErrorCode.INCONSISTENT_TOPIC_ID}
+    assert replicas.stop(is_deleted=True) == {}
+    (log,) = replicas.stored.manager.all()
+    assert log.end_offset == 1
+    assert lead_in(replicas, 2) == {}
+    assert replicas.stop(is_deleted=True) == {}
+    assert replicas.stored.manager.all() == []
