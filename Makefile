@@ -22,7 +22,7 @@ COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-others lint unit coverage docs release golden bench attack soak chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-others lint unit coverage docs release golden bench attack soak chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -31,16 +31,21 @@ run: $(VENV)/.run
 cluster: $(VENV)/.run system-packages
 	@exec $(BIN)/python -I -m odradek.tools.cluster.ensemble config/cluster
 
-# The rows wait for Java and for sessions most of the time: two run at once, and each prints what it
+# The rows wait for Java and for sessions most of the time: they run at once, and each prints what it
 # found at its end.
 test: lint tools
-	@$(MAKE) --no-print-directory -k -j2 --output-sync=target test-pipelines test-others
+	@$(MAKE) --no-print-directory -k -j3 --output-sync=target test-pipelines test-clusters test-others
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
 
+# Several brokers, and the tools, which have clusters of their own.
+test-clusters:
+	$(BIN)/python -m pytest -q -m "not slow" tests/cluster tests/odradek
+
 test-others:
-	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline
+	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/cluster \
+		--ignore=tests/odradek
 
 # The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills, the demo.
 chaos-pipeline: tools
