@@ -266,7 +266,10 @@ class BrokerCluster:
             (result,) = wire.call(request, CREATE_TOPICS_VERSION).topics
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             return False
-        assert result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), result
+        if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            # Created by an attempt whose response was lost; or it is still being deleted.
+            return bool(self.partitions(topic, of=controller))
+        assert result.error_code == ErrorCode.NONE, result
         return True
 
     def _logs(self) -> str:
