@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
@@ -21,13 +22,13 @@ from odradek.protocol.messages.elect_leaders import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools import options as command_line
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import WRAPPER, KafkaError, ToolError, partition_text, refused
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import JsonError, JsonReader, UnreadableFileError, read_json
 from odradek.tools.options import Flag, Options, OptionsError
-from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = (
     "This tool attempts to elect a new leader for a set of topic partitions. The type of elections "
@@ -86,35 +87,23 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run an election; returns the exit code."""
-    return run_tool(_run, arguments)
+    return run_command(arguments, FLAGS, parse_options, _act)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _act(options: Options) -> int:
     try:
-        options = parse_options(arguments)
-        if options.has("version"):
-            print(KAFKA_VERSION)
-            return 0
         election_type = _election_type(options)
         partitions = _partitions(options)
-        bootstrap = options.value("bootstrap-server")
-        assert bootstrap is not None, "parse_options requires one"
-        client = open_client(bootstrap, options.value("admin.config"))
-        try:
-            elect(client, election_type, partitions)
-        finally:
-            client.close()
-    except OptionsError as error:
-        return command_line.refuse(error, FLAGS)
     except JsonError as error:
         print(f"{MAPPING_EXCEPTION}: {error}", file=sys.stderr)
         return 1
     except UnreadableFileError as error:
         print(f"java.io.IOException: {error}", file=sys.stderr)
         return 1
-    except (ToolError, ClientError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    bootstrap = options.value("bootstrap-server")
+    assert bootstrap is not None, "parse_options requires one"
+    with closing(open_client(bootstrap, options.value("admin.config"))) as client:
+        elect(client, election_type, partitions)
     return 0
 
 

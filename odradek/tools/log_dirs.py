@@ -9,8 +9,8 @@ Source: Kafka 3.9's LogDirsCommand.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from odradek.protocol.api_keys import ApiKey
@@ -22,13 +22,13 @@ from odradek.protocol.messages.describe_log_dirs import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools import options as command_line
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
 from odradek.tools.errors import ToolError, exception_of, partition_text, refused
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import to_json
 from odradek.tools.options import Flag, Options, OptionsError
-from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.run_command import run_command
 
 WHAT_IT_DOES: Final = "This tool helps to query log directory usage on the specified brokers."
 _NUMBER: Final = re.compile(r"[+-]?\d+")
@@ -60,27 +60,14 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the log directories; returns the exit code."""
-    return run_tool(_run, arguments)
+    return run_command(arguments, FLAGS, parse_options, _act)
 
 
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        options = parse_options(arguments)
-        if options.has("version"):
-            print(KAFKA_VERSION)
-            return 0
-        bootstrap = options.value("bootstrap-server")
-        assert bootstrap is not None, "parse_options requires one"
-        client = open_client(bootstrap, options.value("command-config"))
-        try:
-            describe(client, options)
-        finally:
-            client.close()
-    except OptionsError as error:
-        return command_line.refuse(error, FLAGS)
-    except (ToolError, ClientError) as error:
-        print(error, file=sys.stderr)
-        return 1
+def _act(options: Options) -> int:
+    bootstrap = options.value("bootstrap-server")
+    assert bootstrap is not None, "parse_options requires one"
+    with closing(open_client(bootstrap, options.value("command-config"))) as client:
+        describe(client, options)
     return 0
 
 

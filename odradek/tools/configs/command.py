@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from typing import Final
 
 from odradek.tools.client import Client, ClientError
@@ -37,8 +39,8 @@ from odradek.tools.configs.resources import (
 )
 from odradek.tools.errors import ToolError
 from odradek.tools.java_hash_order import in_hash_order
-from odradek.tools.options import Options, OptionsError, refuse
-from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.options import Options
+from odradek.tools.run_command import run_command
 
 FORMAT_VERSION: Final = "message.format.version"
 _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
@@ -53,18 +55,12 @@ class ConfigsError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Run one action; returns the exit code."""
-    return run_tool(_run, arguments)
+    return run_command(arguments, FLAGS, parse_options, partial(_run, arguments))
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: Sequence[str], options: Options) -> int:
     try:
-        options = parse_options(arguments)
-        if options.has("version"):
-            print(KAFKA_VERSION)
-            return 0
         _act(options)
-    except OptionsError as error:
-        return refuse(error, FLAGS)
     except ConfigsError as error:
         print(error, file=sys.stderr)
         return 1
@@ -83,16 +79,13 @@ def _act(options: Options) -> None:
         raise ConfigsError("Only --bootstrap-server is supported by this tool")
     if kinds[0] not in SERVED:
         raise ConfigsError(f"Configs of {kinds[0]} are not supported by this tool")
-    client = open_client(bootstrap, options.value("command-config"))
-    try:
+    with closing(open_client(bootstrap, options.value("command-config"))) as client:
         if options.has("describe"):
             _describe(client, kinds[0], names, every=options.has("all"))
         else:
             if len(names) != len(kinds):
                 raise ConfigsError("An entity name must be specified for every entity type")
             _alter(client, options, kinds[0], names[0])
-    finally:
-        client.close()
 
 
 def _describe(client: Client, kind: str, names: Sequence[str], *, every: bool) -> None:

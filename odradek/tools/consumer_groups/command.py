@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
@@ -34,8 +35,8 @@ from odradek.tools.consumer_groups.render import deletions_table, groups_table, 
 from odradek.tools.consumer_groups.reset import parse_scope, reset_offsets
 from odradek.tools.errors import WRAPPER, KafkaError, ToolError, refused
 from odradek.tools.java_hash_order import in_hash_order
-from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError, refuse
-from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.options import INT32_MAX, INT64_MAX, Options, OptionsError
+from odradek.tools.run_command import run_command
 
 PARTITION_ERRORS: Final = (
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
@@ -46,26 +47,16 @@ PARTITION_ERRORS: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run one action; returns the exit code."""
-    return run_tool(_run, arguments)
+    return run_command(arguments, FLAGS, parse_options, _act)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _act(options: Options) -> int:
     try:
-        options = parse_options(arguments)
-    except OptionsError as error:
-        return refuse(error, FLAGS)
-    if options.has("version"):
-        print(KAFKA_VERSION)
-        return 0
-    try:
-        client = open_client(options)
-        try:
+        with closing(open_client(options)) as client:
             act(client, options)
-        finally:
-            client.close()
     except OptionsError as error:
         if error.shows_help:
-            return refuse(error, FLAGS)
+            raise
         print_error(f"Executing consumer group command failed due to {error}")
         return error.exit_code
     except (ToolError, ClientError) as error:

@@ -10,6 +10,7 @@ Source: Kafka 3.9's ReassignPartitionsCommand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 from odradek.protocol.topic_partition import TopicPartition
@@ -18,7 +19,7 @@ from odradek.tools.client_config import open_client
 from odradek.tools.errors import KafkaError, ToolError, partition_text
 from odradek.tools.java_hash_order import in_hash_order
 from odradek.tools.json_files import read_text
-from odradek.tools.options import INT64_MAX, Options, OptionsError, refuse
+from odradek.tools.options import INT64_MAX, Options, OptionsError
 from odradek.tools.reassign_partitions.cluster import (
     Reassignment,
     alter_reassignments,
@@ -43,7 +44,7 @@ from odradek.tools.reassign_partitions.throttles import (
     throttle_log_dirs,
     throttle_moves,
 )
-from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.run_command import run_command
 
 TIMEOUT_MS: Final = 10_000
 ALREADY_MOVING: Final = (
@@ -60,25 +61,15 @@ VERIFY_LATER: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run one action; returns the exit code."""
-    return run_tool(_run, arguments)
+    return run_command(arguments, FLAGS, parse_options, _act)
 
 
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        options = parse_options(arguments)
-    except OptionsError as error:
-        return refuse(error, FLAGS)
-    if options.has("version"):
-        print(KAFKA_VERSION)
-        return 0
+def _act(options: Options) -> int:
     try:
         bootstrap = options.value("bootstrap-server")
         assert bootstrap is not None, "parse_options requires one"
-        client = open_client(bootstrap, options.value("command-config"))
-        try:
+        with closing(open_client(bootstrap, options.value("command-config"))) as client:
             act(client, options)
-        finally:
-            client.close()
     except TerseError as error:
         print(error)
         return 1

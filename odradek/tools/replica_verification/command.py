@@ -13,23 +13,23 @@ Source: Kafka 3.9's ReplicaVerificationTool.
 from __future__ import annotations
 
 import datetime
-import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.tools import options as command_line
-from odradek.tools.client import Client, ClientError
+from odradek.tools.client import Client
 from odradek.tools.console.errors import log
 from odradek.tools.consumer_groups.partition_offsets import LATEST, NO_OFFSET, list_offsets
 from odradek.tools.errors import ToolError, refused
 from odradek.tools.options import INT64_MAX, Flag, Options, OptionsError
 from odradek.tools.replica_verification.comparison import compare, largest_lag
 from odradek.tools.replica_verification.fetchers import Fetcher, Fetchers, Reading
-from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.run_command import run_command
 from odradek.tools.topics.errors import TopicsError
 from odradek.tools.topics.queries import compile_pattern
 
@@ -81,27 +81,14 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Compare replicas until it is interrupted; returns the exit code."""
-    return run_tool(_run, arguments)
+    return run_command(arguments, FLAGS, parse_options, _act)
 
 
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        options = parse_options(arguments)
-        if options.has("version"):
-            print(KAFKA_VERSION)
-            return 0
-        bootstrap = options.value("broker-list")
-        assert bootstrap is not None, "parse_options requires one"
-        client = Client(bootstrap)
-        try:
-            return verify(client, options)
-        finally:
-            client.close()
-    except OptionsError as error:
-        return command_line.refuse(error, FLAGS)
-    except (ToolError, ClientError) as error:
-        print(error, file=sys.stderr)
-        return 1
+def _act(options: Options) -> int:
+    bootstrap = options.value("broker-list")
+    assert bootstrap is not None, "parse_options requires one"
+    with closing(Client(bootstrap)) as client:
+        return verify(client, options)
 
 
 def verify(client: Client, options: Options) -> int:

@@ -9,8 +9,8 @@ Source: Kafka 3.9's TopicCommand.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
@@ -35,8 +35,8 @@ from odradek.protocol.messages.delete_topics import (
 )
 from odradek.tools.client import ZERO_ID, Client, ClientError
 from odradek.tools.client_config import open_client
-from odradek.tools.options import Options, OptionsError, refuse
-from odradek.tools.run import KAFKA_VERSION, run_tool
+from odradek.tools.options import Options, OptionsError
+from odradek.tools.run_command import run_command
 from odradek.tools.topics.describe import describe
 from odradek.tools.topics.errors import TopicsError, check
 from odradek.tools.topics.options import FLAGS, parse_options
@@ -49,28 +49,16 @@ TIMEOUT_MS: Final = 30_000
 
 def main(arguments: Sequence[str]) -> int:
     """Run one action; returns the exit code."""
-    return run_tool(_run, arguments)
+    return run_command(arguments, FLAGS, parse_options, _act)
 
 
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        options = parse_options(arguments)
-        if options.has("version"):
-            print(KAFKA_VERSION)
-            return 0
-        client = client_of(options)
-    except OptionsError as error:
-        return refuse(error, FLAGS)
-    except ClientError as error:
-        print(error, file=sys.stderr)
-        return 1
-    try:
-        act(client, options)
-    except (TopicsError, ClientError, OptionsError) as error:
-        print(f"Error while executing topic command : {error}")
-        return error.exit_code if isinstance(error, OptionsError) else 1
-    finally:
-        client.close()
+def _act(options: Options) -> int:
+    with closing(client_of(options)) as client:
+        try:
+            act(client, options)
+        except (TopicsError, ClientError, OptionsError) as error:
+            print(f"Error while executing topic command : {error}")
+            return error.exit_code if isinstance(error, OptionsError) else 1
     return 0
 
 
