@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs
 from odradek.storage.producers.producer_snapshot import decode_snapshot
@@ -52,6 +52,20 @@ def transactional(cluster: MixedCluster) -> Producer:
     return producer
 
 
+def wait_for_markers(cluster: MixedCluster) -> None:
+    """Until the marker of the last transaction is written: its producer does not wait for that."""
+    isolated = {"isolation.level": "read_committed", "group.id": "unused"}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, **isolated})
+    stable_end = TRANSACTIONS * (RECORDS + 1)
+
+    def is_stable() -> bool:
+        low, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=30)
+        return (low, high) == (0, stable_end)
+
+    cluster.wait(is_stable, f"the last stable offset is {stable_end}")
+    consumer.close()
+
+
 def producers(folder: Path) -> dict[int, ProducerEntry]:
     """What the newest snapshot of a log says."""
     newest = max(folder.glob("*.snapshot"))
@@ -80,6 +94,7 @@ def test_a_follower_has_the_producers_transactions_and_epochs_of_its_leader(tmp_
                 producer.abort_transaction(60)
             else:
                 producer.commit_transaction(60)
+        wait_for_markers(cluster)
         cluster.assert_identical(TOPIC)
         cluster.stop(OURS)
         cluster.stop(APACHE)

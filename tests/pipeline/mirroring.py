@@ -15,6 +15,7 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
+    KafkaException,
     Producer,
     TopicPartition,
 )
@@ -104,10 +105,20 @@ def mirror_process(path: Path, *arguments: str) -> Iterator[LoggedProcess]:
 
 
 def create(address: str, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
-    """Create a topic."""
+    """Create a topic, once the deletion of another one of this name is over."""
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([new])[topic].result(TIMEOUT_S)
+
+    def is_created() -> bool:
+        try:
+            admin.create_topics([new])[topic].result(TIMEOUT_S)
+        except KafkaException as error:
+            if "marked for deletion" not in error.args[0].str():
+                raise
+            return False
+        return True
+
+    until(is_created, f"topic {topic} is created")
 
 
 def grow(address: str, topic: str, partitions: int) -> None:

@@ -21,9 +21,8 @@ from odradek.protocol.schema import schema_of
 
 DECLARED = [key for key in ApiKey if key not in UNDECLARED]
 PLANNED = {
-    "between brokers": (4, 5, 6, 7, 56, 58, 67),
+    "KRaft": (58,),
     "transactions": (24, 25, 26, 27, 28, 65, 66),
-    "moving partitions": (34, 43, 45, 46),
     "security": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
     "quotas and features": (48, 49, 57),
     "telemetry": (71, 72, 74),
