@@ -18,6 +18,7 @@ from odradek.broker.settings.alter import Change, Requested
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -25,16 +26,17 @@ from odradek.protocol.messages.alter_configs import (
 
 def run(context: Context, request: AlterConfigsRequest) -> Steps[Reply | Delayed]:
     """Decide for each resource, then store what was decided."""
-    requested = [
-        Requested(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(Change(config.name, config.value) for config in resource.configs),
-            replaces=True,
-        )
-        for resource in request.resources
-    ]
-    return (yield from alter(context, requested, _response, validate_only=request.validate_only))
+    return (yield from alter(context, request, requested_of, _response))
+
+
+def requested_of(resource: AlterConfigsResource) -> Requested:
+    """All settings of one resource, as all code behind the APIs knows them."""
+    return Requested(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(Change(config.name, config.value) for config in resource.configs),
+        replaces=True,
+    )
 
 
 def failed(

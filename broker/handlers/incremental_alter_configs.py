@@ -28,7 +28,6 @@ from odradek.broker.settings.alter import (
     Stored,
     decide,
     invalid_request,
-    repeated,
 )
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import with_dynamic
@@ -39,6 +38,7 @@ from odradek.controller.coordination.errors import (
 )
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -63,19 +63,20 @@ Respond = Callable[[list[ResourceResult]], Any]
 
 def run(context: Context, request: IncrementalAlterConfigsRequest) -> Steps[Reply | Delayed]:
     """Decide for each resource, then store what was decided."""
-    requested = [
-        Requested(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(
-                Change(config.name, config.value, config.config_operation)
-                for config in resource.configs
-            ),
-            replaces=False,
-        )
-        for resource in request.resources
-    ]
-    return (yield from alter(context, requested, _response, validate_only=request.validate_only))
+    return (yield from alter(context, request, requested_of, _response))
+
+
+def requested_of(resource: AlterConfigsResource) -> Requested:
+    """The changes of one resource, as all code behind the APIs knows them."""
+    return Requested(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(
+            Change(config.name, config.value, config.config_operation)
+            for config in resource.configs
+        ),
+        replaces=False,
+    )
 
 
 def failed(
@@ -102,23 +103,35 @@ def _response(results: list[ResourceResult]) -> IncrementalAlterConfigsResponse:
 
 
 def alter(
-    context: Context, requested: Sequence[Requested], respond: Respond, *, validate_only: bool
+    context: Context,
+    request: Any,
+    requested_of: Callable[[Any], Requested],
+    respond: Respond,
 ) -> Steps[Reply | Delayed]:
-    """Serve both APIs that change settings; `respond` makes the response of either."""
+    """Serve both APIs that change settings.
 
-    twice = repeated([(resource.resource_type, resource.name) for resource in requested])
+    requested_of  what a resource of `request` asks for
+    respond       makes the response of either API
+    """
+    requested: list[Requested] = []
+    counts: dict[tuple[int, str], int] = {}
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        counts[key] = counts.get(key, 0) + 1
+        requested.append(requested_of(resource))
+        yield None
     outcomes: list[BrokerError | Pending[None]] = []
-    for resource, is_repeated in zip(requested, twice, strict=True):
+    for one in requested:
         yield None
         try:
-            if is_repeated:
+            if counts[one.resource_type, one.name] > 1:
                 raise invalid_request("Each resource must appear at most once.")
-            decision = _decide(context, resource, None)
+            decision = _decide(context, one, None)
         except BrokerError as error:
             outcomes.append(error)
         else:
-            is_done = validate_only
-            outcomes.append(Pending.of(None) if is_done else _store(context, resource, decision))
+            is_done = request.validate_only
+            outcomes.append(Pending.of(None) if is_done else _store(context, one, decision))
     return _when_stored(context, requested, outcomes, respond)
 
 

@@ -91,14 +91,6 @@ def invalid_request(message: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, message)
 
 
-def repeated(resources: Sequence[tuple[int, str]]) -> list[bool]:
-    """For each (type, name), whether the request contains it more than once."""
-    counts: dict[tuple[int, str], int] = {}
-    for resource in resources:
-        counts[resource] = counts.get(resource, 0) + 1
-    return [counts[resource] > 1 for resource in resources]
-
-
 def check_changes(changes: Sequence[Change]) -> None:
     """Refuse a setting that is listed twice or has no value.
 

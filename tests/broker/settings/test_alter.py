@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,6 @@ from odradek.broker.settings.alter import (
     decide,
     decide_broker,
     decide_topic,
-    repeated,
 )
 from odradek.broker.settings.dynamic import DynamicSettings
 from odradek.broker.settings.load import make_settings, with_dynamic
@@ -32,11 +32,11 @@ def overrides_of(name: str) -> Mapping[str, str] | None:
 def answers(kind: str, resources: Any) -> list[list[Any]]:
     """What our decisions come to, in the shape of the record."""
     settings = recorded_settings()
-    twice = repeated([(resource_type, name) for resource_type, name, _ in resources])
+    times = Counter((resource_type, name) for resource_type, name, _ in resources)
     answered = []
-    for (resource_type, name, entries), is_repeated in zip(resources, twice, strict=True):
+    for resource_type, name, entries in resources:
         code, message = int(ErrorCode.NONE), None
-        if is_repeated:
+        if times[resource_type, name] > 1:
             code, message = (
                 int(ErrorCode.INVALID_REQUEST),
                 "Each resource must appear at most once.",
