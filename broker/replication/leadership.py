@@ -33,7 +33,8 @@ from odradek.runtime.pending import Pending
 from odradek.runtime.randomness import Randomness
 from odradek.runtime.slicing import Defer, run_in_slices
 from odradek.storage.directories.disk_jobs import DiskJob
-from odradek.storage.directories.log_manager import DirectoryFull, LogManager, NoDirectoryLeft
+from odradek.storage.directories.log_creation import DirectoryFull
+from odradek.storage.directories.log_manager import LogManager, NoDirectoryLeft
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 
@@ -240,6 +241,7 @@ class Leadership:
             on_flush_awaited=self._on_flush_awaited,
         )
         self._partitions.add(partition)
+        self._of_other_topics.pop(TopicPartition(replica.topic, replica.partition), None)
         return partition
 
     def _become_leader_or_follower(

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
 from uuid import UUID
 
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -31,7 +30,7 @@ from odradek.storage.checkpoints.meta_properties import (
     check_meta_properties,
     write_meta_properties,
 )
-from odradek.storage.checkpoints.partition_metadata import write_new_topic_id, write_topic_id
+from odradek.storage.checkpoints.partition_metadata import write_topic_id
 from odradek.storage.directories.directory_loading import LoadedDirectory, Loading, load_directory
 from odradek.storage.directories.disk_jobs import (
     Removal,
@@ -39,11 +38,16 @@ from odradek.storage.directories.disk_jobs import (
     SyncNewFolders,
     WriteCheckpoint,
 )
+from odradek.storage.directories.log_creation import (
+    LogCreation,
+    refuse_when_full,
+    storage_error,
+)
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.replacements import interrupted_replacements, unique_of
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.descriptors import Descriptors
-from odradek.storage.files.disk_errors import is_out_of_descriptors, is_temporary
+from odradek.storage.files.disk_errors import is_out_of_descriptors
 from odradek.storage.files.names import (
     DELETE_FOLDER,
     FUTURE_FOLDER,
@@ -54,15 +58,9 @@ from odradek.storage.files.names import (
 from odradek.storage.log.log import Log, open_log
 from odradek.storage.log_config import LogConfig
 
-PREFERRED_MAX: Final = 10_000
-
 
 class NoDirectoryLeft(Exception):
     """Every directory of log.dirs has failed; the broker cannot go on."""
-
-
-class DirectoryFull(BrokerError):
-    """The disk is too full for a new log (KAFKA_STORAGE_ERROR); the directory stays online."""
 
 
 class DuplicateLog(Exception):
@@ -116,10 +114,7 @@ class LogManager:
         self.removals: list[tuple[int, Removal]] = []
         """(earliest time in ms, what is removed): folders of deleted partitions, old segments."""
         self._failures: list[DirectoryFailure] = []
-        self._preferred: dict[TopicPartition, str] = {}
-        """Directories in which logs are to be created that are not here yet."""
-        self._half_made: dict[TopicPartition, LogDirectory] = {}
-        """Folders of logs that could not be created, and not be removed either."""
+        self.creation = LogCreation(files, self.directories, descriptors, self.take_offline)
 
     # Start.
 
@@ -303,16 +298,8 @@ class LogManager:
                 f"{topic}-{partition} may be in an offline directory: "
                 f"{', '.join(self.offline_directories)}",
             )
-        # A line that a deleted log of the same name left in a checkpoint would make a crash skip
-        # the check of this one's batches.
-        for directory in self.online():
-            try:
-                directory.write_now(directory.checkpoints_naming(key))
-            except OSError as error:
-                self._refuse_when_full(directory, error)
-                self.take_offline(directory, error)
-        self._remove_half_made(key)
-        log = self._create_where_possible(key, config, topic_id, now_ms)
+        log = self.creation.create(key, config, topic_id, now_ms)
+        self._logs[key] = log
         if not is_new:
             # Kafka creates it without a warning.
             paths = ", ".join(self.directories)
@@ -325,107 +312,10 @@ class LogManager:
             )
         return log
 
-    def _create_where_possible(
-        self, key: TopicPartition, config: LogConfig, topic_id: UUID | None, now_ms: int
-    ) -> Log:
-        """A new log in the first directory that is neither full nor fails; raises as `create`."""
-        full: DirectoryFull | None = None
-        preferred = self._preferred.pop(key, None)
-        for directory in sorted(
-            self.online(), key=lambda each: (each.path != preferred, each.partition_count())
-        ):
-            folder = directory.file(folder_name(*key))
-            try:
-                log = self._create_in(directory, folder, key, config, topic_id, now_ms)
-            except DirectoryFull as error:
-                if key in self._half_made:
-                    # A second folder of the partition would stop the next start.
-                    raise
-                full = full or error
-                continue
-            if log is not None:
-                directory.logs[key] = self._logs[key] = log
-                return log
-        if full is not None:
-            raise full
-        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "no directory of log.dirs is online")
-
-    def _refuse_when_full(self, directory: LogDirectory, error: OSError) -> None:
-        """A full disk is no failed one: what is there works on, and space may come back.  The same
-        holds for descriptors.
-
-        raises  DirectoryFull
-        """
-        if is_temporary(error):
-            why = "cannot be written now" if is_out_of_descriptors(error) else "is full"
-            raise DirectoryFull(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} {why}: {error}"
-            ) from error
-
-    def _create_in(
-        self,
-        directory: LogDirectory,
-        folder: str,
-        key: TopicPartition,
-        config: LogConfig,
-        topic_id: UUID | None,
-        now_ms: int,
-    ) -> Log | None:
-        """The new log; None when its folder could not be made and the directory is offline now.
-
-        raises  BrokerError KAFKA_STORAGE_ERROR (of which DirectoryFull); NoDirectoryLeft
-        """
-        try:
-            self.files.make_directory(folder)
-        except OSError as error:
-            self._refuse_when_full(directory, error)
-            self.take_offline(directory, error)
-            return None
-        try:
-            if topic_id is not None:
-                write_new_topic_id(self.files, folder, topic_id)
-            log = open_log(
-                self.files,
-                folder,
-                *key,
-                config,
-                log_start_offset=0,
-                recovery_point=0,
-                was_clean_shutdown=False,
-                now_ms=now_ms,
-                descriptors=self.descriptors,
-            )
-        except OSError as error:
-            # The partition may be made elsewhere now, and two folders of it stop the next start.
-            self._half_made[key] = directory
-            with contextlib.suppress(BrokerError):
-                self._remove_half_made(key)
-            self._refuse_when_full(directory, error)
-            self.take_offline(directory, error)
-            raise _storage_error(directory) from error
-        directory.new_folders[folder] = None
-        if topic_id is not None:
-            directory.topic_ids[folder] = topic_id
-        return log
-
     def sync_new_folders(self) -> list[SyncNewFolders]:
         """What makes the folders of logs durable that were created since the last call; the
         flush of such a log does that as well."""
         return [job for directory in self.online() for job in directory.sync_new_folders()]
-
-    def _remove_half_made(self, key: TopicPartition) -> None:
-        directory = self._half_made.get(key)
-        if directory is None:
-            return
-        folder = directory.file(folder_name(*key))
-        try:
-            if self.files.exists(folder):
-                self.files.remove_tree(folder)
-        except OSError as error:
-            if directory.is_online:
-                self._refuse_when_full(directory, error)
-                self.take_offline(directory, error)
-        del self._half_made[key]
 
     def _assign_topic_id(self, log: Log, topic_id: UUID) -> None:
         directory = self.directory_of(log)
@@ -439,9 +329,9 @@ class LogManager:
             try:
                 write_topic_id(self.files, log.directory, topic_id)
             except OSError as error:
-                self._refuse_when_full(directory, error)
+                refuse_when_full(directory, error)
                 self.take_offline(directory, error)
-                raise _storage_error(directory) from error
+                raise storage_error(directory) from error
             directory.topic_ids[log.directory] = topic_id
 
     def delete(self, partitions: Iterable[TopicPartition], *, unique: str, now_ms: int) -> Deletion:
@@ -500,12 +390,6 @@ class LogManager:
 
     # Moves between directories.
 
-    def prefer_directory(self, topic: str, partition: int, path: str) -> None:
-        """Create the log of this partition in this directory, when it is created; at most
-        `PREFERRED_MAX` are remembered."""
-        if len(self._preferred) < PREFERRED_MAX:
-            self._preferred[topic, partition] = path
-
     def future(self, topic: str, partition: int) -> Log | None:
         """The copy of a log on its way to another directory."""
         return self._future_logs.get((topic, partition))
@@ -521,7 +405,7 @@ class LogManager:
         key = (log.topic, log.partition)
         folder = directory.file(suffixed_folder_name(*key, unique, FUTURE_FOLDER))
         topic_id = self.directory_of(log).topic_ids.get(log.directory)
-        future = self._create_in(directory, folder, key, log.config, topic_id, now_ms)
+        future = self.creation.create_in(directory, folder, key, log.config, topic_id, now_ms)
         if future is not None:
             directory.future_logs[key] = self._future_logs[key] = future
         return future
@@ -669,9 +553,3 @@ class LogManager:
 
     def _identities(self) -> dict[str, MetaProperties]:
         return {d.path: d.meta for d in self.online() if d.meta is not None}
-
-
-def _storage_error(directory: LogDirectory) -> BrokerError:
-    return BrokerError(
-        ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.failure}"
-    )

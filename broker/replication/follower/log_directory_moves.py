@@ -112,7 +112,7 @@ class LogDirectoryMoves:
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._context.partitions.get(topic, index)
         if partition is None:
-            logs.prefer_directory(topic, index, path)
+            logs.creation.prefer_directory(topic, index, path)
             return ErrorCode.REPLICA_NOT_AVAILABLE
         if partition.log.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR

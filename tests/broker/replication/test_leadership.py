@@ -83,3 +83,14 @@ def test_a_deletion_leaves_the_folder_of_another_topic_of_the_same_name() -> Non
     assert lead_in(replicas, 2) == {}
     assert replicas.stop(is_deleted=True) == {}
     assert replicas.stored.manager.all() == []
+
+
+def test_a_replica_that_was_once_of_another_topic_is_deleted_after_it_was_led() -> None:
+    replicas = Replicas()
+    replicas.lead()
+    replicas.restart(is_clean=False)
+    response = replicas.send_state(*KEY, BROKER_ID, (BROKER_ID,), 5, topic_id=UUID(int=77))
+    assert dict(response.partition_errors) == {KEY: ErrorCode.INCONSISTENT_TOPIC_ID}
+    assert lead_in(replicas, 2) == {}
+    assert replicas.stop(is_deleted=True) == {}
+    assert replicas.stored.manager.all() == []
