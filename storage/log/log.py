@@ -94,6 +94,7 @@ class Log:
         "high_watermark",
         "log_start_offset",
         "partition",
+        "segment_gap_offset",
         "segments",
         "shared",
         "topic",
@@ -106,6 +107,9 @@ class Log:
     """Exclusive: the records below it are replicated.  It falls only by a truncation."""
     truncation_count: int
     """How often the end was truncated since the log was opened."""
+    segment_gap_offset: int | None
+    """Where a power cut has probably taken the end of a segment and left the next one; None:
+    nowhere.  What follows is kept, since it may be all there is.  A follower fetches from here."""
 
     def __init__(
         self,
@@ -133,6 +137,7 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.high_watermark = loaded.log_start_offset
         self.truncation_count = 0
+        self.segment_gap_offset = loaded.segment_gap_offset
 
     def __repr__(self) -> str:
         return (
@@ -286,9 +291,11 @@ class Log:
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note where a leader epoch starts (KAFKA-7415: also one that has no batch yet).
 
+        Other brokers follow this log from now on, with the gap that it may have.
         The file is written but not synced: the next flush does that before the recovery point
         passes the epoch's batches, and after a crash the batches after it contain their epoch.
         """
+        self.segment_gap_offset = None
         self.head.epochs.assign(leader_epoch, start_offset)
 
     def roll(self, *, now_ms: int) -> None:
@@ -608,6 +615,8 @@ class Log:
         self._flush_state.on_truncated(end_offset)
         self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
         self.awaited_flush.truncate_to(end_offset)
+        if self.segment_gap_offset is not None and end_offset <= self.segment_gap_offset:
+            self.segment_gap_offset = None
         self.head.set_truncating(True)
 
     def truncate_fully_and_start_at(

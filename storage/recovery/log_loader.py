@@ -56,6 +56,8 @@ class LoadedLog:
     snapshots: SnapshotFiles
     was_checked: bool
     """Whether the last stop was not clean, or did not look like it."""
+    segment_gap_offset: int | None
+    """As `Checker.segment_gap_offset`."""
 
 
 def load(
@@ -113,6 +115,7 @@ class _Loading:
     end_offset: int = 0
     was_checked: bool = False
     has_producers: bool = False
+    segment_gap_offset: int | None = None
 
     def remove_before_start(self) -> None:
         """Remove the segments that end at or before the start of the log.
@@ -172,6 +175,7 @@ class _Loading:
         self._remove(segments[kept:], "after a torn one")
         del segments[kept:]
         self.end_offset = checker.end_offset
+        self.segment_gap_offset = checker.segment_gap_offset
         self.was_checked = self.has_producers = True
         if checker.last_end_offset < self.end_offset:
             # The last batches repeat earlier offsets; its base says where the log ends.
@@ -247,6 +251,7 @@ class _Loading:
             self.states,
             self.snapshots,
             self.was_checked,
+            self.segment_gap_offset,
         )
 
     def _next_recovery_point(self) -> int:

@@ -119,6 +119,9 @@ class Checker:
     """Exclusive end of what is whole so far."""
     report: Report
     amount: CheckedAmount
+    segment_gap_offset: int | None = None
+    """Where the first segment ends that does not reach the base of the next one, in a log that is
+    not compacted."""
     last_end_offset: int = -1
     """Where the last batch ends, or the base of an empty last segment; at most `end_offset`."""
     _newest_epoch: int = -1
@@ -155,6 +158,7 @@ class Checker:
         """Check one segment and truncate it where it is torn; returns whether it was whole."""
         file = segment.handle.use()
         segment.reset_indexes()
+        self._note_segment_gap(segment.base_offset)
         self._note_gap(segment.base_offset)
         self.last_end_offset = indexed_end = segment.base_offset
         valid_bytes = 0
@@ -236,6 +240,12 @@ class Checker:
             # Its checksum fits, so it was written like this; the producer's state does not know it.
             self.report(StorageEvent(segment.handle.path, f"a marker cannot be read: {error}"))
         return max(indexed_end, last_offset + 1)
+
+    def _note_segment_gap(self, base_offset: int) -> None:
+        """A power cut leaves no other gap: within a segment, what is missing fails its checksum."""
+        is_loss = base_offset > self.end_offset and not self.config.cleanup_compact
+        if is_loss and self.segment_gap_offset is None:
+            self.segment_gap_offset = self.end_offset
 
     def _note_gap(self, next_offset: int) -> None:
         if next_offset > self.end_offset:

@@ -97,7 +97,7 @@ def test_group_continues_at_the_start_of_a_topic_that_the_target_has_lost(
             flow.turn()
             return committed(west.address, "lost-group", "east.lost") == {0: 0}
 
-        until(continues_at_the_start, "the group is at the start of the topic made anew")
+        until(continues_at_the_start, "the group is at the start of the topic made again")
 
         # The same after a restart, and when the group has committed on the source.
         commit(east.address, "lost-group", "lost", {0: 40})

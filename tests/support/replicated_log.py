@@ -30,6 +30,7 @@ class ReplicatedLog:
     """(epoch, offset) at which this replica became the leader."""
     high_watermark: int = 0
     truncation_count: int = 0
+    segment_gap_offset: int | None = None
     is_offline: bool = False
     is_truncating: bool = False
 

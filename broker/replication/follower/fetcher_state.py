@@ -13,11 +13,12 @@ Errors of a partition, by what follows:
 
     OFFSET_OUT_OF_RANGE   the leader's offsets are asked for
     FENCED_LEADER_EPOCH   failed, until the controller sends another leader epoch
-    others                fetched again after replica.fetch.backoff.ms: the leader does not know of
-                          its leadership yet (UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
-                          UNKNOWN_TOPIC_ID, ...), or cannot read its log now
+    those of              the leader does not know of its leadership yet: fetched again soon, then
+    `LEADER_IS_BEHIND`    in intervals that double up to replica.fetch.backoff.ms
+    others                fetched again after replica.fetch.backoff.ms
 
-Source: Kafka's AbstractFetcherThread, RemoteLeaderEndPoint.
+Source: Kafka's AbstractFetcherThread, RemoteLeaderEndPoint.  Differs: after every error Kafka waits
+for the whole back-off, and for a response that the leader holds back meanwhile.
 """
 
 from __future__ import annotations
@@ -62,6 +63,15 @@ from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
 
 THROTTLED_MS: Final = 100
 """When to look at the throttle again while all replicas wait for it."""
+LEADER_IS_BEHIND: Final = (
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+"""What a broker responds that applies the controller's last request later than the follower."""
+FIRST_BACKOFF_MS: Final = 20
+"""After the first error of `LEADER_IS_BEHIND`."""
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -145,7 +155,8 @@ class FetcherState:
         A log whose last truncation has not ended is fetched after `on_truncated`.
 
         returns  for a log without leader epochs, a truncation to its high watermark: there is no
-                 other way to find where it diverges
+                 other way to find where it diverges.  For one that a power cut has left with a gap,
+                 a truncation to its start, as the leader has what is missing
         """
         self.remove(replica.key)
         self._replicas[replica.key] = replica
@@ -154,6 +165,8 @@ class FetcherState:
         if log.is_truncating:
             replica.state = ReplicaState.TRUNCATING
             return None
+        if log.segment_gap_offset is not None:
+            return self._truncate(replica, log.segment_gap_offset)
         if log.leader_epochs.latest_epoch != UNDEFINED_EPOCH:
             return None
         if log.end_offset <= log.high_watermark:
@@ -218,7 +231,7 @@ class FetcherState:
             replica_state=RequestReplicaState(
                 replica_id=self._replica_id, replica_epoch=broker_epoch
             ),
-            max_wait_ms=limits.max_wait_ms,
+            max_wait_ms=self._max_wait_ms(now_ms),
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
             session_id=session.id,
@@ -250,6 +263,12 @@ class FetcherState:
             if (key in former) != (key in self._throttled):
                 self._changed[key] = None
 
+    def _max_wait_ms(self, now_ms: int) -> int:
+        """How long the leader may hold a response back: not beyond the end of a delay."""
+        due_ms = min((one.delayed_until_ms for one in self._delayed.values()), default=None)
+        longest_ms = self._limits.max_wait_ms
+        return longest_ms if due_ms is None else min(longest_ms, max(0, due_ms - now_ms))
+
     def next_wake_ms(self, now_ms: int) -> int | None:
         """When the first delayed or throttled replica is due; None: there is none."""
         due_ms = [one.delayed_until_ms for one in self._delayed.values()]
@@ -266,13 +285,19 @@ class FetcherState:
                     replica.state = ReplicaState.FETCHING
                 self._changed[key] = None
 
-    def _delay(self, replica: PartitionFetchState, now_ms: int) -> None:
+    def _delay(
+        self, replica: PartitionFetchState, now_ms: int, backoff_ms: int | None = None
+    ) -> None:
         if self._is_here(replica) and not replica.delayed_until_ms:
-            replica.delayed_until_ms = now_ms + self._limits.backoff_ms
+            replica.delayed_until_ms = now_ms + (backoff_ms or self._limits.backoff_ms)
             self._delayed[replica.key] = replica
             self._changed[replica.key] = None
 
     # Responses.
+
+    def on_given_up(self) -> None:
+        """The response will not be awaited: the next request is full, and may come at once."""
+        self._session.on_failure()
 
     def on_failure(self, now_ms: int) -> None:
         """There is no response: the connection failed, or it made no sense."""
@@ -319,7 +344,8 @@ class FetcherState:
             self.fail(replica)
             return None
         if error:
-            self._delay(replica, now_ms)
+            soon = error in LEADER_IS_BEHIND
+            self._delay(replica, now_ms, self._next_backoff_ms(replica) if soon else None)
             return None
         diverging = data.diverging_epoch
         if diverging is not None and diverging.epoch >= 0:
@@ -336,6 +362,11 @@ class FetcherState:
             data.high_watermark,
             data.log_start_offset,
         )
+
+    def _next_backoff_ms(self, replica: PartitionFetchState) -> int:
+        backoff_ms = min(replica.next_backoff_ms or FIRST_BACKOFF_MS, self._limits.backoff_ms)
+        replica.next_backoff_ms = 2 * backoff_ms
+        return backoff_ms
 
     def is_current(self, append: Append, end_offset: int, truncation_count: int) -> bool:
         """Whether the rest of an append may go on, that began before other work of the broker."""
@@ -362,6 +393,7 @@ class FetcherState:
         """
         replica = append.replica
         replica.lag = max(0, append.leader_high_watermark - replica.log.end_offset)
+        replica.next_backoff_ms = 0
         if not self._is_here(replica):
             return
         if has_records:

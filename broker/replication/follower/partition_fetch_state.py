@@ -38,6 +38,7 @@ class PartitionFetchState:
         "lag",
         "leader_epoch",
         "log",
+        "next_backoff_ms",
         "state",
         "topic",
     )
@@ -46,6 +47,8 @@ class PartitionFetchState:
     """Records between the log end offset and the leader's high watermark; None: not known yet."""
     delayed_until_ms: int
     """When fetching goes on after an error; 0: now."""
+    next_backoff_ms: int
+    """After the next error that says that the leader is behind; 0: the last fetch had none."""
 
     def __init__(
         self, topic: str, topic_id: UUID, index: int, *, leader_epoch: int, log: FollowedLog
@@ -58,6 +61,7 @@ class PartitionFetchState:
         self.state = ReplicaState.FETCHING
         self.lag = None
         self.delayed_until_ms = 0
+        self.next_backoff_ms = 0
 
     def __repr__(self) -> str:
         return (

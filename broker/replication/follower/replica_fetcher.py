@@ -4,6 +4,10 @@ One request is under way at a time.  Its response is handled in slices: what the
 reach is copied, since the memory of a response is valid only within the callback that received it.
 The next request is sent after the last slice.
 
+A request that waits for records at the leader (replica.fetch.wait.max.ms) is given up when replicas
+were added: their leader would not hear of them before its response, and acks=all waits for that.
+Kafka waits for the response.
+
 Source: Kafka's AbstractFetcherThread, ReplicaFetcherThread.
 """
 
@@ -54,6 +58,8 @@ SESSION_ERRORS: Final = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
 )
 """After them the next request asks for another session, at once."""
+SETTLE_MS: Final = 10
+"""How long a response may still take after replicas were added."""
 PART_BYTES_MAX: Final = 256 << 10
 PART_BATCHES_MAX: Final = 200
 """What is appended without a look at the clock: 1 ms of checksums, parsing and writing."""
@@ -106,6 +112,12 @@ class ReplicaFetcher:
         self._connection: LeaderConnection | None = None
         self._is_busy = False
         """A request is under way, or its response is being handled."""
+        self._sent_count = 0
+        """Fetch requests; a response to one before the last is not used."""
+        self._is_awaited = False
+        """The last one has no response yet."""
+        self._is_added = False
+        """Replicas were added since `start`."""
         self._is_turn_due = False
         self._timer: Timer | None = None
         self._left: deque[FetchedPartition] = deque()
@@ -131,6 +143,7 @@ class ReplicaFetcher:
             log=partition.log,
         )
         self._partitions[replica.key] = partition
+        self._is_added = True
         truncation = self._state.add(replica)
         if truncation is not None:
             self._execute(truncation)
@@ -145,6 +158,19 @@ class ReplicaFetcher:
 
     def start(self) -> None:
         """Fetch what was added."""
+        is_added, self._is_added = self._is_added, False
+        if is_added and self._is_awaited:
+            due_ms = self._context.clock.monotonic_ms() + SETTLE_MS
+            self._context.wheel.add(due_ms, partial(self._give_up, self._sent_count))
+        self._schedule()
+
+    def _give_up(self, number: int) -> None:
+        """The request of this number, if it still waits."""
+        if self._is_closed or not self._is_awaited or number != self._sent_count:
+            return
+        self._is_busy = self._is_awaited = False
+        self._disconnect()
+        self._state.on_given_up()
         self._schedule()
 
     def __len__(self) -> int:
@@ -185,8 +211,10 @@ class ReplicaFetcher:
         if connection is None:
             self._fail("its address is not known")
             return
-        self._is_busy = True
-        connection.send(request, FETCH_VERSION).on_done(self._on_response)
+        self._is_busy = self._is_awaited = True
+        self._sent_count += 1
+        response = connection.send(request, FETCH_VERSION)
+        response.on_done(partial(self._on_response, self._sent_count))
 
     def _is_throttled(self, replica: PartitionFetchState) -> bool:
         return self._context.throttle.is_throttled(replica.topic, replica.index)
@@ -229,9 +257,10 @@ class ReplicaFetcher:
 
     # Responses.
 
-    def _on_response(self, done: Pending[Any]) -> None:
-        if self._is_closed:
+    def _on_response(self, number: int, done: Pending[Any]) -> None:
+        if self._is_closed or not self._is_awaited or number != self._sent_count:
             return
+        self._is_awaited = False
         try:
             response = done.result()
             error = ErrorCode(response.error_code)

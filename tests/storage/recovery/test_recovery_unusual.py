@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.protocol.records.batch import RecordBatch
@@ -26,6 +28,28 @@ def test_a_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> N
     assert log.base_offsets == bases
     gap = bases[2] - bases[1]
     assert [text for text in folder.warnings() if f"{gap} offsets are missing in 1 gaps" in text]
+    assert log.segment_gap_offset == bases[1]
+    truncate_log(log, bases[1] + 1)
+    assert log.segment_gap_offset == bases[1]
+    truncate_log(log, bases[1])
+    assert log.segment_gap_offset is None
+
+
+def test_a_gap_in_a_compacted_log_is_no_loss_and_one_below_a_leader_stays() -> None:
+    bases = sorted(
+        parsed[0]
+        for name in CONTENT
+        if (parsed := names.parse_file_name(name)) is not None and parsed[1] == names.LOG
+    )
+    content = dict(CONTENT)
+    content[names.file_name(bases[1], names.LOG)] = b""
+    compacted = restored(content)
+    compacted.config = replace(compacted.config, cleanup_compact=True)
+    assert compacted.open().segment_gap_offset is None
+    log = restored(content).open()
+    assert log.segment_gap_offset == bases[1]
+    log.assign_epoch(log.leader_epochs.latest_epoch + 1, log.end_offset)
+    assert log.segment_gap_offset is None
 
 
 def test_a_missing_segment_in_the_middle_is_reported() -> None:

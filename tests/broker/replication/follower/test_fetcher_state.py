@@ -89,6 +89,13 @@ class Fetcher:
             self.state.decide(fetched, self.now_ms) for fetched in self.state.on_response(received)
         ]
 
+    def pass_delay(self) -> int:
+        """Until the first delayed replica is due; how long that is."""
+        wake_ms = self.state.next_wake_ms(self.now_ms)
+        assert wake_ms is not None
+        waited_ms, self.now_ms = wake_ms - self.now_ms, wake_ms
+        return waited_ms
+
     def exchange(self, *partitions: PartitionData) -> list[Action | None]:
         self.request()
         return self.take(response(*partitions))
@@ -234,10 +241,6 @@ def test_a_lost_response_delays_all_replicas() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.CORRUPT_MESSAGE,
@@ -253,6 +256,56 @@ def test_an_error_of_a_partition_delays_only_it(error: ErrorCode) -> None:
     fetcher.take(response())
     fetcher.now_ms += LIMITS.backoff_ms
     assert offsets(fetcher.request()) == {(ORDERS, 0): 1}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ],
+)
+def test_a_leader_that_does_not_know_of_it_yet_is_asked_again_soon_and_ever_later(
+    error: ErrorCode,
+) -> None:
+    fetcher = Fetcher(replica(log_of(1)), replica(log_of(1), 1))
+    waited_ms: list[int] = []
+    for _ in range(8):
+        fetcher.exchange(data(0, error_code=int(error)), data(1))
+        request = fetcher.request()
+        assert forgotten(request) == [(ORDERS, 0)]
+        assert request.max_wait_ms < LIMITS.max_wait_ms or len(waited_ms) > 4
+        waited_ms.append(fetcher.pass_delay())
+        fetcher.take(response())
+    assert waited_ms == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
+
+    # After a fetch without an error it begins again.
+    append, _ = fetcher.exchange(data(0), data(1))
+    assert isinstance(append, Append)
+    fetcher.state.on_appended(append, has_records=True)
+    fetcher.exchange(data(0, error_code=int(error)), data(1))
+    assert fetcher.pass_delay() == 20
+
+
+def test_a_leader_holds_no_response_back_while_another_replica_becomes_due() -> None:
+    fetcher = Fetcher(replica(log_of(1)), replica(log_of(1), 1))
+    assert fetcher.request().max_wait_ms == LIMITS.max_wait_ms
+    fetcher.take(response(data(0, error_code=int(ErrorCode.KAFKA_STORAGE_ERROR)), data(1)))
+    fetcher.now_ms += 800
+    assert fetcher.request().max_wait_ms == 200
+    fetcher.take(response())
+    fetcher.now_ms += 200
+    assert fetcher.request().max_wait_ms == LIMITS.max_wait_ms
+
+
+def test_a_log_with_a_gap_between_segments_is_fetched_again_from_there() -> None:
+    log = log_of(1, 1, 1, high_watermark=3)
+    log.segment_gap_offset = 1
+    state = Fetcher().state
+    one = replica(log)
+    assert state.add(one) == Truncate(one, 1)
 
 
 def test_a_fenced_replica_waits_for_another_leader_epoch() -> None:

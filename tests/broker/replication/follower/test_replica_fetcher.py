@@ -189,6 +189,48 @@ def test_records_high_watermark_and_log_start_are_taken_over() -> None:
     assert (one.fetch_offset, one.last_fetched_epoch, one.log_start_offset) == (5, 1, 2)
 
 
+def test_a_request_that_waits_for_records_is_given_up_for_a_replica_that_was_added() -> None:
+    following = Following()
+    former = following.replicas.follow()
+    following.respond(data())
+    _, waiting = following.next_request()
+    connection = following.leader
+    assert connection is not None
+    following.leader = ScriptedLeader()
+    following.replicas.follow(index=1)
+    following.pass_time(9)
+    was_closed = connection.is_closed
+    following.pass_time(1)
+    assert (was_closed, connection.is_closed) == (False, True), "a response may be under way"
+    waiting.resolve(
+        FetchResponse(
+            session_id=5,
+            responses=[
+                FetchableTopicResponse(
+                    topic_id=TOPIC_ID, partitions=[data(records=memoryview(records(0, 5)))]
+                )
+            ],
+        )
+    )
+    request = following.respond(data(0, records=memoryview(records(0, 2))), data(1))
+    assert former.log.end_offset == 2, "what was given up is not used"
+    assert (request.session_id, request.session_epoch) == (5, 0), "the former session ends"
+    assert [one.partition for one in request.topics[0].partitions] == [0, 1]
+
+
+def test_a_response_that_comes_soon_is_awaited_when_a_replica_was_added() -> None:
+    following = Following()
+    following.replicas.follow()
+    following.respond(data())
+    _, waiting = following.next_request()
+    following.replicas.follow(index=1)
+    waiting.resolve(FetchResponse(session_id=5, responses=[]))
+    following.pass_time(1_000)
+    request = following.respond(data(1))
+    assert [one.partition for one in request.topics[0].partitions] == [1]
+    assert request.session_epoch == 2
+
+
 def test_a_large_response_is_appended_in_slices_after_its_memory_is_used_again() -> None:
     following = Following()
     for index in range(3):
