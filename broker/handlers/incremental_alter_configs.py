@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from odradek.broker.handlers.describe_configs import settings_in_force
-from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
+from odradek.broker.handlers.handler import Context, Delayed, InThread, Reply, Steps
 from odradek.broker.settings.alter import (
     Change,
     Decision,
@@ -45,6 +45,9 @@ from odradek.protocol.messages.incremental_alter_configs import (
 )
 from odradek.runtime.logging import logger_levels, set_logger_level
 from odradek.runtime.pending import Pending
+
+RESOURCES_ON_LOOP_MAX: Final = 1_000
+"""A response about more of them, 2 us each, is made in a thread."""
 
 logger = logging.getLogger("odradek.configs")
 
@@ -132,7 +135,7 @@ def alter(
         else:
             is_done = request.validate_only
             outcomes.append(Pending.of(None) if is_done else _store(context, one, decision))
-    return _when_stored(context, requested, outcomes, respond)
+    return (yield from _when_stored(context, requested, outcomes, respond))
 
 
 def _decide(context: Context, resource: Requested, stored: Mapping[str, str] | None) -> Decision:
@@ -194,7 +197,7 @@ def _when_stored(
     requested: Sequence[Requested],
     outcomes: Sequence[BrokerError | Pending[None]],
     respond: Respond,
-) -> Reply | Delayed:
+) -> Steps[Reply | Delayed]:
     def response() -> Any:
         return respond(
             [
@@ -209,7 +212,8 @@ def _when_stored(
     under_way = [outcome for outcome in outcomes if isinstance(outcome, Pending)]
     under_way = [pending for pending in under_way if not pending.is_done]
     if not under_way:
-        return Reply(response())
+        is_large = len(requested) > RESOURCES_ON_LOOP_MAX
+        return Reply((yield InThread(response)) if is_large else response())
     purgatory = context.services.purgatory
     for pending in under_way:
         pending.on_done(lambda done: purgatory.notify(done))
