@@ -10,7 +10,7 @@ Served: 4-18.
     12  flexible encoding (KIP-482); last fetched epoch, diverging epoch (KIP-595)
     13  topic ids in place of names (KIP-516)
     15  replica state in place of the replica id (KIP-903)
-    16  node endpoints (KIP-951), left empty
+    16  current leader and node endpoints (KIP-951)
     17  directory of the replica (KIP-853), ignored
     18  high watermark that the follower knows (KIP-1166), ignored: for KRaft quorums
 The limit in bytes for the whole response is that of KIP-74: the first batch is sent even if it is
@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.replication.fetch_session import (
     FINAL_EPOCH,
@@ -60,10 +61,14 @@ from odradek.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 TOPIC_IDS_FROM: Final = 13
+CURRENT_LEADERS_FROM: Final = 16
+HAS_CURRENT_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 ZERO_ID: Final = UUID(int=0)
@@ -129,10 +134,10 @@ def _serve(
     is_enough = replica_id >= 0 and _record(services, found, reading) >= reading.min_bytes
 
     def attempt() -> FetchResponse | None:
-        return _read_all(plan, found, reading) if reading.is_enough(found) else None
+        return _read_all(context, plan, found, reading) if reading.is_enough(found) else None
 
     def expire() -> FetchResponse:
-        return _read_all(plan, found, reading)
+        return _read_all(context, plan, found, reading)
 
     if request.max_wait_ms <= 0 or not found or is_enough:
         return Reply(expire())
@@ -161,12 +166,12 @@ def _run_in_steps(
         found += some
         yield None
     if request.max_wait_ms <= 0 or available_bytes >= reading.min_bytes:
-        return Reply((yield from _read_in_steps(plan, found, reading)))
+        return Reply((yield from _read_in_steps(context, plan, found, reading)))
 
     def attempt() -> Steps[FetchResponse] | None:
-        return _read_in_steps(plan, found, reading) if reading.is_enough(found) else None
+        return _read_in_steps(context, plan, found, reading) if reading.is_enough(found) else None
 
-    expire = partial(_read_in_steps, plan, found, reading)
+    expire = partial(_read_in_steps, context, plan, found, reading)
     return Delayed(_watch(found, reading), request.max_wait_ms, attempt, expire)
 
 
@@ -303,14 +308,16 @@ def _find(context: Context, asked: Iterable[tuple[PartitionKey, FetchPartition]]
     return found
 
 
-def _read_all(plan: FetchPlan, found: Found, reading: Reading) -> FetchResponse:
-    growing = GrowingResponse(plan, reading)
+def _read_all(context: Context, plan: FetchPlan, found: Found, reading: Reading) -> FetchResponse:
+    growing = GrowingResponse(context, plan, reading)
     growing.read(found)
     return growing.response()
 
 
-def _read_in_steps(plan: FetchPlan, found: Found, reading: Reading) -> Steps[FetchResponse]:
-    growing = GrowingResponse(plan, reading)
+def _read_in_steps(
+    context: Context, plan: FetchPlan, found: Found, reading: Reading
+) -> Steps[FetchResponse]:
+    growing = GrowingResponse(context, plan, reading)
     try:
         for start in range(0, len(found), PARTITIONS_PER_STEP):
             growing.read(found[start : start + PARTITIONS_PER_STEP])
@@ -324,9 +331,11 @@ def _read_in_steps(plan: FetchPlan, found: Found, reading: Reading) -> Steps[Fet
 class GrowingResponse:
     """A response within the limits; the first batch is included whatever its size (KIP-74)."""
 
-    __slots__ = ("_is_first", "_left_bytes", "_plan", "_reading", "_topics")
+    __slots__ = ("_context", "_is_first", "_leaders", "_left_bytes", "_plan", "_reading", "_topics")
 
-    def __init__(self, plan: FetchPlan, reading: Reading) -> None:
+    def __init__(self, context: Context, plan: FetchPlan, reading: Reading) -> None:
+        self._context = context
+        self._leaders: CurrentLeaders | None = None
         self._plan = plan
         self._reading = reading
         self._left_bytes = reading.max_bytes
@@ -359,12 +368,33 @@ class GrowingResponse:
                 SentOffsets(-1, -1) if read.error else sent,
                 has_records=read.records is not None,
             )
-            _list(topics, key, read)
+            data = _list(topics, key, read)
+            if read.error in HAS_CURRENT_LEADER:
+                self._name_leader(key, data)
         self._left_bytes, self._is_first = left_bytes, is_first
 
+    def _name_leader(self, key: PartitionKey, data: PartitionData) -> None:
+        context, leaders = self._context, self._leaders
+        if context.version < CURRENT_LEADERS_FROM:
+            return
+        if leaders is None:
+            leaders = self._leaders = CurrentLeaders(context)
+        topic, index = key
+        name = context.services.topics.name_of(topic) if isinstance(topic, UUID) else topic
+        found = leaders.of(name or "", index)
+        if found is not None:
+            leader, epoch = found
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+
     def response(self) -> FetchResponse:
+        nodes = [] if self._leaders is None else self._leaders.nodes()
         return FetchResponse(
-            session_id=self._plan.session_id, responses=list(self._topics.values())
+            session_id=self._plan.session_id,
+            responses=list(self._topics.values()),
+            node_endpoints=[
+                NodeEndpoint(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
+                for node in nodes
+            ],
         )
 
     def release(self) -> None:
@@ -383,7 +413,7 @@ def release(response: FetchResponse) -> None:
 
 def _list(
     topics: dict[str | UUID, FetchableTopicResponse], key: PartitionKey, read: PartitionRead
-) -> None:
+) -> PartitionData:
     name, index = key
     topic = topics.get(name)
     if topic is None:
@@ -411,3 +441,4 @@ def _list(
         epoch, end_offset = read.diverging
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
     topic.partitions.append(data)
+    return data

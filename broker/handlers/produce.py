@@ -6,7 +6,7 @@ Served: 3-13; the response to 0-2 is UNSUPPORTED_VERSION (message formats before
     7   batches compressed with zstd (KIP-110)
     8   errors of single records (KIP-467)
     9   flexible encoding (KIP-482)
-    10  current leader and node endpoints (KIP-951), left empty
+    10  current leader and node endpoints (KIP-951)
     11  the client understands TRANSACTION_ABORTABLE (KIP-890)
     12  partitions join the transaction without a request of their own (KIP-890)
     13  topic ids in place of names (KIP-516)
@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.handler import (
     Close,
     Context,
@@ -50,6 +51,8 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.frames import SMALL_FRAME_BYTES
 from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -69,6 +72,7 @@ from odradek.storage.log.head import Appended
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+CURRENT_LEADERS_FROM: Final = 10
 TOPIC_IDS_FROM: Final = 13
 FLUSH_WAIT_MAX_MS: Final = 60_000
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -251,8 +255,8 @@ class StagedProduce(Staged):
         if acks == ACKS_NONE:
             return _unacknowledged(whole)
         if waiting:
-            return _when_stored(self.request, whole, waiting)
-        return Reply(whole)
+            return _when_stored(self.context, self.request, whole, waiting)
+        return Reply(_with_leaders(self.context, whole))
 
 
 def owned(data: PartitionProduceData) -> PartitionProduceData:
@@ -383,8 +387,31 @@ def _is_stored(partition: Partition, last_offset: int, acks: int) -> bool:
     return acks != ACKS_ALL and not log.awaited_flush.holds(last_offset)
 
 
+def _with_leaders(context: Context, response: ProduceResponse) -> ProduceResponse:
+    """Name the leaders of the partitions that this broker does not lead."""
+    if context.version < CURRENT_LEADERS_FROM:
+        return response
+    leaders = CurrentLeaders(context)
+    for topic in response.responses:
+        for one in topic.partition_responses:
+            if one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                name = topic.name or context.services.topics.name_of(topic.topic_id) or ""
+                found = leaders.of(name, one.index)
+                if found is not None:
+                    leader, epoch = found
+                    one.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
+        for node in leaders.nodes()
+    ]
+    return response
+
+
 def _when_stored(
-    request: ProduceRequest, response: ProduceResponse, waiting: list[Waiting]
+    context: Context,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    waiting: list[Waiting],
 ) -> Delayed:
     """Wait until every appended batch may be acknowledged; what is known of one stays so."""
     acks = request.acks
@@ -396,13 +423,13 @@ def _when_stored(
 
     def attempt() -> ProduceResponse | None:
         waiting[:] = [one for one in waiting if not _settle(one, acks)]
-        return None if waiting else response
+        return None if waiting else _with_leaders(context, response)
 
     def expire() -> ProduceResponse:
         for one in waiting:
             if not _settle(one, acks):
                 one[0].error_code = ErrorCode.REQUEST_TIMED_OUT
-        return response
+        return _with_leaders(context, response)
 
     return Delayed(watch, timeout_ms, attempt, expire)
 

@@ -285,6 +285,7 @@ class SimulatedBroker:
         topics = SimpleNamespace(
             name_of={TOPIC_ID: TOPIC}.get,
             absence=lambda name, index: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            image=Image,
         )
         return SimpleNamespace(
             topics=topics,

@@ -132,7 +132,7 @@ class Replicated:
     """A topic of one partition on brokers 0 and 1, and the clients of a test."""
 
     def __init__(
-        self, leading: LeadingBroker, name: str, replicas: tuple[int, int] = (0, 1), **configs: str
+        self, leading: LeadingBroker, name: str, replicas: tuple[int, ...] = (0, 1), **configs: str
     ) -> None:
         """replicas  the first one leads"""
         self.leading = leading
@@ -142,7 +142,7 @@ class Replicated:
         self.admin = self.wire()
         self.until(lambda: FOLLOWER in self.live_brokers(), "broker 1 is registered")
         self._create(replicas, configs)
-        self.until(lambda: self.in_sync() == [0, 1], "the partition has its leader")
+        self.until(lambda: self.in_sync() == sorted(replicas), "the partition has its leader")
         self.leader_epoch = self.described().leader_epoch
         self.follower = self.wire()
 
@@ -163,7 +163,7 @@ class Replicated:
         while not condition():
             assert time.monotonic() < deadline, what
 
-    def _create(self, replicas: tuple[int, int], configs: Mapping[str, str]) -> None:
+    def _create(self, replicas: tuple[int, ...], configs: Mapping[str, str]) -> None:
         topic = CreatableTopic(
             name=self.name,
             num_partitions=-1,
@@ -190,6 +190,11 @@ class Replicated:
         topics = [MetadataRequestTopic(name=self.name)]
         return self.admin.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
 
+    def node(self, broker_id: int) -> tuple[int, str, int, str | None]:
+        """(id, host, port, rack) of a broker as Metadata has it."""
+        (found,) = [one for one in self._metadata().brokers if one.node_id == broker_id]
+        return found.node_id, found.host, found.port, found.rack
+
     def live_brokers(self) -> list[int]:
         """The registered brokers."""
         return sorted(broker.node_id for broker in self._metadata().brokers)
@@ -205,14 +210,15 @@ class Replicated:
 
     def produce(self, wire: Wire, *, acks: int = -1, timeout_ms: int = 30_000) -> None:
         """Send one record without waiting for the response."""
+        wire.send(self.produce_request(acks=acks, timeout_ms=timeout_ms), 9)
+
+    def produce_request(self, *, acks: int = -1, timeout_ms: int = 30_000) -> ProduceRequest:
+        """One record."""
         data = PartitionProduceData(index=0, records=memoryview(plain_batch(1)))
-        wire.send(
-            ProduceRequest(
-                acks=acks,
-                timeout_ms=timeout_ms,
-                topic_data=[TopicProduceData(name=self.name, partition_data=[data])],
-            ),
-            9,
+        return ProduceRequest(
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[TopicProduceData(name=self.name, partition_data=[data])],
         )
 
     def produced(self, wire: Wire) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -317,6 +318,37 @@ def test_replica_that_does_not_lead_serves_consumers_only(
     found = topic.fetch(**{"offset": 0, **fields})
     assert ErrorCode(found.error_code) is expected
     assert found.high_watermark == (-1 if expected else 0)
+
+
+@pytest.mark.parametrize("replicas", [(1, 0), (1,)])
+def test_refusal_names_the_leader_and_its_address(
+    leading: LeadingBroker, topics: list[Replicated], replicas: tuple[int, ...]
+) -> None:
+    topic = Replicated(leading, f"elsewhere-{len(replicas)}", replicas)
+    topics.append(topic)
+    named = ((1, topic.leader_epoch), [topic.node(1)])
+    for version, expected in ((9, (None, [])), (10, named), (11, named)):
+        response = topic.admin.call(topic.produce_request(), version)
+        (refused,) = response.responses[0].partition_responses
+        assert ErrorCode(refused.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader_named(response, refused) == expected
+    for version, expected in ((15, (None, [])), (16, named), (17, named)):
+        # A follower: a consumer may read any replica.
+        response = topic.follower.call(topic.fetch_request(0, version=version), version)
+        refused = only_partition(response)
+        assert ErrorCode(refused.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader_named(response, refused) == expected
+
+
+def leader_named(
+    response: Any, refused: Any
+) -> tuple[tuple[int, int] | None, list[tuple[int, str, int, str | None]]]:
+    """(leader, its epoch) of a refused partition, and the brokers that the response lists."""
+    leader = refused.current_leader
+    return (
+        None if leader is None else (leader.leader_id, leader.leader_epoch),
+        [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints],
+    )
 
 
 def test_incremental_fetch_of_a_follower_lists_what_changed(

@@ -1,0 +1,59 @@
+"""The present leaders in responses that refuse what another broker leads (KIP-951).
+
+A client goes on there at once, without a Metadata request, which may well reach a broker that has
+not heard of the change.
+Source: Kafka's KafkaApis.getCurrentLeader.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from odradek.broker.handlers.handler import Context
+
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+
+
+class Node(NamedTuple):
+    """A broker, as clients of one listener reach it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class CurrentLeaders:
+    """Those that one response names."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._nodes: dict[int, Node | None] = {}
+
+    def of(self, topic: str, index: int) -> tuple[int, int] | None:
+        """(leader, leader epoch) of a partition; None: nothing is known of it."""
+        services = self._context.services
+        partition = services.partitions.get(topic, index)
+        if partition is not None:
+            leader, epoch = partition.leader_id, partition.leader_epoch
+        else:
+            known = services.topics.image().partition(topic, index)
+            if known is None or known.state is None:
+                return None
+            leader, epoch = known.state.leader, known.state.leader_epoch
+        if leader not in self._nodes:
+            self._nodes[leader] = self._node(leader)
+        return None if (leader, epoch) == (NO_LEADER, NO_EPOCH) else (leader, epoch)
+
+    def nodes(self) -> list[Node]:
+        """The leaders that are alive and have an address on the client's listener."""
+        return [node for node in self._nodes.values() if node is not None]
+
+    def _node(self, broker_id: int) -> Node | None:
+        context = self._context
+        broker = context.services.topics.image().brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoint(context.listener_name)
+        if broker is None or endpoint is None:
+            return None
+        return Node(broker_id, endpoint.host, endpoint.port, broker.rack)
