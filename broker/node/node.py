@@ -58,6 +58,9 @@ INTERRUPT_CHECK_S: Final = 0.1
 REGISTRATION_RETRY_S: Final = 0.5
 METADATA_WAIT_MS: Final = 10_000
 METADATA_CHECK_S: Final = 0.01
+MOVED_CHECKS_MAX: Final = 100
+CLIENTS_ASK_S: Final = 0.25
+"""Within this time clients repeat a request that was refused: their back-offs are 100 ms."""
 LEAVE_TIMEOUT_S: Final = 6
 FIRST_GENERATED_ID: Final = 1001
 """The id that Kafka gives the first broker without one (reserved.broker.max.id + 1)."""
@@ -402,6 +405,8 @@ class Node:
         """
         settings = self._settings
         attempts = settings.controlled_shutdown_max_retries
+        led = self.services.topics.has_movable_leader(self._broker_id)
+        self.parts.replica_fetchers.add_no_more()
         for attempt in range(attempts):
             if self._fatal is not None or len(self.services.controller.image.brokers) < 2:
                 return
@@ -413,12 +418,26 @@ class Node:
                 logger.warning("the controlled shutdown failed: %r", error)
             else:
                 if not remaining:
+                    if led:
+                        await self._tell_clients()
                     return
                 logger.warning("%d partitions have no other leader yet", len(remaining))
             if attempt < attempts - 1:
                 await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)
         if attempts:
             logger.warning("stopping without a controlled shutdown, after %d attempts", attempts)
+
+    async def _tell_clients(self) -> None:
+        """Serve on until clients can have heard from here who leads now.
+
+        Differs from Kafka, which closes at once: a client that has just been refused here then asks
+        a broker that is gone, and waits.
+        """
+        for _ in range(MOVED_CHECKS_MAX):
+            if not self.services.topics.has_movable_leader(self._broker_id):
+                break
+            await asyncio.sleep(METADATA_CHECK_S)
+        await asyncio.sleep(CLIENTS_ASK_S)
 
     async def _until_done(self, pending: Pending[Any]) -> None:
         done = asyncio.Event()

@@ -121,6 +121,8 @@ class Leadership:
         """Replicas whose logs found no space on the disk; `retry` makes them later."""
         self._of_other_topics: dict[TopicPartition, None] = {}
         """Replicas whose folder has another topic id; a deletion of the topic must leave it."""
+        self._live: dict[int, None] = {}
+        """The brokers of the last UpdateMetadata."""
         self._defer: Defer | None = None
 
     def serve(self, defer: Defer) -> None:
@@ -138,11 +140,7 @@ class Leadership:
         match request:
             case LeaderAndIsr():
                 response: Pending[ControlResponse] = Pending()
-                steps = self._lead_or_follow(deque(request.partitions), response)
-                if self._defer is None:
-                    deque(steps, maxlen=0)
-                else:
-                    run_in_slices(steps, self._clock, self._defer)
+                self._run(self._lead_or_follow(deque(request.partitions), response))
                 return response
             case StopReplica():
                 return Pending.of(self._stop(request))
@@ -150,7 +148,37 @@ class Leadership:
                 self._purgatory.notify(BROKERS_KEY)
                 for partition in request.partitions:
                     self._purgatory.notify(topic_key(partition.topic))
+                self._note_brokers(request)
         return Pending.of(ControlResponse())
+
+    def _run(self, steps: Iterator[None]) -> None:
+        if self._defer is None:
+            deque(steps, maxlen=0)
+        else:
+            run_in_slices(steps, self._clock, self._defer)
+
+    def _note_brokers(self, request: UpdateMetadata) -> None:
+        live = {broker.broker_id: None for broker in request.brokers}
+        gone = [broker_id for broker_id in self._live if broker_id not in live]
+        self._live = live
+        if gone:
+            self._run(self._raise_high_watermarks(gone))
+
+    def _raise_high_watermarks(self, gone: Sequence[int]) -> Iterator[None]:
+        """A high watermark waits for caught-up replicas that are not in sync yet; those of brokers
+        that are gone will not be.
+
+        Differs from Kafka, where acks=all waits until the next append or the end of the lag.
+        """
+        for partition in list(self._partitions.all()):
+            leader = partition.leader
+            if (
+                leader is not None
+                and any(broker_id in leader.followers for broker_id in gone)
+                and partition.update_high_watermark()
+            ):
+                self._purgatory.notify(partition)
+            yield
 
     def _lead_or_follow(
         self, left: deque[LeaderAndIsrPartition], response: Pending[ControlResponse]

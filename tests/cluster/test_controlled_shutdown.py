@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from time import monotonic
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
 
 TOPIC = "records"
+STALL_MAX_S = 5.0
+"""Far below replica.lag.time.max.ms, the longest that acks=all waits for a replica that is gone."""
 
 
 def is_refused(admin: AdminClient) -> bool:
@@ -42,6 +47,39 @@ def test_stopped_broker_leads_nothing_when_its_process_has_ended(
         assert cluster.partitions(TOPIC)[index].leader_epoch > before[index].leader_epoch
     cluster.start(stopped)
     cluster.wait_until_complete(TOPIC)
+
+
+def test_a_producer_of_single_records_hardly_notices_that_their_leader_stops(
+    cluster: BrokerCluster,
+) -> None:
+    """Milliseconds on an idle machine: the leader that stops names the next one, and what it
+    followed before does not count as a replica that may be in sync soon."""
+    cluster.create_topic(TOPIC, partitions=1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0})
+    failures: list[KafkaError | None] = []
+    waited_s: list[float] = []
+    is_over = Event()
+
+    def send() -> None:
+        while not is_over.is_set():
+            began = monotonic()
+            producer.produce(TOPIC, b"v", on_delivery=lambda error, _: failures.append(error))
+            assert producer.flush(120) == 0
+            waited_s.append(monotonic() - began)
+
+    with ThreadPoolExecutor(1) as threads:
+        sending = threads.submit(send)
+        for _ in range(3):
+            stopped = cluster.leader(TOPIC)
+            cluster.stop(stopped)
+            sent = len(waited_s)
+            cluster.wait(lambda: len(waited_s) > sent + 20, "records go on")  # noqa: B023
+            cluster.start(stopped)
+            cluster.wait_until_complete(TOPIC)
+        is_over.set()
+        sending.result(120)
+    assert not any(failures)
+    assert max(waited_s) < STALL_MAX_S
 
 
 def test_broker_without_a_controller_stops_after_its_attempts(

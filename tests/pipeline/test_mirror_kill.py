@@ -109,6 +109,7 @@ def killed_and_finished(
     return sum(surplus(source[partition], target[partition]) for partition in source)
 
 
+@pytest.mark.slow
 def test_killed_mirror_and_killed_source_lose_no_record(tmp_path: Path) -> None:
     with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
         repeated = killed_and_finished(tmp_path, east, west, kills=1, seed=7)

@@ -5,8 +5,8 @@ reach is copied, since the memory of a response is valid only within the callbac
 The next request is sent after the last slice.
 
 A request that waits for records at the leader (replica.fetch.wait.max.ms) is given up when replicas
-were added: their leader would not hear of them before its response, and acks=all waits for that.
-Kafka waits for the response.
+were added or truncated: their leader would not hear of them before its response, and acks=all waits
+for that.  Kafka waits for the response.
 
 Source: Kafka's AbstractFetcherThread, ReplicaFetcherThread.
 """
@@ -117,7 +117,7 @@ class ReplicaFetcher:
         self._is_awaited = False
         """The last one has no response yet."""
         self._is_added = False
-        """Replicas were added since `start`."""
+        """Replicas were added since `start`, or their truncation has ended."""
         self._is_turn_due = False
         self._timer: Timer | None = None
         self._left: deque[FetchedPartition] = deque()
@@ -414,7 +414,8 @@ class ReplicaFetcher:
 
         def go_on() -> None:
             self._state.on_truncated(replica)
-            self._schedule()
+            self._is_added = True
+            self.start()
 
         self._context.truncations.when_done(log, go_on)
 

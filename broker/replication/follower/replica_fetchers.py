@@ -26,6 +26,7 @@ class ReplicaFetchers:
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._following: dict[Partition, ReplicaFetcher] = {}
         self._is_closed = False
+        self._is_stopping = False
 
     @property
     def fetchers(self) -> tuple[ReplicaFetcher, ...]:
@@ -37,7 +38,9 @@ class ReplicaFetchers:
         it or does not have it any more."""
         self._remove(partition)
         leader_id = partition.leader_id
-        if self._is_closed or not partition.is_following or partition.log.is_offline:
+        if self._is_closed or self._is_stopping:
+            return
+        if not partition.is_following or partition.log.is_offline:
             return
         number = (crc32(partition.topic.encode()) + partition.index) % self._count
         fetcher = self._fetchers.get((leader_id, number))
@@ -72,6 +75,14 @@ class ReplicaFetchers:
         for partition in list(self._following):
             self.on_leader_change(partition)
         self.on_request_applied()
+
+    def add_no_more(self) -> None:
+        """This broker is about to stop: follow only what it follows already.
+
+        Differs from Kafka, which follows the new leaders of what it led.  They take such a broker
+        for one that may soon be in sync, and acks=all waits for it.
+        """
+        self._is_stopping = True
 
     def close(self) -> None:
         """Follow nothing any more."""

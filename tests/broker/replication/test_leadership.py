@@ -8,6 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from odradek.broker.purgatory import Delayed
+from odradek.controller.control_requests import UpdateMetadata
+from odradek.controller.image import BrokerImage
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
@@ -94,3 +97,39 @@ def test_a_replica_that_was_once_of_another_topic_is_deleted_after_it_was_led() 
     assert lead_in(replicas, 2) == {}
     assert replicas.stop(is_deleted=True) == {}
     assert replicas.stored.manager.all() == []
+
+
+def test_a_high_watermark_waits_no_longer_for_a_broker_that_is_gone() -> None:
+    """Broker 3 is not in sync, but would soon have been: it had caught up."""
+    replicas = Replicas()
+    partition = replicas.lead(in_sync=(BROKER_ID, 2), replicas=(BROKER_ID, 2, 3))
+    leader = partition.leader
+    assert leader is not None
+
+    def fetch(broker_id: int, offset: int) -> None:
+        leader.followers[broker_id].on_fetch(
+            offset,
+            0,
+            leader_end_offset=partition.log.end_offset,
+            broker_epoch=-1,
+            now_ms=replicas.clock.monotonic_ms(),
+        )
+
+    fetch(3, 0)
+    partition.append([batch(NOW_MS)], NOW_MS)
+    fetch(2, 1)
+    partition.update_high_watermark()
+    assert partition.high_watermark == 0
+    attempts: list[int] = []
+    replicas.purgatory.park(
+        Delayed((partition,), 10_000, lambda: attempts.append(partition.high_watermark), int),
+        replicas.clock.monotonic_ms(),
+        lambda _: None,
+    )
+    for live in ([1, 2, 3], [1, 2]):
+        replicas.live[:] = live
+        brokers = tuple(BrokerImage(one, -1, ()) for one in live)
+        replicas.leadership.apply(UpdateMetadata(1, 1, -1, (), brokers))
+    assert partition.high_watermark == 1
+    replicas.purgatory.run_notified()
+    assert attempts[-1] == 1

@@ -394,6 +394,35 @@ def test_another_leader_epoch_during_a_truncation_waits_for_its_end() -> None:
     assert partition.log.end_offset == 3
 
 
+def test_a_request_that_waits_for_records_is_given_up_when_a_truncation_has_ended() -> None:
+    following = Following()
+    cut = following.replicas.follow()
+    following.replicas.follow(index=1)
+    cut.log.append_as_follower(memoryview(records(0, 5)), now_ms=0)
+    following.respond(data(0, diverging_epoch=EpochEndOffset(epoch=1, end_offset=2)), data(1))
+    request, _ = following.next_request()
+    assert request.forgotten_topics_data[0].partitions == [0]
+    following.replicas.stored.perform(list(following.jobs))
+    following.pass_time(10)
+    request = following.respond(data(0, records=memoryview(records(2, 2))), data(1))
+    assert [one.fetch_offset for one in request.topics[0].partitions] == [2, 0]
+    assert cut.log.end_offset == 4
+
+
+def test_a_broker_about_to_stop_follows_nothing_more() -> None:
+    following = Following()
+    followed = following.replicas.follow()
+    following.respond(data())
+    following.fetchers.add_no_more()
+    following.respond(data(0, records=memoryview(records(0, 2))))
+    assert followed.log.end_offset == 2
+    other = following.replicas.lead(index=1, in_sync=(1, 2))
+    following.replicas.follow(index=1)
+    assert other.is_following
+    (fetcher,) = following.fetchers.fetchers
+    assert [one.index for one in fetcher.state.replicas.values()] == [0]
+
+
 def list_offsets(following: Following, offset: int) -> None:
     request, response = following.next_request()
     assert isinstance(request, ListOffsetsRequest)
