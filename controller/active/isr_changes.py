@@ -57,9 +57,11 @@ class IsrChanges:
                 return None
 
         written = await states.change(list(by_key), decide)
-        batch = ControlBatch()
-        batch.add_metadata(by_key)
-        states.send(batch)
+        if changed := [key for key in by_key if key not in refused]:
+            # A replica that may not be added is proposed again at each of its fetches.
+            batch = ControlBatch()
+            batch.add_metadata(changed)
+            states.send(batch)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return [
             written.get(key, refused.get(key, unknown))

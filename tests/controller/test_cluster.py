@@ -341,6 +341,15 @@ def test_controlled_shutdown_moves_leaderships(cluster: Cluster) -> None:
             controller.shut_down_broker(broker_id, epoch).result()
         assert refusal.value.code is code
 
+    # It fetches until it has ended, and each fetch may have its leader propose it again.
+    count = len(node.requests)
+    proposal = AlterIsr(0, 1, (2, 3), 1)
+    epoch = cluster.nodes[2].controller.broker_epoch
+    (refused,) = controller.alter_isr(2, epoch, [("t", proposal)]).result()
+    assert refused is ErrorCode.INELIGIBLE_REPLICA
+    cluster.settle()
+    assert len(node.requests) == count
+
 
 def test_elect_preferred_restores_preferred_leaders(cluster: Cluster) -> None:
     create(cluster, "t", p0=(3, 2, 1))
