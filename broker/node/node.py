@@ -467,6 +467,12 @@ class Node:
         except (CoordinationError, OSError) as error:
             logger.warning("the end of coordination is not stored: %s", error)
         self._logs.shutdown(now_ms=self._platform.clock.now_ms())
+        for failure in self._logs.take_failures():
+            logger.error(
+                "%s could not be closed: %s; its logs are checked at the next start",
+                failure.path,
+                failure.reason,
+            )
         self._platform.close()
 
     async def _leave(self) -> None:

@@ -15,6 +15,7 @@ Source: Kafka's LogSegment.
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -189,6 +190,9 @@ class Segment:
         keep = self.indexes.write if is_loop_waiting else self.indexes.replace
         try:
             keep()
+        except CorruptIndex as again:
+            # Made a moment ago and gone, as the folder is.
+            raise FileNotFoundError(errno.ENOENT, str(again)) from again
         except OSError as failure:
             # They are in memory: on a full disk they go into their files with the next entries.
             if not is_full(failure):

@@ -5,6 +5,7 @@ The directory is moved away, so that the next checkpoint cannot be written into 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -211,3 +212,21 @@ def test_topic_over_an_orphaned_folder_is_refused_and_cannot_be_written(
             assert partition_metadata(talk, 0)["leader"] == 0
             assert produce_error(talk, 0, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         talk.close()
+
+
+def test_a_stop_without_the_folder_of_a_log_is_reported_and_leaves_its_directory_to_be_checked(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "data", tmp_path / "second"
+    with odradek_broker(tmp_path, overrides={"log.dirs": f"{first},{second}"}) as broker:
+        talk = Talk(broker.address)
+        assert create_error(talk, TOPIC, COUNT) == ErrorCode.NONE
+        for index in range(COUNT):
+            assert produce_error(talk, index, -1) == ErrorCode.NONE
+        talk.close()
+        shutil.rmtree(first / f"{TOPIC}-{partition_in(first)}")
+        process = broker.process
+        assert broker.stop() == 0
+        assert f"{first} could not be closed" in process.tail()
+    assert not (first / ".kafka_cleanshutdown").exists()
+    assert (second / ".kafka_cleanshutdown").exists()
