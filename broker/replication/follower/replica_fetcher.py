@@ -34,12 +34,12 @@ from odradek.broker.replication.follower.fetcher_state import (
     Truncate,
     TruncateFully,
 )
+from odradek.broker.replication.follower.partial_append import PartialAppend
 from odradek.broker.replication.follower.partition_fetch_state import PartitionFetchState
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse
-from odradek.protocol.records.batch import whole_batch_size
 from odradek.runtime.clock import Clock
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.metrics import BrokerMetrics
@@ -60,9 +60,6 @@ SESSION_ERRORS: Final = (
 """After them the next request asks for another session, at once."""
 SETTLE_MS: Final = 10
 """How long a response may still take after replicas were added."""
-PART_BYTES_MAX: Final = 256 << 10
-PART_BATCHES_MAX: Final = 200
-"""What is appended without a look at the clock: 1 ms of checksums, parsing and writing."""
 
 logger = logging.getLogger("odradek.replication.fetcher")
 
@@ -453,52 +450,6 @@ class ReplicaFetcher:
             self._context.on_fatal(str(error))
             return
         self._schedule()
-
-
-class PartialAppend:
-    """An append of which some parts may be done."""
-
-    def __init__(self, append: Append, partition: Partition) -> None:
-        self.append = append
-        self.log = partition.log
-        self._records = append.records
-        self._position = 0
-        self.size = 0
-        """Bytes that were appended."""
-        self.truncation_count = self.log.truncation_count
-        self.end_offset = self.log.end_offset
-        """After the parts that are done."""
-
-    @property
-    def is_complete(self) -> bool:
-        return whole_batch_size(self._records, self._position) is None
-
-    def step(self, *, now_ms: int) -> None:
-        """Append the next part.
-
-        raises  BrokerError, as `Log.append_as_follower`
-        """
-        start = position = self._position
-        records = self._records
-        for _ in range(PART_BATCHES_MAX):
-            size = whole_batch_size(records, position)
-            if size is None or (position > start and position - start + size > PART_BYTES_MAX):
-                break
-            position += size
-        if position > start:
-            self.log.append_as_follower(
-                records[start:position],
-                leader_epoch=self.append.replica.leader_epoch,
-                now_ms=now_ms,
-            )
-            self.size += position - start
-        self._position = position
-        self.end_offset = self.log.end_offset
-
-    def copy(self) -> None:
-        """Keep the parts that are left in memory of their own."""
-        self._records = memoryview(bytes(self._records[self._position :]))
-        self._position = 0
 
 
 class _FoundOffsets:
