@@ -58,9 +58,10 @@ test-parts:
 chaos-pipeline: tools
 	$(BIN)/python -m pytest -q -s -m slow tests/pipeline
 
-# Every client library writes and reads while parts of clusters are killed at random; appends to
-# tests/cluster/ledger.jsonl.
+# The slow checks of clusters; then every client library writes and reads while parts of clusters are
+# killed at random, which appends to tests/cluster/ledger.jsonl.
 chaos-cluster: tools
+	$(BIN)/python -m pytest -q -m slow tests/cluster
 	$(BIN)/python -m tests.cluster --minutes $(MINUTES)
 
 # What a hostile world does, with an honest client beside it; see tests/attack/README.md.

@@ -44,6 +44,7 @@ def test_nothing_is_lost_when_a_broker_is_killed(cluster: BrokerCluster, victim:
     assert_identical(cluster, TOPIC)
 
 
+@pytest.mark.slow
 def test_every_broker_is_killed_in_turn(cluster: BrokerCluster) -> None:
     cluster.create_topic(TOPIC, partitions=PARTITIONS)
     with producing(cluster.bootstrap, TOPIC, PARTITIONS) as (production, sender):

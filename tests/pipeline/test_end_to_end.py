@@ -31,6 +31,7 @@ from tests.support.processes import free_port
 SEED = 20261121
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_killed_job_writes_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
     with odradek_broker(tmp_path) as broker:

@@ -158,6 +158,7 @@ def apache(tmp_path: Path) -> Iterator[str]:
         yield broker.address
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_same_output_with_our_broker_and_with_apache_kafka(
     spark: SparkSession, broker: BrokerProcess, apache: str, tmp_path: Path

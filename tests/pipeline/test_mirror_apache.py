@@ -13,6 +13,7 @@ from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
 
 
+@pytest.mark.slow
 @pytest.mark.judge
 def test_records_are_mirrored_from_apache_kafka_and_back(
     spark: SparkSession, tmp_path: Path

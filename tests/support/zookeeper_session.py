@@ -26,6 +26,7 @@ class LoopHere:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.open: list[SessionHere] = []
         self._clock = SystemClock()
         self._wheel = WheelDriver(self.loop, self._clock, TimingWheel(self._clock.monotonic_ms()))
 
@@ -46,7 +47,9 @@ class LoopHere:
             connection_timeout_ms=connection_timeout_ms,
             in_flight_max=in_flight_max,
         )
-        return SessionHere(self, options)
+        made = SessionHere(self, options)
+        self.open.append(made)
+        return made
 
     def call_on_loop(self, work: Callable[[], None]) -> None:
         """From any thread; nothing once the loop is closed."""
@@ -83,7 +86,11 @@ class LoopHere:
         return pending.result()
 
     def close(self) -> None:
-        """Close the loop."""
+        """End the sessions that a failed test has left, whose threads would disturb later ones, and
+        close the loop."""
+        for left in list(self.open):
+            with suppress(Exception):
+                left.close()
         self._wheel.close()
         self.loop.close()
 
@@ -110,6 +117,7 @@ class SessionHere:
 
     def close(self) -> None:
         """End the session."""
+        self._here.open.remove(self)
         self._here.wait(self.session.close())
 
 

@@ -426,7 +426,7 @@ def test_many_calls_while_disconnected_do_not_block_the_loop(
     server: ZooKeeperServer, here: LoopHere
 ) -> None:
     """kazoo alone blocks its caller after some 270 calls."""
-    one = here.connect(f"{server.address}/many", in_flight_max=10_000)
+    one = here.connect(f"{server.address}/many", session_timeout_ms=60_000, in_flight_max=10_000)
     one.wait(one.session.create("/a", b""))
     server.kill()
     one.wait_for(SessionState.SUSPENDED)
