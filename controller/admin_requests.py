@@ -14,12 +14,16 @@ from typing import Any, TypeVar
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.topic_admin import TopicAdmin, TopicResult, allocate_producer_ids
-from odradek.controller.coordination.errors import ConnectionLoss
+from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError
 from odradek.controller.coordination.serial_executor import SerialExecutor
 from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.decide.partitions import CreatePartitionsSpec
 from odradek.controller.decide.topics import CreateTopicSpec
-from odradek.controller.znodes.dynamic_configs import ConfigChange, write_config
+from odradek.controller.znodes.dynamic_configs import (
+    ConfigChange,
+    read_topic_configs,
+    write_config,
+)
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.pending import Pending
 
@@ -129,6 +133,20 @@ class AdminRequests:
                 self._session, entity_type, entity, change, requested_by=requested_by
             )
         )
+
+    def read_topic_configs(self, topics: Sequence[str]) -> Pending[dict[str, dict[str, str]]]:
+        """The overrides of topics as they are stored: the last change of another broker, or of this
+        one, need not be in its image yet.  Empty when they cannot be read.
+        """
+
+        async def run() -> dict[str, dict[str, str]]:
+            try:
+                return await read_topic_configs(self._session, list(topics), lambda _: None)
+            except CoordinationError:
+                return {}
+
+        # Not after what waits: creating many topics takes long.
+        return SerialExecutor().submit(run)
 
     def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Pending[tuple[int, int]]:
         """(first id, count) of a new block for a broker; at the active controller only.

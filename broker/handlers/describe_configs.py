@@ -7,6 +7,9 @@ Served: 0-4.  Version 0 leaves is_default false, as Apache Kafka 3.9 does.
     4   flexible encoding (KIP-482)
 Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another
     broker, client metrics).  Of the request: INVALID_REQUEST (an unknown resource type).
+The settings of topics are read from coordination, as in Kafka, so that those which another broker
+has just altered are seen; they are those of this broker's image while there is no connection, and
+for more than `TOPICS_READ_MAX` topics.
 Differs from Kafka: a resource that is named twice with the same keys is described once.
 Source: Kafka's ConfigHelper.
 """
@@ -14,9 +17,11 @@ Source: Kafka's ConfigHelper.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.handlers.handler import Context, Reply, Steps, WhenDone
 from odradek.broker.settings.alter import ResourceType
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.describe import (
@@ -41,16 +46,43 @@ from odradek.protocol.messages.describe_configs import (
 )
 from odradek.runtime.logging import logger_levels
 
+TOPICS_READ_MAX: Final = 100
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 TOPIC_NAME_LENGTH_MAX: Final = 249
 
 
-def run(context: Context, request: DescribeConfigsRequest) -> Steps[Reply]:
-    """Each resource on its own; nothing is read but what this broker has in memory."""
+def run(
+    context: Context, request: DescribeConfigsRequest
+) -> Steps[Reply | WhenDone[dict[str, dict[str, str]]]]:
+    """Each resource on its own, after the settings of topics are read."""
     types = tuple(ResourceType)
     for resource in request.resources:
         if resource.resource_type not in types or resource.resource_type == ResourceType.GROUP:
             raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
+    topics = _existing_topics(context, request)
+    if not 0 < len(topics) <= TOPICS_READ_MAX:
+        return Reply((yield from _describe(context, request, {})))
+    read = context.services.controller.admin.read_topic_configs(topics)
+    return WhenDone(read, partial(_describe, context, request))
+
+
+def _existing_topics(context: Context, request: DescribeConfigsRequest) -> list[str]:
+    known = context.services.controller.image.topics
+    return list(
+        dict.fromkeys(
+            resource.resource_name
+            for resource in request.resources
+            if resource.resource_type == ResourceType.TOPIC and resource.resource_name in known
+        )
+    )
+
+
+def _describe(
+    context: Context,
+    request: DescribeConfigsRequest,
+    stored: Mapping[str, Mapping[str, str]],
+) -> Steps[DescribeConfigsResponse]:
+    """stored  the overrides of topics that were read"""
     results: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
     for resource in request.resources:
         keys = resource.configuration_keys
@@ -60,9 +92,9 @@ def run(context: Context, request: DescribeConfigsRequest) -> Steps[Reply]:
             None if keys is None else tuple(keys),
         )
         if named not in results:
-            results[named] = _result(context, request, resource)
+            results[named] = _result(context, request, resource, stored)
         yield None
-    return Reply(DescribeConfigsResponse(results=list(results.values())))
+    return DescribeConfigsResponse(results=list(results.values()))
 
 
 def failed(
@@ -99,10 +131,13 @@ def _refused(
 
 
 def _result(
-    context: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: Context,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    stored: Mapping[str, Mapping[str, str]],
 ) -> DescribeConfigsResult:
     try:
-        entries = _entries(context, resource)
+        entries = _entries(context, resource, stored)
     except BrokerError as error:
         return _refused(resource, error.code, error.message)
     return DescribeConfigsResult(
@@ -131,12 +166,14 @@ def _described(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigs
     )
 
 
-def _entries(context: Context, resource: DescribeConfigsResource) -> list[Entry]:
+def _entries(
+    context: Context, resource: DescribeConfigsResource, stored: Mapping[str, Mapping[str, str]]
+) -> list[Entry]:
     name, wanted = resource.resource_name, resource.configuration_keys
     broker_id = context.services.controller.broker_id
     match resource.resource_type:
         case ResourceType.TOPIC:
-            return _topic_entries(context, name, wanted)
+            return _topic_entries(context, name, wanted, stored)
         case ResourceType.BROKER:
             if not name:
                 return describe_default(settings_in_force(context), wanted)
@@ -156,13 +193,20 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Entry]
             )
 
 
-def _topic_entries(context: Context, name: str, wanted: list[str] | None) -> list[Entry]:
+def _topic_entries(
+    context: Context,
+    name: str,
+    wanted: list[str] | None,
+    stored: Mapping[str, Mapping[str, str]],
+) -> list[Entry]:
     if not is_valid_topic_name(name):
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, _why_invalid(name))
     image = context.services.controller.image
     if name not in image.topics:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    overrides = image.topic_configs.get(name, {})
+    overrides = stored.get(name)
+    if overrides is None:
+        overrides = image.topic_configs.get(name, {})
     return describe_topic(settings_in_force(context), overrides, wanted)
 
 
