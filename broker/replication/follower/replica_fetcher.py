@@ -60,6 +60,8 @@ SESSION_ERRORS: Final = (
 """After them the next request asks for another session, at once."""
 SETTLE_MS: Final = 10
 """How long a response may still take after replicas were added."""
+GIVE_UP_INTERVAL_MS: Final = 100
+"""The least time between two requests that are given up: the next one lists every partition."""
 
 logger = logging.getLogger("odradek.replication.fetcher")
 
@@ -113,6 +115,8 @@ class ReplicaFetcher:
         """Fetch requests; a response to one before the last is not used."""
         self._is_awaited = False
         """The last one has no response yet."""
+        self._given_up_ms = -GIVE_UP_INTERVAL_MS
+        """When a request was given up last."""
         self._is_added = False
         """Replicas were added since `start`, or their truncation has ended."""
         self._is_turn_due = False
@@ -157,7 +161,8 @@ class ReplicaFetcher:
         """Fetch what was added."""
         is_added, self._is_added = self._is_added, False
         if is_added and self._is_awaited:
-            due_ms = self._context.clock.monotonic_ms() + SETTLE_MS
+            now_ms = self._context.clock.monotonic_ms()
+            due_ms = max(now_ms + SETTLE_MS, self._given_up_ms + GIVE_UP_INTERVAL_MS)
             self._context.wheel.add(due_ms, partial(self._give_up, self._sent_count))
         self._schedule()
 
@@ -166,6 +171,7 @@ class ReplicaFetcher:
         if self._is_closed or not self._is_awaited or number != self._sent_count:
             return
         self._is_busy = self._is_awaited = False
+        self._given_up_ms = self._context.clock.monotonic_ms()
         self._disconnect()
         self._state.on_given_up()
         self._schedule()

@@ -218,6 +218,22 @@ def test_a_request_that_waits_for_records_is_given_up_for_a_replica_that_was_add
     assert [one.partition for one in request.topics[0].partitions] == [0, 1]
 
 
+def test_requests_are_given_up_at_intervals() -> None:
+    following = Following()
+    following.replicas.follow()
+    following.respond(data())
+    given_up_ms = []
+    for index in range(1, 4):
+        following.next_request()
+        following.replicas.follow(index=index)
+        waited_ms = 0
+        while following.leader is not None and not following.leader.requests:
+            following.pass_time(1)
+            waited_ms += 1
+        given_up_ms.append(waited_ms)
+    assert given_up_ms == [10, 100, 100]
+
+
 def test_a_response_that_comes_soon_is_awaited_when_a_replica_was_added() -> None:
     following = Following()
     following.replicas.follow()
