@@ -37,7 +37,7 @@ from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.controller import Identity
-from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.coordination.errors import CoordinationError, SessionExpired
 from odradek.controller.image import Endpoint
 from odradek.controller.membership.registration import RegistrationRefused, next_broker_id
 from odradek.protocol.errors import BrokerError
@@ -56,6 +56,8 @@ DESCRIPTORS_ADVISED: Final = 4_096
 """A start with a lower limit logs a warning; Kafka's documentation recommends 100,000."""
 INTERRUPT_CHECK_S: Final = 0.1
 REGISTRATION_RETRY_S: Final = 0.5
+EXPIRY_RETRY_MS: Final = 60_000
+"""How long a start goes on in new sessions: each has zookeeper.connection.timeout.ms to connect."""
 METADATA_WAIT_MS: Final = 10_000
 METADATA_CHECK_S: Final = 0.01
 MOVED_CHECKS_MAX: Final = 100
@@ -183,7 +185,7 @@ class Node:
         # An ensemble without a cluster id is not that of these directories, or has lost its data:
         # it gets an id of its own, and `claim` refuses the start (Kafka: InconsistentClusterId).
         stored_id = self._stored_cluster_id if self._coordination.is_embedded else None
-        cluster_id = await self._wait(controller.prepare(stored_id))
+        cluster_id = await self._despite_expiry(lambda: controller.prepare(stored_id))
         logs.claim(
             broker_id=self._broker_id,
             cluster_id=cluster_id,
@@ -244,7 +246,7 @@ class Node:
         is_first = True
         while True:
             try:
-                await self._wait(controller.start(self._identity()))
+                await self._despite_expiry(lambda: controller.start(self._identity()))
                 return
             except RegistrationRefused as refusal:
                 if clock.monotonic_ms() >= deadline_ms:
@@ -252,6 +254,20 @@ class Node:
                 if is_first:
                     logger.warning("%s: waiting for the end of its session", refusal)
             is_first = False
+            await asyncio.sleep(REGISTRATION_RETRY_S)
+            self._check_interrupted()
+
+    async def _despite_expiry(self, ask: Callable[[], Pending[T]]) -> T:
+        """The result, in the next session when one expires: a start may stand still for long, while
+        a disk or the whole machine does."""
+        clock = self._platform.clock
+        deadline_ms = clock.monotonic_ms() + EXPIRY_RETRY_MS
+        while True:
+            try:
+                return await self._wait(ask())
+            except SessionExpired:
+                if clock.monotonic_ms() >= deadline_ms:
+                    raise
             await asyncio.sleep(REGISTRATION_RETRY_S)
             self._check_interrupted()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -158,6 +160,30 @@ def test_broker_restarted_at_once_waits_for_its_earlier_session(
         broker.start()
         assert client.get("/quick/brokers/ids/0")[1].ephemeralOwner not in (0, first)
         assert any("waiting for the end of its session" in line for line in broker.process.lines())
+
+
+def test_broker_whose_session_expires_before_it_is_registered_begins_another_one(
+    tmp_path: Path, server: ZooKeeperServer, client: KazooClient
+) -> None:
+    def sessions() -> int:
+        lines = client.command(b"mntr").splitlines()
+        return int(next(line.split()[1] for line in lines if "zk_global_sessions" in line))
+
+    with odradek_broker(tmp_path, overrides=settings(f"{server.address}/expires")) as broker:
+        assert broker.stop() == 0
+        client.create("/expires/brokers/ids/0", b"{}", ephemeral=True)
+        with LoggedProcess(
+            broker.command(), log=tmp_path / "again.log", folder=tmp_path
+        ) as process:
+            process.wait_for_line("waiting for the end of its session", timeout_s=WAIT_S)
+            count = sessions()
+            os.kill(process.pid, signal.SIGSTOP)
+            until(lambda: sessions() < count, "the session has expired")
+            client.delete("/expires/brokers/ids/0")
+            os.kill(process.pid, signal.SIGCONT)
+            process.wait_for_line(r"\bready\b", timeout_s=WAIT_S)
+            assert client.get("/expires/brokers/ids/0")[1].ephemeralOwner != 0
+            assert process.stop() == 0
 
 
 def test_second_broker_with_the_same_id_is_refused(
