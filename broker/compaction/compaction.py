@@ -166,6 +166,7 @@ class Compaction:
         context, failures = self._context, self.failures
         self.log_in_work = log
         self._on_begin(log)
+        was_boosted = self.worker.is_boosted
         outcome: CleaningResult | CleaningError | None = None
         try:
             job = job_of(log, candidate, context.settings.value, context.clock.now_ms())
@@ -191,9 +192,10 @@ class Compaction:
         # After renaming files has failed, the next start needs to see which are left.
         if not isinstance(outcome, CleaningResult) and not log.is_offline:
             await self._remove_leftovers(log)
-        self._resolve(
-            log, outcome or CleaningError(f"the cleaning of {log.directory} was given up")
-        )
+        # Who has asked for the cleaning waits for a worker with a higher priority.
+        if was_boosted or not self.worker.is_boosted:
+            given_up = CleaningError(f"the cleaning of {log.directory} was given up")
+            self._resolve(log, outcome or given_up)
         self._on_done(log)
 
     def _is_current(self, log: Log, job: CleaningJob) -> bool:

@@ -32,8 +32,9 @@ from odradek.storage.compaction.wire import (
 SILENCE_S: Final = 300.0
 """A worker that sends nothing for so long hangs: it reports once a second unless the disk holds it
 up, and a large fsync on a slow disk may take minutes."""
-END_S: Final = 1.0
-"""From SIGKILL to the end of the process; longer only while the kernel waits for the disk."""
+END_S: Final = 30.0
+"""From SIGKILL to the end of the process: it needs processor time for it, and its priority is low;
+longer only while the kernel waits for the disk."""
 
 _ISOLATED: Final = ("-I",) if sys.flags.isolated else ()
 COMMAND: Final = (sys.executable, *_ISOLATED, "-m", "odradek.storage.compaction.worker")

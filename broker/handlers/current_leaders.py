@@ -8,6 +8,7 @@ Source: Kafka's KafkaApis.getCurrentLeader.
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from odradek.broker.handlers.handler import Context
 
@@ -31,9 +32,12 @@ class CurrentLeaders:
         self._context = context
         self._nodes: dict[int, Node | None] = {}
 
-    def of(self, topic: str, index: int) -> tuple[int, int] | None:
-        """(leader, leader epoch) of a partition; None: nothing is known of it."""
+    def of(self, topic: str | UUID, index: int) -> tuple[int, int] | None:
+        """(leader, leader epoch) of a partition, by its topic's name or id; None: nothing is known
+        of it."""
         services = self._context.services
+        if isinstance(topic, UUID):
+            topic = services.topics.name_of(topic) or ""
         partition = services.partitions.get(topic, index)
         if partition is not None:
             leader, epoch = partition.leader_id, partition.leader_epoch

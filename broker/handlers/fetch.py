@@ -380,8 +380,7 @@ class GrowingResponse:
         if leaders is None:
             leaders = self._leaders = CurrentLeaders(context)
         topic, index = key
-        name = context.services.topics.name_of(topic) if isinstance(topic, UUID) else topic
-        found = leaders.of(name or "", index)
+        found = leaders.of(topic, index)
         if found is not None:
             leader, epoch = found
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)

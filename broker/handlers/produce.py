@@ -395,8 +395,7 @@ def _with_leaders(context: Context, response: ProduceResponse) -> ProduceRespons
     for topic in response.responses:
         for one in topic.partition_responses:
             if one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                name = topic.name or context.services.topics.name_of(topic.topic_id) or ""
-                found = leaders.of(name, one.index)
+                found = leaders.of(topic.name or topic.topic_id, one.index)
                 if found is not None:
                     leader, epoch = found
                     one.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)

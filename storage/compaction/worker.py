@@ -34,6 +34,7 @@ from typing import Final
 
 from odradek.runtime.files import Bytes, File
 from odradek.runtime.system_files import SystemFile, SystemFileSystem
+from odradek.storage.compaction.clean_log import clean
 from odradek.storage.compaction.job import CleaningJob, CleaningResult
 from odradek.storage.compaction.leftovers import remove_leftovers
 from odradek.storage.compaction.wire import (
@@ -209,9 +210,6 @@ def work(
     pipes: BrokerPipes, job: CleaningJob, *, is_boosted: bool
 ) -> CleaningResult | CleaningFailure:
     """Do one job; what a failed job has written is removed."""
-    # Imported at the first job, so that the worker starts faster.
-    from odradek.storage.compaction.clean_log import clean
-
     files = ChunkedFileSystem()
     try:
         try:

@@ -16,7 +16,8 @@ from odradek.storage.checkpoints.checkpoint_file import TopicPartition
 from odradek.storage.checkpoints.partition_metadata import PARTITION_METADATA_FILE
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.log.flush import FlushStart, LogFlush
-from odradek.storage.log.log import Log, UnfinishedTruncation
+from odradek.storage.log.log import Log
+from odradek.storage.log.log_truncation import UnfinishedTruncation
 from odradek.storage.segments.index_rebuild import IndexRebuild
 
 

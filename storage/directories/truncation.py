@@ -19,7 +19,8 @@ from dataclasses import replace
 from odradek.storage.directories.disk_jobs import DiskJob, FinishTruncation, RemoveFiles
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files.batch_scan import CorruptBatch
-from odradek.storage.log.log import Log, UnfinishedTruncation
+from odradek.storage.log.log import Log
+from odradek.storage.log.log_truncation import UnfinishedTruncation
 
 
 class Truncations:
@@ -105,7 +106,7 @@ class Truncations:
         if rebuild is not None:
             rebuild.report()
             if rebuild.is_outdated:
-                return (replace(job, truncation=log.rebuild_again(truncation)),)
+                return (replace(job, truncation=log.truncation.rebuild_again(truncation)),)
         directory = self._manager.directory_of(log)
         return directory.await_checkpoints(lambda: self._finish(log, truncation))
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import RecordBatch
@@ -32,7 +31,6 @@ from odradek.runtime.files import FileSystem
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.checkpoints.leader_epochs import EPOCH_MAX, LeaderEpochs
 from odradek.storage.events import StorageEvent, summary
-from odradek.storage.files import names
 from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.descriptors import Descriptors, FileSlice
 from odradek.storage.indexes.txn_index import AbortedTransaction
@@ -42,6 +40,7 @@ from odradek.storage.log.awaited_flush import AwaitedFlush
 from odradek.storage.log.flush import FlushStart, FlushState, LogFlush
 from odradek.storage.log.head import Appended, Head
 from odradek.storage.log.log_check import check
+from odradek.storage.log.log_truncation import LogTruncation, UnfinishedTruncation
 from odradek.storage.log.lookup_budget import UNLIMITED, LookupBudget
 from odradek.storage.log.reading import RecordPosition
 from odradek.storage.log.retention import (
@@ -51,7 +50,6 @@ from odradek.storage.log.retention import (
     plan_size_deletion,
 )
 from odradek.storage.log_config import LogConfig
-from odradek.storage.producers.producer_rebuild import ProducerRebuild
 from odradek.storage.producers.producer_state import ProducerStates
 from odradek.storage.recovery.log_loader import LoadedLog, load
 from odradek.storage.recovery.torn_segments import CheckedAmount
@@ -68,21 +66,6 @@ class RemovedFiles:
     """file.delete.delay.ms after they were renamed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UnfinishedTruncation:
-    """What a truncation has left to be done; nothing is appended before `finish_truncation`."""
-
-    paths: tuple[str, ...]
-    """Files of whole segments that it took out; to be removed in a thread."""
-    end_path: str
-    """The file at whose end batches were cut; to be synced in a thread.  Else a power cut might
-    bring some of them back after batches that were appended since."""
-    rebuild: ProducerRebuild | None
-    """To be run in a thread; None when no producer wrote what was dropped."""
-    truncation_count: int
-    """Of the log; when it has changed, a later truncation has taken this one's place."""
-
-
 class Log:
     """One partition's log; `open_log` makes it."""
 
@@ -94,22 +77,16 @@ class Log:
         "high_watermark",
         "log_start_offset",
         "partition",
-        "segment_gap_offset",
         "segments",
         "shared",
         "topic",
-        "truncation_count",
+        "truncation",
     )
 
     log_start_offset: int
     """First offset that may be read; it may be inside a segment or a batch."""
     high_watermark: int
     """Exclusive: the records below it are replicated.  It falls only by a truncation."""
-    truncation_count: int
-    """How often the end was truncated since the log was opened."""
-    segment_gap_offset: int | None
-    """Where a power cut has probably taken the end of a segment and left the next one; None:
-    nowhere.  What follows is kept, since it may be all there is.  A follower fetches from here."""
 
     def __init__(
         self,
@@ -136,8 +113,7 @@ class Log:
         self.awaited_flush = AwaitedFlush()
         self.log_start_offset = loaded.log_start_offset
         self.high_watermark = loaded.log_start_offset
-        self.truncation_count = 0
-        self.segment_gap_offset = loaded.segment_gap_offset
+        self.truncation = LogTruncation(self.head, loaded.segment_gap_offset)
 
     def __repr__(self) -> str:
         return (
@@ -195,6 +171,16 @@ class Log:
     def recovery_point(self) -> int:
         """Exclusive: the records below it are on disk, with their indexes."""
         return self._flush_state.recovery_point
+
+    @property
+    def truncation_count(self) -> int:
+        """How often the end was truncated since the log was opened."""
+        return self.truncation.count
+
+    @property
+    def segment_gap_offset(self) -> int | None:
+        """Where following begins again: `LogTruncation.gap_offset`."""
+        return self.truncation.gap_offset
 
     @property
     def flush_started_at(self) -> FlushStart:
@@ -295,7 +281,7 @@ class Log:
         The file is written but not synced: the next flush does that before the recovery point
         passes the epoch's batches, and after a crash the batches after it contain their epoch.
         """
-        self.segment_gap_offset = None
+        self.truncation.gap_offset = None
         self.head.epochs.assign(leader_epoch, start_offset)
 
     def roll(self, *, now_ms: int) -> None:
@@ -590,7 +576,7 @@ class Log:
         try:
             # Before anything is changed: the indexes may have to be rebuilt first.
             point = segments.plan_truncation(offset)
-            self.truncation_count += 1
+            self.truncation.begin()
             segments.truncate_to(offset, point, now_ms=now_ms, paths=paths)
             # Without a point the batches end before `offset`; offsets between were compacted away.
             end_offset = offset if point is None else min(point.found.base_offset, offset)
@@ -606,8 +592,7 @@ class Log:
             f"truncated to offset {head.end_offset}: it ended at {former_end}, "
             f"{former_bytes - self.size_bytes()} bytes are removed"
         )
-        end_path = self.active.path(names.LOG)
-        return UnfinishedTruncation(tuple(paths), end_path, rebuild, self.truncation_count)
+        return self.truncation.unfinished(paths, rebuild)
 
     def _on_truncated(self, end_offset: int) -> None:
         """The segments end at `end_offset` now."""
@@ -615,9 +600,7 @@ class Log:
         self._flush_state.on_truncated(end_offset)
         self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
         self.awaited_flush.truncate_to(end_offset)
-        if self.segment_gap_offset is not None and end_offset <= self.segment_gap_offset:
-            self.segment_gap_offset = None
-        self.head.set_truncating(True)
+        self.truncation.on_cut(end_offset)
 
     def truncate_fully_and_start_at(
         self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
@@ -630,7 +613,7 @@ class Log:
         source            Kafka's UnifiedLog.truncateFullyAndStartAt
         """
         assert offset >= 0, "an offset is not negative"
-        self.truncation_count += 1
+        self.truncation.begin()
         self._report(
             f"truncated fully: it was {self.log_start_offset} to {self.end_offset}, "
             f"{self.size_bytes()} bytes are removed, and goes on at offset {offset}"
@@ -648,33 +631,16 @@ class Log:
         head.producer_states.reset(offset)
         head.epochs.clear()
         self._on_truncated(offset)
-        end_path = self.active.path(names.LOG)
-        return UnfinishedTruncation(tuple(paths), end_path, None, self.truncation_count)
+        return self.truncation.unfinished(paths, None)
 
     @property
     def is_truncating(self) -> bool:
         """Whether a truncation has not been finished: nothing may be appended."""
         return self.head.is_truncating
 
-    def rebuild_again(self, truncation: UnfinishedTruncation) -> UnfinishedTruncation:
-        """The same after `ProducerRebuild.is_outdated`: the segments are others now."""
-        former = truncation.rebuild
-        assert former is not None, "nothing was to be rebuilt"
-        return replace(truncation, rebuild=self.head.rebuild_producers(former.now_ms))
-
     def finish_truncation(self, truncation: UnfinishedTruncation) -> bool:
-        """The rebuild has run and the recovery points are on disk: appends go on.
-
-        returns  False when there was another truncation since, or the log is offline
-        """
-        head = self.head
-        if truncation.truncation_count != self.truncation_count or head.is_offline:
-            return False
-        if truncation.rebuild is not None:
-            head.producer_states = truncation.rebuild.states
-            head.producer_states.on_high_watermark(self.high_watermark)
-        head.set_truncating(False)
-        return True
+        """As `LogTruncation.finish`."""
+        return self.truncation.finish(truncation, high_watermark=self.high_watermark)
 
     # Flushing and closing.
 

@@ -12,7 +12,8 @@ from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.log.head import Appended
-from odradek.storage.log.log import Log, UnfinishedTruncation, open_log
+from odradek.storage.log.log import Log, open_log
+from odradek.storage.log.log_truncation import UnfinishedTruncation
 from odradek.storage.log_config import LogConfig
 
 FOLDER = "/data/orders-0"

@@ -2,7 +2,8 @@
 
 Pure.  The caller sends the requests and executes the actions:
 
-    add               a replica begins to follow; perhaps a Truncate
+    add               a replica begins to follow
+    due_truncations   what must be truncated before the replica is fetched
     next_request      the next Fetch, None while no replica is ready
     on_response       the partitions of its response; `decide` returns an action for each
     Append            then `on_appended` or `on_append_refused`
@@ -33,6 +34,7 @@ from odradek.broker.replication.follower.fetch_session_handler import (
 )
 from odradek.broker.replication.follower.followed_log import (
     fetch_offset_of,
+    first_truncation_offset,
     truncation_offset,
     would_truncate,
 )
@@ -59,7 +61,6 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.protocol.records.batch import parse_batch, whole_batch_size
 from odradek.runtime.lazy_dataclass import dataclass
-from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
 
 THROTTLED_MS: Final = 100
 """When to look at the throttle again while all replicas wait for it."""
@@ -139,6 +140,8 @@ class FetcherState:
         self._delayed: dict[ReplicaKey, PartitionFetchState] = {}
         self._throttled: dict[ReplicaKey, None] = {}
         """Those that wait for the throttle."""
+        self._untruncated: dict[ReplicaKey, PartitionFetchState] = {}
+        """Those that must be truncated before they are fetched."""
         self._out_of_range: dict[ReplicaKey, PartitionFetchState] = {}
         """Those whose leader's offsets have not been asked for yet."""
 
@@ -149,29 +152,41 @@ class FetcherState:
         """All of them, by topic id and partition."""
         return self._replicas
 
-    def add(self, replica: PartitionFetchState) -> Truncate | None:
+    def add(self, replica: PartitionFetchState) -> None:
         """Begin to follow; a replica of the same key and another leader epoch is replaced.
 
         A log whose last truncation has not ended is fetched after `on_truncated`.
-
-        returns  for a log without leader epochs, a truncation to its high watermark: there is no
-                 other way to find where it diverges.  For one that a power cut has left with a gap,
-                 a truncation to its start, as the leader has what is missing
         """
         self.remove(replica.key)
         self._replicas[replica.key] = replica
         self._changed[replica.key] = None
-        log = replica.log
-        if log.is_truncating:
+        if replica.log.is_truncating:
             replica.state = ReplicaState.TRUNCATING
-            return None
-        if log.segment_gap_offset is not None:
-            return self._truncate(replica, log.segment_gap_offset)
-        if log.leader_epochs.latest_epoch != UNDEFINED_EPOCH:
-            return None
-        if log.end_offset <= log.high_watermark:
-            return None
-        return self._truncate(replica, log.high_watermark)
+        else:
+            self._look_for_truncation(replica)
+
+    def _look_for_truncation(self, replica: PartitionFetchState) -> None:
+        if first_truncation_offset(replica.log) is not None:
+            replica.state = ReplicaState.TRUNCATING
+            self._untruncated[replica.key] = replica
+            self._changed[replica.key] = None
+
+    def due_truncations(self, now_ms: int) -> list[Truncate]:
+        """Those that come before a replica's first fetch; `first_truncation_offset` says why."""
+        if not self._untruncated:
+            return []
+        self._resume(now_ms)
+        due: list[Truncate] = []
+        for key, replica in list(self._untruncated.items()):
+            if replica.delayed_until_ms:
+                continue
+            del self._untruncated[key]
+            offset = first_truncation_offset(replica.log)
+            if offset is None:
+                self.on_truncated(replica)
+            else:
+                due.append(Truncate(replica, offset))
+        return due
 
     def remove(self, key: ReplicaKey) -> None:
         """Follow no longer; no error when it is not here."""
@@ -179,6 +194,7 @@ class FetcherState:
             self._changed[key] = None
             self._delayed.pop(key, None)
             self._throttled.pop(key, None)
+            self._untruncated.pop(key, None)
             self._out_of_range.pop(key, None)
 
     def _is_here(self, replica: PartitionFetchState) -> bool:
@@ -448,6 +464,8 @@ class FetcherState:
         else:
             replica.state = ReplicaState.FETCHING
             self._delay(replica, now_ms)
+            if self._is_here(replica):
+                self._look_for_truncation(replica)
 
     def on_truncated(self, replica: PartitionFetchState) -> None:
         """A truncation has ended; the replica is fetched from the new end of its log."""
@@ -455,6 +473,7 @@ class FetcherState:
             replica.state = ReplicaState.FETCHING
             if self._is_here(replica):
                 self._changed[replica.key] = None
+                self._look_for_truncation(replica)
 
     # Offsets out of range.
 

@@ -45,6 +45,19 @@ def fetch_offset_of(log: FollowedLog) -> int:
     return max(log.end_offset, log.log_start_offset)
 
 
+def first_truncation_offset(log: FollowedLog) -> int | None:
+    """Where a log must be truncated before it is fetched the first time; None: nowhere.
+
+    1. A power cut has left a gap: at its start, since the leader has what is missing.
+    2. There are no leader epochs: at the high watermark, since there is no other way to find where
+       the log diverges.
+    """
+    if log.segment_gap_offset is not None:
+        return log.segment_gap_offset
+    has_epochs = log.leader_epochs.latest_epoch != UNDEFINED_EPOCH
+    return None if has_epochs or log.end_offset <= log.high_watermark else log.high_watermark
+
+
 def would_truncate(log: FollowedLog, offset: int) -> bool:
     """Whether truncating to `offset` drops anything, if only the entry of an epoch without
     batches."""

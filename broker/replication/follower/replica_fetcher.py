@@ -145,11 +145,11 @@ class ReplicaFetcher:
         )
         self._partitions[replica.key] = partition
         self._is_added = True
-        truncation = self._state.add(replica)
-        if truncation is not None:
-            self._execute(truncation)
-        elif partition.log.is_truncating:
+        self._state.add(replica)
+        if partition.log.is_truncating:
             self._await_truncation(replica)
+        else:
+            self._execute_due()
 
     def remove(self, partition: Partition) -> None:
         """Follow no longer; what is under way of it is dropped."""
@@ -201,6 +201,11 @@ class ReplicaFetcher:
             return
         self._cancel_timer()
         context = self._context
+        try:
+            self._execute_due()
+        except NoDirectoryLeft as error:
+            context.on_fatal(str(error))
+            return
         now_ms = context.clock.monotonic_ms()
         request = self._state.next_request(
             now_ms,
@@ -372,6 +377,11 @@ class ReplicaFetcher:
         context.purgatory.notify(partition)
 
     # Truncations.
+
+    def _execute_due(self) -> None:
+        """Truncate what must be before it is fetched; raises NoDirectoryLeft."""
+        for truncation in self._state.due_truncations(self._context.clock.monotonic_ms()):
+            self._execute(truncation)
 
     def _execute(self, action: Action) -> None:
         """Truncate; raises NoDirectoryLeft."""

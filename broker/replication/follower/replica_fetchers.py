@@ -36,9 +36,9 @@ class ReplicaFetchers:
     def on_leader_change(self, partition: Partition) -> None:
         """Follow the partition's leader in its leader epoch; or no longer, when this broker leads
         it or does not have it any more."""
-        self._remove(partition)
+        was_followed = self._remove(partition)
         leader_id = partition.leader_id
-        if self._is_closed or self._is_stopping:
+        if self._is_closed or (self._is_stopping and not was_followed):
             return
         if not partition.is_following or partition.log.is_offline:
             return
@@ -77,7 +77,8 @@ class ReplicaFetchers:
         self.on_request_applied()
 
     def add_no_more(self) -> None:
-        """This broker is about to stop: follow only what it follows already.
+        """This broker is about to stop: follow only what it follows already, whichever broker
+        leads it then.
 
         Differs from Kafka, which follows the new leaders of what it led.  They take such a broker
         for one that may soon be in sync, and acks=all waits for it.
@@ -92,7 +93,9 @@ class ReplicaFetchers:
         self._fetchers.clear()
         self._following.clear()
 
-    def _remove(self, partition: Partition) -> None:
+    def _remove(self, partition: Partition) -> bool:
+        """Returns whether it was followed."""
         fetcher = self._following.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
+        return fetcher is not None

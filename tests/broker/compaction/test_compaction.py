@@ -178,7 +178,9 @@ def test_failure_of_the_last_directory_is_fatal(tmp_path: Path) -> None:
     run(test())
 
 
-def test_starved_worker_is_replaced_by_a_boosted_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_requested", [False, True])
+def test_starved_worker_is_replaced_by_a_boosted_one(tmp_path: Path, is_requested: bool) -> None:
+    config = replace(CONFIG, min_cleanable_dirty_ratio=1.0) if is_requested else CONFIG
     starving = fake(
         "if 'boosted' not in sys.argv:\n"
         f"    say(failure=dict(reason='hungry', error_number={NO_CPU_TIME}))\n"
@@ -188,11 +190,15 @@ def test_starved_worker_is_replaced_by_a_boosted_one(tmp_path: Path) -> None:
 
     async def test() -> None:
         async with cleaner(tmp_path, starving) as made:
-            made.log("orders")
+            made.log("orders", config=config)
             made.compaction.start(made.supervisor)
+            requested = made.compaction.run_now("orders", 0) if is_requested else None
             await made.until("another worker", lambda: made.worker.start_count == 2)
             await made.until("its answer", lambda: len(made.done) >= 2)
             assert made.worker.is_boosted
+            if requested is not None:
+                with pytest.raises(CleaningError, match="fed"):
+                    await requested
 
     run(test())
 

@@ -12,59 +12,49 @@ from odradek.storage.log_config import LogConfig
 from tests.storage.recovery.test_log_loader import CONTENT, ENDS, path, restored
 from tests.support.logs import NOW_MS, LogFolder, append, batch, read_all, truncate_log
 
+BASES = sorted(
+    parsed[0]
+    for name in CONTENT
+    if (parsed := names.parse_file_name(name)) is not None and parsed[1] == names.LOG
+)
+"""The base offsets of its segments."""
+
 
 def test_a_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> None:
-    bases = sorted(
-        parsed[0]
-        for name in CONTENT
-        if (parsed := names.parse_file_name(name)) is not None and parsed[1] == names.LOG
-    )
-    content = dict(CONTENT)
-    content[names.file_name(bases[1], names.LOG)] = b""
+    content = {**CONTENT, names.file_name(BASES[1], names.LOG): b""}
     folder = restored(content)
     log = folder.open()
     log.check()
     assert log.end_offset == ENDS[-1][1][0]
-    assert log.base_offsets == bases
-    gap = bases[2] - bases[1]
+    assert log.base_offsets == BASES
+    gap = BASES[2] - BASES[1]
     assert [text for text in folder.warnings() if f"{gap} offsets are missing in 1 gaps" in text]
-    assert log.segment_gap_offset == bases[1]
-    truncate_log(log, bases[1] + 1)
-    assert log.segment_gap_offset == bases[1]
-    truncate_log(log, bases[1])
+    assert log.segment_gap_offset == BASES[1]
+    truncate_log(log, BASES[1] + 1)
+    assert log.segment_gap_offset == BASES[1]
+    truncate_log(log, BASES[1])
     assert log.segment_gap_offset is None
 
 
 def test_a_gap_in_a_compacted_log_is_no_loss_and_one_below_a_leader_stays() -> None:
-    bases = sorted(
-        parsed[0]
-        for name in CONTENT
-        if (parsed := names.parse_file_name(name)) is not None and parsed[1] == names.LOG
-    )
-    content = dict(CONTENT)
-    content[names.file_name(bases[1], names.LOG)] = b""
+    content = {**CONTENT, names.file_name(BASES[1], names.LOG): b""}
     compacted = restored(content)
     compacted.config = replace(compacted.config, cleanup_compact=True)
     assert compacted.open().segment_gap_offset is None
     log = restored(content).open()
-    assert log.segment_gap_offset == bases[1]
+    assert log.segment_gap_offset == BASES[1]
     log.assign_epoch(log.leader_epochs.latest_epoch + 1, log.end_offset)
     assert log.segment_gap_offset is None
 
 
 def test_a_missing_segment_in_the_middle_is_reported() -> None:
-    bases = sorted(
-        parsed[0]
-        for name in CONTENT
-        if (parsed := names.parse_file_name(name)) is not None and parsed[1] == names.LOG
-    )
     content = dict(CONTENT)
-    del content[names.file_name(bases[1], names.LOG)]
+    del content[names.file_name(BASES[1], names.LOG)]
     for was_clean in (True, False):
         folder = restored(content)
         log = folder.open(was_clean=was_clean)
         assert log.end_offset == ENDS[-1][1][0]
-        assert log.base_offsets == [base for base in bases if base != bases[1]]
+        assert log.base_offsets == [base for base in BASES if base != BASES[1]]
         assert [text for text in folder.warnings() if "its segment has no .log file" in text]
 
 

@@ -54,12 +54,13 @@ class Follower:
         replica = PartitionFetchState(
             "orders", TOPIC_ID, 0, leader_epoch=leader_epoch, log=self.log
         )
-        self.execute(self.fetcher.add(replica))
+        self.fetcher.add(replica)
+        for action in self.fetcher.due_truncations(self.now_ms):
+            self.execute(action)
 
-    def execute(self, action: Truncate | None) -> None:
-        if action is not None:
-            self.log.truncate(action.offset)
-            self.fetcher.on_truncated(action.replica)
+    def execute(self, action: Truncate) -> None:
+        self.log.truncate(action.offset)
+        self.fetcher.on_truncated(action.replica)
 
     def fetch(self, leader: Follower, leader_epoch: int, *, batch: int, is_lost: bool) -> None:
         """One request and its response."""

@@ -77,7 +77,7 @@ class Fetcher:
         self.state = FetcherState(1, LIMITS)
         self.now_ms = 100
         for each in replicas:
-            assert self.state.add(each) is None
+            self.state.add(each)
 
     def request(self) -> FetchRequest:
         request = self.state.next_request(self.now_ms, BROKER_EPOCH)
@@ -303,9 +303,44 @@ def test_a_leader_holds_no_response_back_while_another_replica_becomes_due() -> 
 def test_a_log_with_a_gap_between_segments_is_fetched_again_from_there() -> None:
     log = log_of(1, 1, 1, high_watermark=3)
     log.segment_gap_offset = 1
-    state = Fetcher().state
     one = replica(log)
-    assert state.add(one) == Truncate(one, 1)
+    fetcher = Fetcher(one)
+    assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(one, 1)]
+    log.truncate(1)
+    log.segment_gap_offset = None
+    fetcher.state.on_truncated(one)
+    assert offsets(fetcher.request()) == {(ORDERS, 0): 1}
+
+
+@pytest.mark.parametrize("has_gap", [True, False])
+def test_a_first_truncation_that_was_refused_is_due_again_before_any_fetch(has_gap: bool) -> None:
+    log = bare_log()
+    log.segment_gap_offset = 1 if has_gap else None
+    one = replica(log)
+    fetcher = Fetcher(one)
+    state = fetcher.state
+    wanted = [Truncate(one, 1 if has_gap else 2)]
+    for _ in range(3):
+        assert state.due_truncations(fetcher.now_ms) == wanted
+        state.on_truncation_refused(one, fetcher.now_ms)
+        assert state.due_truncations(fetcher.now_ms) == []
+        assert state.next_request(fetcher.now_ms, BROKER_EPOCH) is None
+        wake_ms = state.next_wake_ms(fetcher.now_ms)
+        assert wake_ms is not None
+        fetcher.now_ms = wake_ms
+    assert state.due_truncations(fetcher.now_ms) == wanted
+
+
+def test_a_log_that_was_being_truncated_is_truncated_to_its_gap_afterwards() -> None:
+    log = log_of(1, 1, 1, high_watermark=3)
+    log.segment_gap_offset = 1
+    log.is_truncating = True
+    one = replica(log)
+    fetcher = Fetcher(one)
+    assert fetcher.state.due_truncations(fetcher.now_ms) == []
+    log.is_truncating = False
+    fetcher.state.on_truncated(one)
+    assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(one, 1)]
 
 
 def test_a_fenced_replica_waits_for_another_leader_epoch() -> None:
@@ -368,19 +403,20 @@ def test_a_divergence_that_truncates_nothing_is_not_asked_for_endlessly() -> Non
     assert forgotten(fetcher.request()) == [(ORDERS, 0)]
 
 
-def test_a_log_without_epochs_is_truncated_to_its_high_watermark() -> None:
-    log = log_of(-1, -1, -1, high_watermark=2)
-    log.records = [StoredRecord(-1, 0)] * 3
+def bare_log() -> ReplicatedLog:
+    """Three records without leader epochs, two of them replicated."""
 
     class NoEpochs(ReplicatedLog):
         leader_epochs = ReplicatedLog().leader_epochs
 
-    bare = NoEpochs(log.records, high_watermark=2)
-    state = FetcherState(1, LIMITS)
-    action = state.add(replica(bare))
-    assert isinstance(action, Truncate)
-    assert action.offset == 2
-    assert state.next_request(0, BROKER_EPOCH) is None
+    return NoEpochs([StoredRecord(-1, 0)] * 3, high_watermark=2)
+
+
+def test_a_log_without_epochs_is_truncated_to_its_high_watermark() -> None:
+    one = replica(bare_log())
+    fetcher = Fetcher(one)
+    assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(one, 2)]
+    assert fetcher.state.next_request(fetcher.now_ms, BROKER_EPOCH) is None
 
 
 def out_of_range(log: ReplicatedLog) -> tuple[Fetcher, PartitionFetchState]:

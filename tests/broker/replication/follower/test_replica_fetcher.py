@@ -439,6 +439,18 @@ def test_a_broker_about_to_stop_follows_nothing_more() -> None:
     assert [one.index for one in fetcher.state.replicas.values()] == [0]
 
 
+def test_a_broker_about_to_stop_follows_what_it_followed_in_another_leader_epoch() -> None:
+    following = Following()
+    followed = following.replicas.follow()
+    following.respond(data())
+    following.fetchers.add_no_more()
+    following.respond()
+    following.replicas.follow()
+    request = following.respond(data(records=memoryview(records(0, 2, epoch=2))))
+    assert request.topics[0].partitions[0].current_leader_epoch == 2
+    assert followed.log.end_offset == 2
+
+
 def list_offsets(following: Following, offset: int) -> None:
     request, response = following.next_request()
     assert isinstance(request, ListOffsetsRequest)
