@@ -20,11 +20,13 @@ AT_PORT := $(if $(OTHER_PORT),--override listeners=PLAINTEXT://127.0.0.1:$(PORT)
 MINUTES ?= 60
 COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
-# Tests that wait for programs of others; `test-parts` runs all that no other row does.
+# Tests that wait for programs of others, and those of the parts below the broker; `test-broker` runs
+# all that no other row does.
 WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
+BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-clients test-parts lint unit coverage docs release golden bench attack soak chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-clients test-broker test-parts test-mixed lint unit coverage docs release golden bench attack soak chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -37,7 +39,7 @@ cluster: $(VENV)/.run system-packages
 # found at its end.
 test: lint tools
 	@$(MAKE) --no-print-directory -k -j4 --output-sync=target \
-		test-pipelines test-clusters test-clients test-parts
+		test-pipelines test-clusters test-clients test-broker test-parts
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
@@ -49,9 +51,16 @@ test-clusters:
 test-clients:
 	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLIENTS)
 
-test-parts:
+test-broker:
 	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/cluster \
-		--ignore=tests/odradek $(addprefix --ignore=,$(WITH_CLIENTS))
+		--ignore=tests/odradek $(addprefix --ignore=,$(WITH_CLIENTS) $(BELOW_BROKER))
+
+test-parts:
+	$(BIN)/python -m pytest -q -m "not slow" $(BELOW_BROKER)
+
+# Brokers of Apache Kafka and ours in one cluster, and the way from one to the other.
+test-mixed: tools
+	$(BIN)/python -m pytest -q tests/cluster/test_mixed.py tests/cluster/test_migration.py
 
 # The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills and from Apache
 # Kafka, compared with it, the demo.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.killing import VICTIMS, Scene, scene
 from tests.support.broker_cluster import broker_cluster
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
@@ -28,6 +30,7 @@ def test_no_library_loses_a_record_when_parts_of_a_cluster_on_zookeeper_are_kill
         kill_each(found)
 
 
+@pytest.mark.slow
 def test_no_library_loses_a_record_when_parts_of_a_cluster_on_the_embedded_tree_are_killed(
     tmp_path: Path,
 ) -> None:

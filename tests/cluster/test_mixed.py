@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,38 +13,66 @@ from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs
 from odradek.storage.producers.producer_snapshot import decode_snapshot
 from odradek.storage.producers.producer_state import ProducerEntry
 from tests.cluster.acknowledged import check, producing
-from tests.support.mixed_cluster import APACHE, OURS, MixedCluster, mixed_cluster
+from tests.cluster.replicas import assert_identical
+from tests.support.broker_cluster import BrokerCluster
 
 TOPIC = "records"
 PARTITIONS = 2
 TRANSACTIONS = 6
 RECORDS = 20
+APACHE = 1
+OURS = 2
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "6000",
+    "replica.fetch.backoff.ms": "200",
+    "replica.lag.time.max.ms": "10000",
+    "default.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "controlled.shutdown.enable": "false",
+}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[MixedCluster]:
-    with mixed_cluster(tmp_path) as both:
-        yield both
+@contextmanager
+def mixed(folder: Path, ensemble: str) -> Iterator[BrokerCluster]:
+    """One broker of each kind; Apache's is started first, by the test."""
+    connect = f"{ensemble}/{folder.name}"
+    cluster = BrokerCluster(
+        folder, zookeeper_connect=connect, count=2, overrides=SETTINGS, apache=[APACHE]
+    )
+    try:
+        cluster.start(APACHE)
+        yield cluster
+    finally:
+        cluster.close()
 
 
 @pytest.mark.judge
-def test_each_follows_the_other_and_takes_over_when_it_is_killed(cluster: MixedCluster) -> None:
-    cluster.create_topic(TOPIC, {"segment.bytes": "100000"})
-    with producing(cluster.bootstrap, TOPIC, PARTITIONS) as (production, sender):
-        sender.wait_for(2_000, 90)
-        for victim, survivor in ((APACHE, OURS), (OURS, APACHE)):
-            cluster.kill(victim)
-            cluster.wait_for(TOPIC, {0: survivor, 1: survivor}, isr=1, of=survivor)
-            sender.wait_for(1_000, 90)
-            cluster.start(victim)
-            cluster.wait_for(TOPIC, {0: survivor, 1: survivor}, isr=2, of=survivor)
-            sender.wait_for(1_000, 90)
-    assert not production.failures
-    check(production, cluster.bootstrap)
-    cluster.assert_identical(TOPIC)
+def test_each_follows_the_other_and_takes_over_when_it_is_killed(
+    tmp_path: Path, ensemble: str
+) -> None:
+    with mixed(tmp_path, ensemble) as cluster:
+        cluster.start(OURS)
+        cluster.create_topic(
+            TOPIC,
+            configs={"segment.bytes": "100000"},
+            assignment={0: [APACHE, OURS], 1: [OURS, APACHE]},
+        )
+        with producing(cluster.bootstrap, TOPIC, PARTITIONS) as (production, sender):
+            sender.wait_for(2_000, 90)
+            for victim, survivor in ((APACHE, OURS), (OURS, APACHE)):
+                cluster.kill(victim)
+                cluster.wait_for_leaders(TOPIC, {0: survivor, 1: survivor}, isr=1)
+                sender.wait_for(1_000, 90)
+                cluster.start(victim)
+                cluster.wait_for_leaders(TOPIC, {0: survivor, 1: survivor}, isr=2, of=survivor)
+                sender.wait_for(1_000, 90)
+        assert not production.failures
+        check(production, cluster.bootstrap)
+        assert_identical(cluster, TOPIC)
 
 
-def transactional(cluster: MixedCluster) -> Producer:
+def transactional(cluster: BrokerCluster) -> Producer:
     """A producer that knows its coordinator, Apache's broker: ours refuses to name one."""
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "transactional.id": "moves", "linger.ms": 0}
@@ -52,7 +81,7 @@ def transactional(cluster: MixedCluster) -> Producer:
     return producer
 
 
-def wait_for_markers(cluster: MixedCluster) -> None:
+def wait_for_markers(cluster: BrokerCluster) -> None:
     """Until the marker of the last transaction is written: its producer does not wait for that."""
     isolated = {"isolation.level": "read_committed", "group.id": "unused"}
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, **isolated})
@@ -80,11 +109,15 @@ def epochs(folder: Path) -> list[EpochEntry]:
 
 
 @pytest.mark.judge
-def test_a_follower_has_the_producers_transactions_and_epochs_of_its_leader(tmp_path: Path) -> None:
-    made: list[Producer] = []
-    with mixed_cluster(tmp_path, lambda alone: made.append(transactional(alone))) as cluster:
-        cluster.create_topic(TOPIC, {"segment.bytes": "10000"}, {0: [APACHE, OURS]})
-        (producer,) = made
+def test_a_follower_has_the_producers_transactions_and_epochs_of_its_leader(
+    tmp_path: Path, ensemble: str
+) -> None:
+    with mixed(tmp_path, ensemble) as cluster:
+        producer = transactional(cluster)
+        cluster.start(OURS)
+        cluster.create_topic(
+            TOPIC, configs={"segment.bytes": "10000"}, assignment={0: [APACHE, OURS]}
+        )
         for number in range(TRANSACTIONS):
             producer.begin_transaction()
             for _ in range(RECORDS):
@@ -95,10 +128,10 @@ def test_a_follower_has_the_producers_transactions_and_epochs_of_its_leader(tmp_
             else:
                 producer.commit_transaction(60)
         wait_for_markers(cluster)
-        cluster.assert_identical(TOPIC)
+        assert_identical(cluster, TOPIC)
         cluster.stop(OURS)
         cluster.stop(APACHE)
-        ours, apache = (cluster.folder_of(one, TOPIC, 0) for one in (OURS, APACHE))
+        ours, apache = (cluster.brokers[one].data / f"{TOPIC}-0" for one in (OURS, APACHE))
         assert producers(ours) == producers(apache)
         assert producers(ours)
         assert epochs(ours) == epochs(apache) != []

@@ -8,77 +8,16 @@ from typing import Any
 
 import pytest
 
-from odradek.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from odradek.protocol.messages.elect_leaders import ElectLeadersRequest
-from odradek.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-)
 from tests.cluster.acknowledged import check, producing
+from tests.cluster.reassigning import ask, move, wait_for_moves
 from tests.cluster.replicas import assert_identical
-from tests.support.broker_cluster import BrokerCluster, ClusterSilent, broker_cluster
-from tests.support.wire import Wire
+from tests.support.broker_cluster import BrokerCluster, broker_cluster
 
 TOPIC = "moved"
 BEFORE = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
 AFTER = {0: [3, 1], 1: [1, 2], 2: [2, 3]}
 ONE_IN_SYNC = {"min.insync.replicas": "1"}
-NOT_CONTROLLER = 41
-
-
-def ask(cluster: BrokerCluster, request: Any, version: int) -> Any:
-    """The response of the controller.
-
-    raises  ClusterSilent while there is none
-    """
-    controller = cluster.controller()
-    if controller not in cluster.running:
-        raise ClusterSilent(f"the controller is {controller}")
-    with Wire(cluster.brokers[controller].address) as wire:
-        return wire.call(request, version)
-
-
-def move(cluster: BrokerCluster, targets: Mapping[int, Sequence[int] | None]) -> None:
-    """AlterPartitionReassignments, with the controller of the moment."""
-    partitions = [
-        ReassignablePartition(
-            partition_index=index, replicas=None if target is None else list(target)
-        )
-        for index, target in targets.items()
-    ]
-    request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name=TOPIC, partitions=partitions)]
-    )
-
-    def is_begun() -> bool:
-        response = ask(cluster, request, 0)
-        if response.error_code == NOT_CONTROLLER:
-            return False
-        (topic,) = response.responses
-        assert not any(one.error_code for one in topic.partitions), response
-        return True
-
-    cluster.wait(is_begun, f"moving to {targets}")
-
-
-def wait_for_moves(cluster: BrokerCluster, replicas: Mapping[int, Sequence[int]]) -> None:
-    """Until nothing moves, and every broker knows the new replicas."""
-
-    def is_done() -> bool:
-        response = ask(cluster, ListPartitionReassignmentsRequest(topics=None), 0)
-        if response.error_code or response.topics:
-            return False
-        return all(
-            sorted(one.replica_nodes) == sorted(replicas[index])
-            for broker_id in cluster.running
-            for index, one in cluster.partitions(TOPIC, of=broker_id).items()
-        )
-
-    cluster.wait(is_done, f"replicas {replicas}")
-    cluster.wait_until_complete(TOPIC)
 
 
 def wait_until_led_by_others(cluster: BrokerCluster) -> None:
@@ -105,13 +44,13 @@ def test_all_replicas_move_while_a_producer_sends(cluster: BrokerCluster) -> Non
     cluster.create_topic(TOPIC, assignment=BEFORE)
     with producing(cluster.bootstrap, TOPIC, 3) as (production, sender):
         sender.wait_for(500, timeout_s=90)
-        move(cluster, AFTER)
-        wait_for_moves(cluster, AFTER)
+        move(cluster, TOPIC, AFTER)
+        wait_for_moves(cluster, TOPIC, AFTER)
         sender.wait_for(500, timeout_s=90)
-        move(cluster, {0: [2], 1: [3, 1, 2]})
-        wait_for_moves(cluster, {0: [2], 1: [1, 2, 3], 2: [2, 3]})
-        move(cluster, BEFORE)
-        wait_for_moves(cluster, BEFORE)
+        move(cluster, TOPIC, {0: [2], 1: [3, 1, 2]})
+        wait_for_moves(cluster, TOPIC, {0: [2], 1: [1, 2, 3], 2: [2, 3]})
+        move(cluster, TOPIC, BEFORE)
+        wait_for_moves(cluster, TOPIC, BEFORE)
         sender.wait_for(500, timeout_s=90)
     assert not production.failures
     check(production, cluster.bootstrap)
@@ -124,11 +63,11 @@ def test_moves_survive_the_death_of_the_controller(cluster: BrokerCluster) -> No
     with producing(cluster.bootstrap, TOPIC, 3) as (production, sender):
         sender.wait_for(500, timeout_s=90)
         killed = cluster.controller()
-        move(cluster, AFTER)
+        move(cluster, TOPIC, AFTER)
         cluster.kill(killed)
         cluster.wait(lambda: cluster.controller() in cluster.running, "another controller")
         cluster.start(killed)
-        wait_for_moves(cluster, AFTER)
+        wait_for_moves(cluster, TOPIC, AFTER)
         sender.wait_for(500, timeout_s=90)
     assert not production.failures
     check(production, cluster.bootstrap)
@@ -143,10 +82,10 @@ def test_cancelled_moves_leave_the_replicas_as_they_were(cluster: BrokerCluster)
     with producing(cluster.bootstrap, TOPIC, 3) as (production, sender):
         sender.wait_for(300, timeout_s=90)
         cluster.pause(paused)
-        move(cluster, targets)
-        move(cluster, dict.fromkeys(targets))
+        move(cluster, TOPIC, targets)
+        move(cluster, TOPIC, dict.fromkeys(targets))
         cluster.resume(paused)
-        wait_for_moves(cluster, BEFORE)
+        wait_for_moves(cluster, TOPIC, BEFORE)
         sender.wait_for(300, timeout_s=90)
     assert not production.failures
     check(production, cluster.bootstrap)

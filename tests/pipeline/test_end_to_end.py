@@ -52,6 +52,7 @@ def test_job_killed_twenty_times_writes_each_record_once(
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.slow
 def test_stopped_job_leaves_no_process(tmp_path: Path) -> None:
     """SIGTERM to Python only, as a service manager sends it; SIGINT to all, as a terminal does."""
     with odradek_broker(tmp_path) as broker:

@@ -9,6 +9,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -85,6 +86,7 @@ def rows_of(spark: SparkSession, view: str) -> list[str]:
     return sorted(str(row) for row in rows.collect())
 
 
+@pytest.mark.slow
 def test_stream_and_batch_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = prepare(spark, tmp_path)
     used = {type(step) for step in pipeline.steps.values()}

@@ -10,7 +10,6 @@ from tests.repository.sources import python
 POLLS: Final = {
     "tests/scripts/controller_writes.py",
     "tests/scripts/talk.py",
-    "tests/support/mixed_cluster.py",
 }
 """They wait for Apache Kafka to settle, which reports nothing when it has."""
 LEAVES_OUT: Final = re.compile(r"(mark|pytest)\.(skip|xfail)|import(or)skip")

@@ -13,6 +13,7 @@ from tests.support.processes import LoggedProcess, free_port
 from tests.support.zookeeper import zookeeper
 
 JUDGE_VERSION = "3.9.2"
+READY = r"started \(kafka\.server\.KafkaServer\)"
 READY_TIMEOUT_S = 60.0
 TOOL_TIMEOUT_S = 120.0
 
@@ -80,6 +81,21 @@ def java_command(libraries: Path, main: str, arguments: Sequence[str], *, heap: 
     ]
 
 
+def broker_command(
+    folder: Path, settings: Mapping[str, str], *, version: str = JUDGE_VERSION
+) -> list[str]:
+    """The command line of a broker; writes its files of settings into `folder`."""
+    properties = folder / "server.properties"
+    everything = {**SMALL_NODE, **settings}
+    properties.write_text("".join(f"{key}={value}\n" for key, value in everything.items()))
+    logging = folder / "log4j.properties"
+    logging.write_text(LOG4J)
+    libraries = maven.broker_libraries(version)
+    command = java_command(libraries, "kafka.Kafka", [str(properties)], heap="256m")
+    command.insert(1, f"-Dlog4j.configuration=file:{logging}")
+    return command
+
+
 @contextmanager
 def apache_kafka(
     folder: Path,
@@ -94,26 +110,19 @@ def apache_kafka(
     zookeeper_address  `host:port`, with a chroot or without
     """
     port = free_port() if port is None else port
-    libraries = maven.broker_libraries(version)
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
     address = f"127.0.0.1:{port}"
     settings = {
-        **SMALL_NODE,
         "listeners": f"PLAINTEXT://{address}",
         "advertised.listeners": f"PLAINTEXT://{address}",
         "log.dirs": str(data),
         "zookeeper.connect": zookeeper_address,
         **(overrides or {}),
     }
-    properties = folder / "server.properties"
-    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    logging = folder / "log4j.properties"
-    logging.write_text(LOG4J)
-    command = java_command(libraries, "kafka.Kafka", [str(properties)], heap="256m")
-    command.insert(1, f"-Dlog4j.configuration=file:{logging}")
+    command = broker_command(folder, settings, version=version)
     with LoggedProcess(command, log=folder / "kafka.log") as process:
-        process.wait_for_line(r"started \(kafka\.server\.KafkaServer\)", timeout_s=READY_TIMEOUT_S)
+        process.wait_for_line(READY, timeout_s=READY_TIMEOUT_S)
         yield ApacheBroker(address, data, process)
         process.stop(timeout_s=60.0)
 

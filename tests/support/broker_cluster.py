@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +21,7 @@ from odradek.protocol.messages.create_topics import (
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.schema import ZERO_UUID
+from tests.support.apache_process import ApacheProcess
 from tests.support.broker_process import BrokerProcess
 from tests.support.processes import free_port
 from tests.support.wire import Closed, Wire
@@ -61,10 +62,12 @@ class BrokerCluster:
         count: int = 3,
         overrides: Mapping[str, str] | None = None,
         of_broker: Mapping[int, Mapping[str, str]] | None = None,
+        apache: Collection[int] = (),
     ) -> None:
         """
         overrides  settings of all brokers
         of_broker  settings of single brokers, by id
+        apache     the ids of brokers that are Apache Kafka's
         """
         self.brokers: dict[int, BrokerProcess] = {}
         tree = f"127.0.0.1:{free_port()}"
@@ -79,9 +82,8 @@ class BrokerCluster:
                 "broker.id": str(broker_id),
                 **coordination,
             }
-            self.brokers[broker_id] = BrokerProcess(
-                folder / f"broker-{broker_id}", overrides=settings
-            )
+            kind = ApacheProcess if broker_id in apache else BrokerProcess
+            self.brokers[broker_id] = kind(folder / f"broker-{broker_id}", overrides=settings)
         self.running: list[int] = []
         # A process ends with the thread that has started it (`die_with_parent`).
         self._threads = ThreadPoolExecutor(count)
@@ -104,7 +106,14 @@ class BrokerCluster:
     def stop(self, broker_id: int) -> None:
         """SIGTERM: a controlled shutdown."""
         self.running.remove(broker_id)
-        assert self.brokers[broker_id].stop() == 0, self.brokers[broker_id].folder
+        broker = self.brokers[broker_id]
+        assert broker.stop() == broker.STOPPED, broker.folder
+
+    def replace(self, broker_id: int, kind: type[BrokerProcess]) -> None:
+        """Stop a broker; one of another kind goes on with its id, directory and address."""
+        self.stop(broker_id)
+        self.brokers[broker_id] = self.brokers[broker_id].successor(kind)
+        self.start(broker_id)
 
     def kill(self, broker_id: int) -> None:
         """SIGKILL."""
@@ -201,6 +210,20 @@ class BrokerCluster:
 
         self.wait(is_complete, f"every partition of {topic} led and in sync", timeout_s=timeout_s)
 
+    def wait_for_leaders(
+        self, topic: str, leaders: Mapping[int, int], *, isr: int, of: int | None = None
+    ) -> None:
+        """Until broker `of` knows these leaders, by partition, and so many replicas in sync."""
+
+        def is_so() -> bool:
+            found = self.partitions(topic, of=of)
+            known = {index: one.leader_id for index, one in found.items()}
+            return known == dict(leaders) and all(
+                len(one.isr_nodes) == isr for one in found.values()
+            )
+
+        self.wait(is_so, f"leaders {dict(leaders)} of {topic} and {isr} replicas in sync")
+
     def wait_for_brokers(self, *, timeout_s: float = WAIT_S) -> None:
         """Until every running broker knows exactly the running ones, and the same controller."""
 
@@ -288,16 +311,24 @@ def broker_cluster(
     count: int = 3,
     overrides: Mapping[str, str] | None = None,
     of_broker: Mapping[int, Mapping[str, str]] | None = None,
+    apache: Collection[int] = (),
+    controller: int | None = None,
 ) -> Iterator[BrokerCluster]:
-    """Running brokers that know each other; the arguments are those of `BrokerCluster`."""
+    """Running brokers that know each other; the arguments are those of `BrokerCluster`.
+
+    controller  the broker that is started before the others; None: all are started at once
+    """
     cluster = BrokerCluster(
         folder,
         zookeeper_connect=zookeeper_connect,
         count=count,
         overrides=overrides,
         of_broker=of_broker,
+        apache=apache,
     )
     try:
+        if controller is not None:
+            cluster.start(controller)
         cluster.start_all()
         cluster.wait_for_brokers()
         yield cluster

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from tests.support.processes import LoggedProcess, free_port
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 PROGRAM = ("-I", "-m", "odradek")
+Successor = TypeVar("Successor", bound="BrokerProcess")
 
 
 class BrokerProcess:
@@ -20,6 +21,11 @@ class BrokerProcess:
 
     `folder/data` holds the logs, `folder/broker.log` everything that it printed.
     """
+
+    READY = r"\bready\b"
+    """What it prints once it serves."""
+    STOPPED = 0
+    """The exit code after SIGTERM."""
 
     def __init__(
         self,
@@ -49,18 +55,21 @@ class BrokerProcess:
         assert self._process is not None, "the broker is not running"
         return self._process
 
-    def command(self) -> list[str]:
-        """The command line of the broker."""
-        configuration = self.folder / "server.properties"
-        configuration.write_text("")
-        settings = {
+    def settings(self) -> dict[str, str]:
+        """What it starts with."""
+        return {
             "broker.id": "0",
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.data),
             **self._overrides,
         }
+
+    def command(self) -> list[str]:
+        """The command line of the broker."""
+        configuration = self.folder / "server.properties"
+        configuration.write_text("")
         command = [sys.executable, *self._program, "start", str(configuration)]
-        for key, value in settings.items():
+        for key, value in self.settings().items():
             command += ["--override", f"{key}={value}"]
         return command
 
@@ -76,12 +85,17 @@ class BrokerProcess:
             limits=self._limits,
         )
         try:
-            process.wait_for_line(r"\bready\b", timeout_s=READY_TIMEOUT_S)
+            process.wait_for_line(self.READY, timeout_s=READY_TIMEOUT_S)
         except BaseException:
             process.kill()
             raise
         self._process = process
         return self
+
+    def successor(self, kind: type[Successor]) -> Successor:
+        """A broker of this or another kind on the same directory and port; this one has ended."""
+        assert self._process is None, "the broker is running"
+        return kind(self.folder, overrides=self._overrides, limits=self._limits, port=self.port)
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
