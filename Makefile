@@ -26,7 +26,7 @@ WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-clients test-broker test-parts test-mixed lint unit coverage docs release golden bench attack soak chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-clients test-broker test-parts test-mixed lint unit coverage docs release golden bench attack soak chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -72,6 +72,11 @@ chaos-pipeline: tools
 chaos-cluster: tools
 	$(BIN)/python -m pytest -q -m slow tests/cluster
 	$(BIN)/python -m tests.cluster --minutes $(MINUTES)
+
+# Real brokers and servers of ZooKeeper in network namespaces, which are killed, paused and cut off; what
+# clients saw is checked.  Needs root; appends to tests/chaos/ledger.jsonl.
+chaos: tools
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
 
 # What a hostile world does, with an honest client beside it; see tests/attack/README.md.
 attack: $(VENV)/.dev

@@ -23,6 +23,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.protocol.schema import ZERO_UUID
 from tests.support.apache_process import ApacheProcess
 from tests.support.broker_process import BrokerProcess
+from tests.support.machines import HERE, Machine
 from tests.support.processes import free_port
 from tests.support.wire import Closed, Wire
 
@@ -63,11 +64,13 @@ class BrokerCluster:
         overrides: Mapping[str, str] | None = None,
         of_broker: Mapping[int, Mapping[str, str]] | None = None,
         apache: Collection[int] = (),
+        machines: Mapping[int, Machine] | None = None,
     ) -> None:
         """
         overrides  settings of all brokers
         of_broker  settings of single brokers, by id
         apache     the ids of brokers that are Apache Kafka's
+        machines   where brokers run, by id; here if nothing is said
         """
         self.brokers: dict[int, BrokerProcess] = {}
         tree = f"127.0.0.1:{free_port()}"
@@ -83,7 +86,11 @@ class BrokerCluster:
                 **coordination,
             }
             kind = ApacheProcess if broker_id in apache else BrokerProcess
-            self.brokers[broker_id] = kind(folder / f"broker-{broker_id}", overrides=settings)
+            self.brokers[broker_id] = kind(
+                folder / f"broker-{broker_id}",
+                overrides=settings,
+                machine=(machines or {}).get(broker_id, HERE),
+            )
         self.running: list[int] = []
         # A process ends with the thread that has started it (`die_with_parent`).
         self._threads = ThreadPoolExecutor(count)
@@ -312,6 +319,7 @@ def broker_cluster(
     overrides: Mapping[str, str] | None = None,
     of_broker: Mapping[int, Mapping[str, str]] | None = None,
     apache: Collection[int] = (),
+    machines: Mapping[int, Machine] | None = None,
     controller: int | None = None,
 ) -> Iterator[BrokerCluster]:
     """Running brokers that know each other; the arguments are those of `BrokerCluster`.
@@ -325,6 +333,7 @@ def broker_cluster(
         overrides=overrides,
         of_broker=of_broker,
         apache=apache,
+        machines=machines,
     )
     try:
         if controller is not None:

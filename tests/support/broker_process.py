@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
+from tests.support.machines import HERE, Machine
 from tests.support.processes import LoggedProcess, free_port
 
 READY_TIMEOUT_S = 60.0
@@ -35,6 +36,7 @@ class BrokerProcess:
         limits: Mapping[int, int | tuple[int, int]] | None = None,
         port: int | None = None,
         program: Sequence[str] = PROGRAM,
+        machine: Machine = HERE,
     ) -> None:
         """
         limits   resource.RLIMIT_* -> soft limit of the process, or soft and hard one
@@ -43,7 +45,8 @@ class BrokerProcess:
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port() if port is None else port
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{machine.host}:{self.port}"
+        self._machine = machine
         self._overrides = dict(overrides or {})
         self._limits = dict(limits or {})
         self._program = tuple(program)
@@ -78,7 +81,7 @@ class BrokerProcess:
         assert self._process is None, "the broker is running already"
         self.data.mkdir(parents=True, exist_ok=True)
         process = LoggedProcess(
-            self.command(),
+            [*self._machine.prefix, *self.command()],
             log=self.folder / "broker.log",
             folder=self.folder,
             environment={"PYTHONUNBUFFERED": "1"},
@@ -95,7 +98,13 @@ class BrokerProcess:
     def successor(self, kind: type[Successor]) -> Successor:
         """A broker of this or another kind on the same directory and port; this one has ended."""
         assert self._process is None, "the broker is running"
-        return kind(self.folder, overrides=self._overrides, limits=self._limits, port=self.port)
+        return kind(
+            self.folder,
+            overrides=self._overrides,
+            limits=self._limits,
+            port=self.port,
+            machine=self._machine,
+        )
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

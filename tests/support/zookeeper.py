@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.machines import HERE, Machine
 from tests.support.processes import LoggedProcess, free_port
 
 JARS = (
@@ -20,7 +21,13 @@ READY = r"PrepRequestProcessor.*started|Peer state changed: (leading|following) 
 
 
 def write_configuration(
-    folder: Path, port: int, tick_ms: int, peers: Sequence[str] = (), lines: Sequence[str] = ()
+    folder: Path,
+    port: int,
+    tick_ms: int,
+    peers: Sequence[str] = (),
+    lines: Sequence[str] = (),
+    *,
+    host: str = HERE.host,
 ) -> Path:
     """`zoo.cfg` of one server, with further lines; its data are in `folder/data`."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -38,7 +45,7 @@ def write_configuration(
         "maxSessionTimeout=60000\n"
         f"dataDir={folder / 'data'}\n"
         f"clientPort={port}\n"
-        "clientPortAddress=127.0.0.1\n"
+        f"clientPortAddress={host}\n"
         "admin.enableServer=false\n"
         "4lw.commands.whitelist=*\n"
         "maxClientCnxns=0\n"
@@ -61,6 +68,7 @@ class ZooKeeperServer:
         number: int = 1,
         peers: Sequence[str] = (),
         lines: Sequence[str] = (),
+        machine: Machine = HERE,
     ) -> None:
         """
         number, peers  of an ensemble: this server's number from 1, and host:port:port of all
@@ -68,9 +76,12 @@ class ZooKeeperServer:
         """
         self.folder = folder
         self.port = free_port() if port is None else port
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{machine.host}:{self.port}"
+        self._machine = machine
         folder.mkdir(parents=True, exist_ok=True)
-        self._configuration = write_configuration(folder, self.port, tick_ms, peers, lines)
+        self._configuration = write_configuration(
+            folder, self.port, tick_ms, peers, lines, host=machine.host
+        )
         if peers:
             (folder / "data" / "myid").write_text(f"{number}\n")
         self._process: LoggedProcess | None = None
@@ -79,6 +90,7 @@ class ZooKeeperServer:
         """Start the process, and wait for nothing."""
         assert self._process is None, "the server is running already"
         command = [
+            *self._machine.prefix,
             "java",
             "-cp",
             ":".join((str(self.folder), *JARS)),
@@ -143,13 +155,20 @@ def zookeeper_server(
 
 @contextmanager
 def zookeeper_ensemble(
-    folder: Path, *, count: int = 3, tick_ms: int = 500
+    folder: Path, *, machines: Sequence[Machine] = (HERE,) * 3, tick_ms: int = 500
 ) -> Iterator[list[ZooKeeperServer]]:
-    """An ensemble that takes clients; `zookeeper.connect` is `connect_text(servers)`."""
-    peers = [f"127.0.0.1:{free_port()}:{free_port()}" for _ in range(count)]
+    """An ensemble that takes clients, a server on each machine; `zookeeper.connect` is
+    `connect_text(servers)`."""
+    peers = [f"{machine.host}:{free_port()}:{free_port()}" for machine in machines]
     servers = [
-        ZooKeeperServer(folder / f"zookeeper-{number}", tick_ms=tick_ms, number=number, peers=peers)
-        for number in range(1, count + 1)
+        ZooKeeperServer(
+            folder / f"zookeeper-{number}",
+            tick_ms=tick_ms,
+            number=number,
+            peers=peers,
+            machine=machine,
+        )
+        for number, machine in enumerate(machines, 1)
     ]
     try:
         for server in servers:

@@ -1,0 +1,78 @@
+"""What clients did and saw during a run.
+
+Times are monotonic ns of one clock.  A value is a number that is sent once in a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Outcome(Enum):
+    """Of a send."""
+
+    OK = "ok"
+    FAIL = "fail"
+    """No copy can have been appended."""
+    INFO = "info"
+    """Nobody knows: a time-out, a lost connection, an error after an internal retry."""
+
+
+@dataclass(slots=True)
+class Send:
+    """One record of a producer."""
+
+    producer: int
+    partition: int
+    value: int
+    invoked_ns: int
+    ended_ns: int | None = None
+    outcome: Outcome = Outcome.INFO
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One record of a poll."""
+
+    partition: int
+    offset: int
+    value: int
+    leader_epoch: int | None = None
+
+
+@dataclass(slots=True)
+class Poll:
+    """The records of one poll.
+
+    session  counts the assignments of the consumer: nothing is said of two polls of different ones
+    """
+
+    consumer: int
+    session: int
+    ended_ns: int
+    records: list[Seen]
+
+
+@dataclass(slots=True)
+class Commit:
+    """Offsets that a group committed, or found committed."""
+
+    group: str
+    offsets: dict[int, int]
+    ended_ns: int
+    is_ok: bool
+    """Of a commit: it succeeded."""
+    is_fetch: bool = False
+
+
+@dataclass(slots=True)
+class History:
+    """A run: sends, polls, commits, each in the order of their ends; and the last full read."""
+
+    sends: list[Send] = field(default_factory=list)
+    polls: list[Poll] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    final: list[Seen] = field(default_factory=list)
+    """Everything from offset 0 to the end, read after the cluster has healed."""

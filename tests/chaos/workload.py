@@ -1,0 +1,239 @@
+"""Clients that write down what they do and see, in threads of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from random import Random
+from time import monotonic, monotonic_ns
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.chaos.history import Commit, History, Outcome, Poll, Seen, Send
+
+PARTITIONS: Final = 3
+OUTSTANDING_MAX: Final = 200
+DELIVERY_MS: Final = 30_000
+ASK_S: Final = 5.0
+READ_S: Final = 120.0
+QUIET: Final = {"log_level": 0}
+"""Lost connections are what is looked for."""
+READER: Final[dict[str, Any]] = {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": 100,
+    "reconnect.backoff.max.ms": 500,
+    "session.timeout.ms": 6_000,
+    **QUIET,
+}
+
+
+class Workload:
+    """Producers, consumers and a group on one topic; `history` grows while they run."""
+
+    def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
+        self.history = History()
+        self.longest_stall_s = 0.0
+        """The longest time without an acknowledgement."""
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._random = Random(seed)
+        self._values = count()
+        self._lock = threading.Lock()
+        self._writing = threading.Event()
+        self._reading = threading.Event()
+        self._last_ok_s = monotonic()
+        self._failures: list[str] = []
+
+    def _produce(self, number: int) -> None:
+        settings = {
+            "bootstrap.servers": self._bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "delivery.timeout.ms": DELIVERY_MS,
+            "reconnect.backoff.max.ms": 500,
+            **QUIET,
+        }
+        life = 0
+        while self._writing.is_set():
+            # After a fatal error an idempotent producer is of no use.
+            self._produce_once(Producer(settings), 1_000 * number + life)
+            life += 1
+
+    def _produce_once(self, producer: Producer, name: int) -> None:
+        outstanding = 0
+
+        def on_delivery(send: Send, error: KafkaError | None, message: Message) -> None:
+            nonlocal outstanding
+            outstanding -= 1
+            send.ended_ns = monotonic_ns()
+            if error is None:
+                send.outcome, send.offset = Outcome.OK, message.offset()
+                with self._lock:
+                    now_s = monotonic()
+                    self.longest_stall_s = max(self.longest_stall_s, now_s - self._last_ok_s)
+                    self._last_ok_s = now_s
+
+        while self._writing.is_set():
+            if outstanding >= OUTSTANDING_MAX:
+                producer.poll(0.05)
+                continue
+            with self._lock:
+                send = Send(
+                    name, self._random.randrange(PARTITIONS), next(self._values), monotonic_ns()
+                )
+                self.history.sends.append(send)
+            outstanding += 1
+            try:
+                producer.produce(
+                    self._topic,
+                    b"%d" % send.value,
+                    partition=send.partition,
+                    on_delivery=partial(on_delivery, send),
+                )
+            except KafkaException:
+                break
+            producer.poll(0.003)
+        producer.flush(DELIVERY_MS / 1000 + 5)
+
+    def _consume(self, number: int) -> None:
+        session = 0
+        while self._reading.is_set():
+            session += 1
+            consumer = Consumer(
+                {"bootstrap.servers": self._bootstrap, "group.id": f"reader-{number}", **READER}
+            )
+            consumer.assign([TopicPartition(self._topic, one, 0) for one in range(PARTITIONS)])
+            try:
+                while self._reading.is_set():
+                    self._note(number, session, consumer.consume(500, timeout=0.2))
+            except KafkaException:
+                continue
+            finally:
+                consumer.close()
+
+    def _note(self, number: int, session: int, messages: Sequence[Message]) -> list[Seen]:
+        found: list[Seen] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                found.append(_seen(message))
+            elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+                raise KafkaException(error)
+        if found:
+            with self._lock:
+                self.history.polls.append(Poll(number, session, monotonic_ns(), found))
+        return found
+
+    def _consume_in_group(self, number: int) -> None:
+        group = f"group-{number}-{self._topic}"
+        session = 0
+
+        def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            nonlocal session
+            session += 1
+
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group, **READER})
+        consumer.subscribe([self._topic], on_assign=on_assign)
+        while self._reading.is_set():
+            try:
+                # A position that is reset by the broker's loss of it would show as a commit that is
+                # lost.
+                found = self._note(number, session, consumer.consume(200, timeout=0.2))
+                if found:
+                    self._commit(consumer, group, found)
+            except KafkaException:
+                session += 1
+        consumer.close()
+
+    def _commit(self, consumer: Consumer, group: str, found: Sequence[Seen]) -> None:
+        offsets = {seen.partition: seen.offset + 1 for seen in found}
+        wanted = [TopicPartition(self._topic, one, offset) for one, offset in offsets.items()]
+        is_ok = True
+        try:
+            done = consumer.commit(offsets=wanted, asynchronous=False) or []
+            is_ok = not any(one.error for one in done)
+        except KafkaException:
+            is_ok = False
+        with self._lock:
+            self.history.commits.append(Commit(group, offsets, monotonic_ns(), is_ok))
+        try:
+            kept = consumer.committed(wanted, timeout=ASK_S)
+        except KafkaException:
+            return
+        known = {one.partition: one.offset for one in kept if one.error is None}
+        with self._lock:
+            self.history.commits.append(Commit(group, known, monotonic_ns(), True, True))
+
+    @contextmanager
+    def running(self, producers: int = 2, consumers: int = 1) -> Iterator[None]:
+        """All of them, until the block ends; what is under way is awaited."""
+        self._writing.set()
+        self._reading.set()
+        self._last_ok_s = monotonic()
+        writers = [self._thread(self._produce, number) for number in range(1, producers + 1)]
+        readers = [self._thread(self._consume, number) for number in range(1, consumers + 1)]
+        readers.append(self._thread(self._consume_in_group, consumers + 1))
+        try:
+            yield
+        finally:
+            self._writing.clear()
+            for thread in writers:
+                thread.join(3 * DELIVERY_MS / 1000)
+            self._reading.clear()
+            for thread in readers:
+                thread.join(READ_S)
+        alive = [thread.name for thread in (*writers, *readers) if thread.is_alive()]
+        assert not alive, f"{alive} have not ended"
+        assert not self._failures, self._failures
+
+    def _thread(self, work: Any, number: int) -> threading.Thread:
+        def run() -> None:
+            try:
+                work(number)
+            except Exception as error:  # noqa: BLE001 - reported at the end of the run
+                self._failures.append(f"{work.__name__}: {error!r}")
+
+        thread = threading.Thread(target=run, name=f"{work.__name__} {number}", daemon=True)
+        thread.start()
+        return thread
+
+    def acknowledged(self) -> int:
+        """How many records are."""
+        with self._lock:
+            return sum(send.outcome is Outcome.OK for send in self.history.sends)
+
+    def read_all(self) -> None:
+        """The last full read, after the cluster has healed."""
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "last", **READER})
+        try:
+            partitions = [TopicPartition(self._topic, one, 0) for one in range(PARTITIONS)]
+            ends = {
+                one.partition: consumer.get_watermark_offsets(one, timeout=READ_S)[1]
+                for one in partitions
+            }
+            unread = {partition for partition, end in ends.items() if end > 0}
+            consumer.assign(partitions)
+            deadline = monotonic() + READ_S
+            while unread:
+                assert monotonic() < deadline, f"not read to the end: {unread} of {ends}"
+                for message in consumer.consume(1_000, timeout=0.5):
+                    if message.error() is None:
+                        seen = _seen(message)
+                        self.history.final.append(seen)
+                        if seen.offset + 1 >= ends[seen.partition]:
+                            unread.discard(seen.partition)
+        finally:
+            consumer.close()
+
+
+def _seen(message: Message) -> Seen:
+    partition, offset, value = message.partition(), message.offset(), message.value()
+    assert partition is not None
+    assert offset is not None
+    assert value is not None
+    return Seen(partition, offset, int(value), message.leader_epoch())
