@@ -3,7 +3,7 @@
     python -m tests.chaos [--minutes 60] [--seed N] [--seconds 30]
 
 Three brokers and three ZooKeeper servers, each in a network namespace of its own (needs root).  A
-run is a topic of its own with its clients, and faults for `--seconds`; a cluster lives for `RUNS`
+run is a topic of its own with its clients, and faults for `--seconds`; a cluster is kept for `RUNS`
 runs.
 Appends a line to `ledger.jsonl` for each run: when, commit, seed, faults, records, verdict.
 """

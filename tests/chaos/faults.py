@@ -104,7 +104,7 @@ def pause(scene: Scene) -> str:
 
 
 def isolate(scene: Scene) -> str:
-    """A broker hears nobody."""
+    """A broker receives nothing."""
     victim = scene.broker()
     scene.network.isolate(f"b{victim}")
     scene.hold(2.0, 2 * SESSION_S)
@@ -126,13 +126,13 @@ def cut_from_brokers(scene: Scene) -> str:
 def cut_one_way(scene: Scene) -> str:
     """What a broker sends to the others is lost, or what they send to it."""
     victim = scene.broker()
-    is_deaf = scene.random.random() < 0.5
+    is_inbound = scene.random.random() < 0.5
     for other in scene.others(victim):
-        source, target = (other, victim) if is_deaf else (victim, other)
+        source, target = (other, victim) if is_inbound else (victim, other)
         scene.network.cut(f"b{source}", f"b{target}")
     scene.hold(2.0, 2 * SESSION_S)
     scene.heal_network()
-    return f"cut {'to' if is_deaf else 'from'} {victim} one way"
+    return f"cut {'to' if is_inbound else 'from'} {victim} one way"
 
 
 def cut_from_zookeeper(scene: Scene) -> str:

@@ -16,7 +16,7 @@ class Outcome(Enum):
     FAIL = "fail"
     """No copy can have been appended."""
     INFO = "info"
-    """Nobody knows: a time-out, a lost connection, an error after an internal retry."""
+    """Not known: a time-out, a lost connection, an error after an internal retry."""
 
 
 @dataclass(slots=True)
