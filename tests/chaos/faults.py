@@ -94,9 +94,9 @@ def pause(scene: Scene) -> str:
     """SIGSTOP, shorter or longer than a session."""
     victim = scene.broker()
     scene.cluster.pause(victim)
+    scene.hold(1.0, 2 * SESSION_S)
     pid = scene.cluster.brokers[victim].process.pid
     state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    scene.hold(1.0, 2 * SESSION_S)
     scene.cluster.resume(victim)
     if state not in "Tt":
         raise Toothless(f"the paused broker was in state {state}")
