@@ -17,6 +17,8 @@ from odradek.broker.replication.time_lookups import TimeLookups
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.topics import Topics
+from odradek.broker.transaction_markers import TransactionMarkers
+from odradek.broker.transaction_verifier import TransactionVerifier
 from odradek.controller.controller import Controller
 from odradek.runtime.clock import Clock
 from odradek.runtime.files import FileSystem
@@ -52,6 +54,8 @@ class Services:
     files: FileSystem
     groups: GroupCoordinator
     refused_transactions: RefusedTransactions
+    transaction_markers: TransactionMarkers
+    transaction_verifier: TransactionVerifier
     has_peers: bool = True
     """Whether other brokers can be in the cluster."""
 

@@ -104,6 +104,19 @@ class GroupCoordinator:
             shard.forget_deleted_of(group_id)
         return shard
 
+    def is_loading(self, index: int) -> bool:
+        """Whether the groups of a partition are read: what is appended now might be missed."""
+        shard = self.shards.get(index)
+        return shard is not None and shard.is_loading and not shard.has_failed
+
+    def end_transaction(
+        self, index: int, producer_id: int, *, is_commit: bool, marker_offset: int
+    ) -> None:
+        """Commit or drop offsets: the marker at `marker_offset` of a partition is replicated."""
+        shard = self.shards.get(index)
+        if shard is not None and not shard.is_loading:
+            shard.end_transaction(producer_id, is_commit=is_commit, marker_offset=marker_offset)
+
     def _partition_count(self) -> int:
         view = self._topics.view(OFFSETS_TOPIC)
         return self._default_count if view is None else len(view.partitions)

@@ -29,15 +29,16 @@ class DeletedPartitions:
         self._end_offsets[partition] = end_offset
 
     def of(self, offsets: GroupOffsets) -> list[TopicPartition]:
-        """The deleted partitions for which a group has committed offsets."""
-        deleted, known = self._end_offsets, offsets.committed
-        smaller = deleted if len(deleted) < len(known) else known
+        """The deleted partitions for which a group has offsets, in open transactions too."""
+        deleted = self._end_offsets
+        is_shorter = len(deleted) < len(offsets.committed) and not offsets.transactional
+        candidates = deleted if is_shorter else offsets.partitions()
         return [
             partition
-            for partition in smaller
+            for partition in candidates
             if partition in deleted
-            and partition in known
-            and known[partition].log_offset < deleted[partition]
+            and offsets.has(partition)
+            and offsets.is_older(partition, deleted[partition])
         ]
 
     def taken(self) -> dict[TopicPartition, int]:

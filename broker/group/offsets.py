@@ -59,8 +59,31 @@ class GroupOffsets:
             self.committed[partition] = committed
 
     def remove(self, partition: TopicPartition) -> None:
-        """Remove a committed offset if it is there."""
+        """A tombstone: remove a committed offset, and those of open transactions."""
         self.committed.pop(partition, None)
+        if self.transactional:
+            for producer_id, offsets in list(self.transactional.items()):
+                offsets.pop(partition, None)
+                if not offsets:
+                    del self.transactional[producer_id]
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions that have a committed offset, or one in an open transaction."""
+        if not self.transactional:
+            return list(self.committed)
+        return list(dict.fromkeys((*self.committed, *self._unstable())))
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether a partition has a committed offset, or one in an open transaction."""
+        return partition in self.committed or any(
+            partition in offsets for offsets in self.transactional.values()
+        )
+
+    def is_older(self, partition: TopicPartition, log_offset: int) -> bool:
+        """Whether each offset of a partition was stored before `log_offset`."""
+        stored = [offsets.get(partition) for offsets in self.transactional.values()]
+        stored.append(self.committed.get(partition))
+        return all(one is None or one.log_offset < log_offset for one in stored)
 
     def store_transactional(
         self, producer_id: int, partition: TopicPartition, committed: OffsetAndMetadata
@@ -68,16 +91,28 @@ class GroupOffsets:
         """Add an offset to the open transaction of a producer."""
         self.transactional.setdefault(producer_id, {})[partition] = committed
 
+    def end_transaction(self, producer_id: int, *, is_commit: bool, marker_offset: int) -> None:
+        """Apply an end marker: the producer's offsets that precede it are committed or dropped."""
+        ended = self.transactional.pop(producer_id, {})
+        later = {}
+        for partition, committed in ended.items():
+            if committed.log_offset >= marker_offset:
+                later[partition] = committed
+            elif is_commit:
+                self.store(partition, committed)
+        if later:
+            self.transactional[producer_id] = later
+
     def fetch(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> Iterator[FetchedOffset]:
-        """Committed offsets of some partitions; None means of all.
+        """Committed offsets of some partitions; None means of all that have one.
 
         require_stable  UNSTABLE_OFFSET_COMMIT where an open transaction may change the offset
         """
         unstable = self._unstable() if require_stable else {}
         if partitions is None:
-            partitions = list(dict.fromkeys((*self.committed, *unstable)))
+            partitions = list(self.committed)
         for partition in partitions:
             if partition in unstable:
                 yield FetchedOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)

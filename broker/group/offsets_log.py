@@ -7,22 +7,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.context import GroupContext
 from odradek.broker.group.records import batches
-from odradek.broker.purgatory import Delayed
+from odradek.broker.replication.awaited_replication import when_replicated
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.batch import NO_SEQUENCE, RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
 from odradek.runtime.pending import Pending
+from odradek.storage.producers.verification import VerificationGuard
 
 logger = logging.getLogger("odradek.groups")
 
 WhenReplicated = Callable[[ErrorCode, int], None]
 """Called with the error of an append and the offset of its first record, -1 if none was written."""
+
+
+class OffsetsTransaction(NamedTuple):
+    """The transaction in which offsets are committed."""
+
+    producer_id: int
+    producer_epoch: int
+    is_verified: bool
+    """False when transaction.partition.verification.enable is."""
+    guard: VerificationGuard | None
+    """Under which the transaction was verified; None: it was open."""
 
 
 class OffsetsLog:
@@ -41,19 +54,30 @@ class OffsetsLog:
         leader = self.partition.leader
         return leader is not None and leader.continues(self._leader)
 
-    def append(self, records: Sequence[Record], when_replicated: WhenReplicated) -> None:
-        """Append one batch; `when_replicated` is called once, perhaps within this call."""
+    def append(self, records: Sequence[Record], call: WhenReplicated) -> None:
+        """Append one batch; `call` is called once, perhaps within this call."""
         error, base_offset = self.write(records)
         if error:
-            when_replicated(error, -1)
+            call(error, -1)
         else:
-            last_offset = base_offset + len(records) - 1
-            self._await_replicas(base_offset, last_offset, when_replicated)
+            self.await_replicas(base_offset, base_offset + len(records) - 1, call)
 
-    def write(self, records: Sequence[Record]) -> tuple[ErrorCode, int]:
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
+        """The guard under which offsets are verified; None when the transaction is open here."""
+        return self.partition.log.producer_states.begin_verification(
+            producer_id,
+            sequence=NO_SEQUENCE,
+            producer_epoch=producer_epoch,
+            now_ms=self._context.clock.now_ms(),
+        )
+
+    def write(
+        self, records: Sequence[Record], transaction: OffsetsTransaction | None = None
+    ) -> tuple[ErrorCode, int]:
         """Append one batch without waiting; returns the error and the offset of the first record.
 
-        errors  NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE, and those of the log
+        errors  NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE, and those of the
+                log: for a transaction INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE
         """
         partition = self.partition
         leader = partition.leader
@@ -61,16 +85,35 @@ class OffsetsLog:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         if leader.is_under_min_isr(partition.log.config.min_insync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS, -1
-        batch = build_batch(records, codec=self._context.codec)
-        if len(batch) > partition.log.config.max_message_bytes:
+        batch = self._batch(records, transaction)
+        if batch.size > partition.log.config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
-        wall_ms = self._context.clock.now_ms()
-        (result,) = partition.append([RecordBatch(memoryview(batch))], wall_ms)
+        if transaction is not None and transaction.is_verified:
+            try:
+                partition.log.producer_states.check_verified(batch, transaction.guard)
+            except BrokerError as error:
+                return error.code, -1
+        (result,) = partition.append([batch], self._context.clock.now_ms())
         self._context.purgatory.notify(partition)
         self._context.purgatory.notify(partition.log_end_key)
         if isinstance(result, BrokerError):
             return result.code, -1
         return ErrorCode.NONE, result.base_offset
+
+    def _batch(
+        self, records: Sequence[Record], transaction: OffsetsTransaction | None
+    ) -> RecordBatch:
+        codec = self._context.codec
+        if transaction is None:
+            return RecordBatch(memoryview(build_batch(records, codec=codec)))
+        batch = build_batch(
+            records,
+            codec=codec,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            is_transactional=True,
+        )
+        return RecordBatch(memoryview(batch))
 
     def delete(self, tombstones: Sequence[Record]) -> Pending[ErrorCode]:
         """Append tombstones, in as many batches as they need; the first error ends it.
@@ -93,34 +136,17 @@ class OffsetsLog:
     def when_replicated(self, call: Callable[[ErrorCode], None]) -> None:
         """Call when all records that the log holds now are replicated, or with the error."""
         last_offset = self.partition.log.end_offset - 1
-        self._await_replicas(last_offset, last_offset, lambda error, _: call(error))
+        self.await_replicas(last_offset, last_offset, lambda error, _: call(error))
 
-    def _await_replicas(
-        self, base_offset: int, last_offset: int, when_replicated: WhenReplicated
-    ) -> None:
-        partition = self.partition
-
-        def attempt() -> ErrorCode | None:
-            leader = partition.leader
-            if leader is None or not leader.continues(self._leader):
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if partition.high_watermark <= last_offset:
-                return ErrorCode.KAFKA_STORAGE_ERROR if partition.log.is_offline else None
-            if leader.lost_min_isr(partition.log.config.min_insync_replicas):
-                return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            return ErrorCode.NONE
-
-        if self.is_leading() and partition.high_watermark > last_offset:
-            when_replicated(ErrorCode.NONE, base_offset)
-            return
-        delayed = Delayed(
-            (partition,),
-            self._context.commit_timeout_ms,
-            attempt,
-            lambda: ErrorCode.REQUEST_TIMED_OUT,
-        )
-        self._context.purgatory.park(
-            delayed,
-            self._context.clock.monotonic_ms(),
-            lambda error: when_replicated(error, base_offset),
+    def await_replicas(self, base_offset: int, last_offset: int, call: WhenReplicated) -> None:
+        """Call once the records up to `last_offset` are replicated, or with the error."""
+        context = self._context
+        when_replicated(
+            self.partition,
+            self._leader,
+            last_offset,
+            lambda error: call(error, base_offset),
+            purgatory=context.purgatory,
+            clock=context.clock,
+            timeout_ms=context.commit_timeout_ms,
         )

@@ -55,6 +55,7 @@ class GroupReplay:
         "_lost",
         "_memory",
         "_open",
+        "_open_of",
         "groups",
         "misplaced",
         "unknown_records",
@@ -78,6 +79,8 @@ class GroupReplay:
         self._lost: dict[tuple[str, TopicPartition], int] = {}
         """Committed offsets whose last record is unreadable -> the offset of that record."""
         self._open: dict[int, OpenOffsets] = {}
+        self._open_of: dict[tuple[str, TopicPartition], dict[int, None]] = {}
+        """Which producers have an offset of a partition in `_open`; also some that had one."""
         self._decoders: dict[tuple[type, int], Decoder] = {}
         self._keys: dict[bytes, tuple[str, TopicPartition]] = {}
         """Decoded keys, since a group commits the same partitions repeatedly."""
@@ -176,6 +179,7 @@ class GroupReplay:
             self._put(group_id, partition, committed)
         else:
             self._open.setdefault(producer_id, {})[group_id, partition] = committed
+            self._open_of.setdefault((group_id, partition), {})[producer_id] = None
 
     def _read_key(self, data: bytes, version: int) -> tuple[str, TopicPartition]:
         key: OffsetCommitKey = self._read(OffsetCommitKey, version, data)
@@ -210,6 +214,9 @@ class GroupReplay:
         if committed is not None:
             self._group(group_id).offsets.store(partition, committed)
             return
+        # A tombstone ends those of open transactions, too.
+        for producer_id in self._open_of.pop((group_id, partition), {}):
+            self._open.get(producer_id, {}).pop((group_id, partition), None)
         group = self.groups.get(group_id)
         if group is not None:
             group.offsets.remove(partition)
@@ -217,6 +224,10 @@ class GroupReplay:
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Apply an end marker: the producer's offsets are committed or dropped."""
         for (group_id, partition), committed in self._open.pop(producer_id, {}).items():
+            producers = self._open_of.get((group_id, partition), {})
+            producers.pop(producer_id, None)
+            if not producers:
+                self._open_of.pop((group_id, partition), None)
             if is_commit:
                 self._put(group_id, partition, committed)
 

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
+from odradek.broker.group.classic.offsets import check_transactional_commit
 from odradek.broker.group.classic.service import ClassicGroups
 from odradek.broker.group.classic.state import NEVER, ClassicGroup
 from odradek.broker.group.consumer.heartbeat import JOIN_EPOCH, HeartbeatRequest, HeartbeatResult
@@ -26,7 +27,8 @@ from odradek.broker.group.deleted_partitions import DeletedPartitions
 from odradek.broker.group.group import Group
 from odradek.broker.group.loader import load_steps
 from odradek.broker.group.offsets import OffsetAndMetadata
-from odradek.broker.group.offsets_log import OffsetsLog
+from odradek.broker.group.offsets_log import OffsetsLog, OffsetsTransaction
+from odradek.broker.group.open_transactions import OpenTransactions
 from odradek.broker.group.records import offset_record
 from odradek.broker.group.replay import GroupReplay
 from odradek.broker.group.unreadable import SETTING, Refuse, report
@@ -36,6 +38,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
 from odradek.runtime.slicing import TimeSlice
 from odradek.runtime.timers import Timer
+from odradek.storage.producers.verification import VerificationGuard
 
 EXPIRED_AT_ONCE: Final = 1_000
 """Expired offsets of a group that are deleted in one step."""
@@ -59,6 +62,7 @@ class Shard:
         """Groups that have lost a committed offset: COORDINATOR_NOT_AVAILABLE."""
         self.is_closed = False
         self.deleted = DeletedPartitions()
+        self._open_transactions = OpenTransactions({})
         self._context = context
         self._log = OffsetsLog(partition, context)
         self._classic = ClassicGroups(context, self._log, self._settle)
@@ -107,6 +111,7 @@ class Shard:
     def _loaded(self, replay: GroupReplay) -> None:
         context = self._context
         self.groups = replay.finish(context.now())
+        self._open_transactions = OpenTransactions(self.groups)
         count, lost = replay.unreadable_count, replay.lost_offsets()
         self.refused = report(repr(self), replay.unreadable, count, lost, context.refuse)
         if replay.misplaced:
@@ -378,6 +383,76 @@ class Shard:
         self._log.append(records, replicated)
         return pending
 
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
+        """The guard under which offsets are verified; None when the transaction is open here.
+
+        Ask for the shard again after the verification: the leader may have changed.
+        """
+        return self._log.begin_verification(producer_id, producer_epoch)
+
+    def offsets_partition(self) -> TopicPartition:
+        """The partition of `__consumer_offsets`."""
+        return TopicPartition(self._log.partition.topic, self._log.partition.index)
+
+    def commit_transactional_offsets(
+        self,
+        group_id: str,
+        transaction: OffsetsTransaction,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        commits: dict[TopicPartition, OffsetAndMetadata],
+    ) -> Pending[ErrorCode]:
+        """A TxnOffsetCommit request: the offsets count once the transaction's marker commits them.
+
+        What is in the log counts, also when the response is an error: it ends with the transaction.
+        """
+        group = self.groups.get(group_id) or Group(group_id)
+        match group.body:
+            case ClassicGroup() as classic:
+                error = check_transactional_commit(
+                    classic, member_id=member_id, instance_id=instance_id, generation=generation
+                )
+            case ConsumerGroup() as consumer:
+                error = self._consumer.check_transactional_commit(
+                    consumer, member_id, generation, commits
+                )
+            case None:
+                error = ErrorCode.NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+        if error or not commits:
+            return Pending.of(error)
+        wall_ms = self._context.clock.now_ms()
+        records = [
+            offset_record(group_id, partition, committed, wall_ms)
+            for partition, committed in commits.items()
+        ]
+        error, base_offset = self._log.write(records, transaction)
+        if error:
+            return Pending.of(response_error(error, AppendPurpose.OFFSETS))
+        self.groups[group_id] = group
+        producer_id = transaction.producer_id
+        self._open_transactions.add(producer_id, group_id)
+        for offset, (partition, committed) in enumerate(commits.items(), start=base_offset):
+            stored = committed._replace(log_offset=offset)
+            group.offsets.store_transactional(producer_id, partition, stored)
+        pending: Pending[ErrorCode] = Pending()
+        self._log.await_replicas(
+            base_offset,
+            base_offset + len(records) - 1,
+            lambda error, _: pending.resolve(response_error(error, AppendPurpose.OFFSETS)),
+        )
+        return pending
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool, marker_offset: int) -> None:
+        """Commit or drop the offsets that precede a replicated marker."""
+        ended = self._open_transactions.end(
+            self.groups, producer_id, is_commit=is_commit, marker_offset=marker_offset
+        )
+        for group in ended:
+            if group.is_blank():
+                self._remove(group)
+
     def delete_offsets(
         self, group: Group, partitions: Sequence[TopicPartition]
     ) -> Pending[ErrorCode]:
@@ -386,8 +461,7 @@ class Shard:
         A group that is idle afterwards is deleted too.
         """
         wall_ms = self._context.clock.now_ms()
-        committed = group.offsets.committed
-        deleted = [partition for partition in partitions if partition in committed]
+        deleted = [partition for partition in partitions if group.offsets.has(partition)]
         tombstones = [offset_record(group.group_id, one, None, wall_ms) for one in deleted]
         for partition in deleted:
             group.offsets.remove(partition)
@@ -402,7 +476,7 @@ class Shard:
         assert group.is_empty(), "a group with members is not deleted"
         if isinstance(group.body, ClassicGroup):
             group.body.discard_pending_members()
-        return self.delete_offsets(group, list(group.offsets.committed))
+        return self.delete_offsets(group, group.offsets.partitions())
 
     def expire_offsets(self, retention_ms: int) -> Iterator[None]:
         """Delete expired offsets, and groups without any, step by step (KIP-211)."""

@@ -114,8 +114,20 @@ class InThread:
     work: Callable[[], Any]
 
 
-Steps = Generator[InThread | None, Any, T]
-"""Work in units: yields None after each, and InThread for one that must not run on the loop."""
+@dataclass(slots=True)
+class Awaited:
+    """A step that ends when a result is done; its value is that of the result, or it raises.
+
+    For what must be known before the next requests of the connection are served.  There is no
+    deadline: the owner of the result completes it in time.
+    """
+
+    pending: Pending[Any]
+
+
+Steps = Generator[InThread | Awaited | None, Any, T]
+"""Work in units: yields None after each, InThread for one that must not run on the loop, and
+Awaited for a result from elsewhere."""
 
 
 class Handler(Protocol):

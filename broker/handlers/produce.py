@@ -10,7 +10,7 @@ Served: 3-13; the response to 0-2 is UNSUPPORTED_VERSION (message formats before
     11  the client understands TRANSACTION_ABORTABLE (KIP-890)
     12  partitions join the transaction without a request of their own (KIP-890)
     13  topic ids in place of names (KIP-516)
-Not done: transactions (NOT_DONE.md).
+Not done: transactions (NOT_DONE.md): each transactional id is unknown to the coordinator.
 
 Batches are validated and staged here and written with the turn's other appends; the response is
 made after that.  A batch whose records take longer than a millisecond to decode is validated in a
@@ -19,7 +19,9 @@ Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_
     INVALID_TOPIC_EXCEPTION, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
     RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
     INVALID_PRODUCER_EPOCH, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
+    REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR; of transactional batches besides
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED (no id), INVALID_PRODUCER_ID_MAPPING (of several
+    producers), INVALID_TXN_STATE, and what the coordinator says of the transaction.
 Source: Kafka's ReplicaManager.appendRecords.
 """
 
@@ -42,6 +44,13 @@ from odradek.broker.handlers.handler import (
     Steps,
 )
 from odradek.broker.handlers.produce_flat import encode_appended
+from odradek.broker.handlers.produce_verification import (
+    ValidatedBatch,
+    check_one_producer,
+    check_verified,
+    is_unverified,
+    verify,
+)
 from odradek.broker.replication.batch_validation import validate_batch
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
@@ -60,7 +69,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.batch import TRANSACTIONAL, RecordBatch
 from odradek.protocol.records.validate import (
     KEY_IS_MISSING,
     HeavyBatch,
@@ -98,6 +107,8 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Sta
     """Validate and stage; the response is made when the turn's appends are written."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return Reply(failed(request, ErrorCode.INVALID_REQUIRED_ACKS, None))
+    if request.transactional_id is not None:
+        check_one_producer(request)
     staged = StagedProduce(context, request)
     for topic in request.topic_data:
         name, error = _topic_name(context, topic)
@@ -122,12 +133,14 @@ def run(context: Context, request: ProduceRequest) -> Staged | Reply | Steps[Sta
                 return _in_steps(staged, owns_memory=False)
             else:
                 assert partition is not None, "an absent partition is refused"
+                if batch.attributes & TRANSACTIONAL and is_unverified(context, partition, batch):
+                    return _in_steps(staged, owns_memory=False)
                 staged.add(topic, data.index, context.services.appends.stage(partition, batch))
     return staged
 
 
 def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
-    """Validate the batches that `run` has not validated, and stage them.
+    """Validate and verify the batches that `run` has not staged, and stage them.
 
     None is staged before all are validated: if the connection is closed meanwhile, the memory of
     the request is reused.
@@ -137,7 +150,7 @@ def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
     if not owns_memory:
         rest = iter([(topic, owned(data)) for topic, data in rest])
     context, request = staged.context, staged.request
-    validated: list[tuple[TopicProduceData, int, Partition | None, RecordBatch | BrokerError]] = []
+    validated: list[ValidatedBatch] = []
     for topic, data in rest:
         yield None
         name, error = _topic_name(context, topic)
@@ -153,14 +166,17 @@ def _in_steps(staged: StagedProduce, *, owns_memory: bool) -> Steps[Staged]:
                 result = yield InThread(accept)
         except BrokerError as refusal:
             result = refusal
-        validated.append((topic, data.index, partition, result))
-    for topic, index, partition, result in validated:
+        validated.append(ValidatedBatch(topic, data.index, partition, result))
+    yield from verify(context, request.transactional_id, validated)
+    for row in validated:
+        topic, index, partition, result = row.topic, row.index, row.partition, row.result
         if isinstance(result, BrokerError):
             staged.refuse(topic, index, result, partition)
             continue
         assert partition is not None, "an absent partition is refused"
         try:
             partition.leading()  # it may have been lost meanwhile
+            check_verified(context, row)
         except BrokerError as refusal:
             staged.refuse(topic, index, refusal, partition)
         else:

@@ -22,6 +22,8 @@ class Api(NamedTuple):
     """It may name every partition of the cluster."""
     advertised_min_version: int | None = None
     """What ApiVersions says instead of `min_version`."""
+    is_advertised: bool = True
+    """Whether ApiVersions lists it."""
 
 
 HANDLERS: Final = (
@@ -49,6 +51,9 @@ HANDLERS: Final = (
     Api(21, 0, 2, "delete_records"),
     Api(22, 0, 5, "init_producer_id"),
     Api(23, 2, 4, "offset_for_leader_epoch"),
+    Api(27, 0, 1, "write_txn_markers"),
+    # Not listed before transactions have a coordinator.
+    Api(28, 0, 4, "txn_offset_commit", is_advertised=False),
     Api(32, 0, 4, "describe_configs"),
     Api(33, 0, 2, "alter_configs"),
     Api(34, 1, 2, "alter_replica_log_dirs"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
+from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.node.background import Background
 from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
@@ -46,6 +47,8 @@ from odradek.broker.settings.replication_rates import (
     LEADER_REPLICAS,
 )
 from odradek.broker.topics import Topics
+from odradek.broker.transaction_markers import TransactionMarkers
+from odradek.broker.transaction_verifier import NoTransactions
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
 from odradek.controller.metadata_cache import MetadataCache
@@ -209,8 +212,21 @@ class NodeParts:
             files=platform.files,
             groups=groups,
             refused_transactions=RefusedTransactions(),
+            transaction_markers=self._transaction_markers(groups, settings),
+            transaction_verifier=NoTransactions(),
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings.written) is not None,
+        )
+
+    def _transaction_markers(
+        self, groups: GroupCoordinator, settings: BrokerSettings
+    ) -> TransactionMarkers:
+        return TransactionMarkers(
+            self.partitions,
+            groups,
+            self._platform.purgatory,
+            self._platform.clock,
+            timeout_ms=settings.request_timeout_ms,
         )
 
     def _build_replication(self, current: CurrentSettings, groups: GroupLeadership) -> None:

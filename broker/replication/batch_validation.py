@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.records.batch import RecordBatch, set_log_append_time
+from odradek.protocol.records.batch import TRANSACTIONAL, RecordBatch, set_log_append_time
 from odradek.protocol.records.recompress import recompress
 from odradek.protocol.records.validate import check_light, validate_produced
 from odradek.storage.log_config import LOG_APPEND_TIME, LogConfig
@@ -33,8 +33,8 @@ def validate_batch(
 
     version     of the Produce request
     only_light  raise HeavyBatch rather than decode or recompress for longer than a millisecond
-    raises      BrokerError, see `validate_produced`; TRANSACTIONAL_ID_AUTHORIZATION_FAILED and
-                INVALID_TXN_STATE for transactional batches, RECORD_LIST_TOO_LARGE
+    raises      BrokerError, see `validate_produced`; RECORD_LIST_TOO_LARGE,
+                TRANSACTIONAL_ID_AUTHORIZATION_FAILED (a transactional batch without an id)
     cost        1 us and the checksum, unless the topic is compacted or has another codec
     """
     is_log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
@@ -49,10 +49,8 @@ def validate_batch(
         requires_keys=config.cleanup_compact,
         only_light=only_light,
     )
-    if batch.is_transactional:
-        if not has_transactional_id:
-            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+    if batch.attributes & TRANSACTIONAL and not has_transactional_id:
+        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if config.compression_type != AS_PRODUCED:
         batch = _recompressed(batch, config, only_light=only_light)
     if is_log_append_time:

@@ -327,7 +327,7 @@ def read_partition(
         if reading.throttle is not None and records is not None:
             reading.record_throttled(partition, len(records))
         if reading.read_committed:
-            aborted = [] if records is None else _aborted(partition, requested, records, end)
+            aborted = [] if records is None else _aborted(partition, requested, records)
     except IndexUnready:
         # No records until the index is rebuilt.
         return _of_log(partition, aborted=[] if reading.read_committed else None)
@@ -346,11 +346,11 @@ def _known_error(code: ErrorCode, version: int) -> ErrorCode:
 
 
 def _aborted(
-    partition: Partition, requested: FetchPartition, records: FileSlice, end: int
+    partition: Partition, requested: FetchPartition, records: FileSlice
 ) -> list[tuple[int, int]]:
     """The aborted transactions of the records; releases the records if it raises."""
     try:
-        return partition.log.aborted_transactions(requested.fetch_offset, end)
+        return partition.log.aborted_within(requested.fetch_offset, records)
     except (BrokerError, OSError):
         records.release()
         raise

@@ -22,7 +22,16 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, Final
 
-from odradek.broker.handlers.handler import Close, Context, InThread, Outcome, Reply, Staged, Steps
+from odradek.broker.handlers.handler import (
+    Awaited,
+    Close,
+    Context,
+    InThread,
+    Outcome,
+    Reply,
+    Staged,
+    Steps,
+)
 from odradek.broker.handlers.table import FIRST_REQUESTS, HANDLERS, Api
 from odradek.broker.server.budget import Budget
 from odradek.broker.server.call import Call
@@ -300,7 +309,7 @@ def elements_max(api: Api) -> int:
     return CONTROL_ELEMENTS_MAX if api.is_control else REQUEST_ELEMENTS_MAX
 
 
-def resumed(steps: Steps[Outcome], step: InThread | None) -> Steps[Outcome]:
+def resumed(steps: Steps[Outcome], step: InThread | Awaited | None) -> Steps[Outcome]:
     """The rest of steps whose last one, `step`, is not done yet."""
     while step is not None:
         try:

@@ -15,8 +15,9 @@ from concurrent.futures import Executor
 from time import monotonic_ns
 from typing import Any, Final, Protocol
 
-from odradek.broker.handlers.handler import Steps
+from odradek.broker.handlers.handler import Awaited, Steps
 from odradek.runtime.loop_watch import LoopWatch
+from odradek.runtime.pending import Pending
 
 SLICE_NS: Final = 2_000_000
 """How long one connection may keep the loop from the others."""
@@ -101,8 +102,8 @@ class SlicedSteps:
     __slots__ = (
         "_error",
         "_is_cancelled",
-        "_is_in_thread",
         "_is_running",
+        "_is_suspended",
         "_on_end",
         "_on_failed",
         "_rounds",
@@ -124,7 +125,7 @@ class SlicedSteps:
         self._value: Any = None
         self._error: BaseException | None = None
         self._is_cancelled = False
-        self._is_in_thread = False
+        self._is_suspended = False
         self._is_running = False
 
     def start(self) -> None:
@@ -150,12 +151,15 @@ class SlicedSteps:
                 if monotonic_ns() >= deadline_ns:
                     return self._goes_on()
                 step = next(self._steps)
-            self._is_in_thread = True
-            self._rounds.run_in_thread(step.work, self._on_worked)
+            self._is_suspended = True
+            if type(step) is Awaited:
+                step.pending.on_done(self._on_result)
+            else:
+                self._rounds.run_in_thread(step.work, self._on_worked)
         except StopIteration:
             self._on_end()
         except Exception as error:  # noqa: BLE001 - the owner handles it
-            self._is_in_thread = False
+            self._is_suspended = False
             self.abandon(error)
         finally:
             self._is_running = False
@@ -176,7 +180,7 @@ class SlicedSteps:
             self._on_end()
 
     def _on_worked(self, future: Future[Any]) -> None:
-        self._is_in_thread = False
+        self._is_suspended = False
         if future.cancelled() or self._is_cancelled:
             self._end_cancelled()
             return
@@ -185,11 +189,22 @@ class SlicedSteps:
             self._value = future.result()
         self.start_later()
 
+    def _on_result(self, pending: Pending[Any]) -> None:
+        self._is_suspended = False
+        if self._is_cancelled:
+            self._end_cancelled()
+            return
+        try:
+            self._value = pending.result()
+        except Exception as error:  # noqa: BLE001 - the steps get it
+            self._error = error
+        self.start_later()
+
     def cancel(self) -> None:
-        """End now, or when the step or the thread that is running has ended."""
+        """End now, or when the step, the thread or the result that it waits for has ended."""
         if not self._is_cancelled:
             self._is_cancelled = True
-            if not (self._is_in_thread or self._is_running):
+            if not (self._is_suspended or self._is_running):
                 self._end_cancelled()
 
     def _goes_on(self) -> bool:

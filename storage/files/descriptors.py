@@ -130,6 +130,10 @@ class FileSlice:
         path = self._handle.path if self._handle is not None else "released"
         return f"FileSlice({path}, position={self.position}, size={self._size})"
 
+    def is_of(self, handle: Handle) -> bool:
+        """Whether these are bytes of this file."""
+        return self._handle is handle
+
     @property
     def is_truncated(self) -> bool:
         """Whether the file was truncated before the end of the slice since the slice was made."""

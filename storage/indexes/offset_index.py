@@ -23,6 +23,7 @@ ENTRY_BYTES: Final = 8
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 _ENTRY: Final = Struct(">ii")
+_POSITION_AT: Final = 4
 _read_int32 = Struct(">i").unpack_from
 
 
@@ -80,3 +81,11 @@ class OffsetIndex(IndexFile):
     def count_before(self, end_offset: int) -> int:
         """How many entries have an offset below `end_offset`; raises CorruptIndex, OSError."""
         return self.count_below(_read_int32, 0, end_offset - self.base_offset)
+
+    def first_after(self, position: int) -> int | None:
+        """The offset of the first entry at or after a position, None without one.
+
+        raises  CorruptIndex, OSError
+        """
+        number = self.count_below(_read_int32, _POSITION_AT, position)
+        return self.entry(number)[0] if number < len(self) else None

@@ -15,6 +15,8 @@ Source: Kafka's TransactionIndex, AbortedTxn.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -24,6 +26,7 @@ ENTRY_BYTES: Final = 34
 VERSION: Final = 0
 
 _ENTRY: Final = Struct(">hqqqq")
+_MARKER_OFFSET: Final = itemgetter(2)
 
 
 class AbortedTransaction(NamedTuple):
@@ -88,8 +91,10 @@ class TxnIndex:
         entries, also those of later segments, begin after it.
         """
         found = []
-        for entry in self.entries:
-            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+        first = bisect_left(self.entries, start_offset, key=_MARKER_OFFSET)
+        for number in range(first, len(self.entries)):
+            entry = self.entries[number]
+            if entry.first_offset < end_offset:
                 found.append((entry.producer_id, entry.first_offset))
             if entry.last_stable_offset >= end_offset:
                 return found, True

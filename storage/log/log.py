@@ -425,6 +425,12 @@ class Log:
         except CorruptBatch as error:
             raise self._damaged(error) from error
 
+    def aborted_within(self, start_offset: int, records: FileSlice) -> list[tuple[int, int]]:
+        """`aborted_transactions` that overlap what was read; some that begin soon after it, too."""
+        with self.damage_reported():
+            end = reading.bound_of(self.segments, start_offset, records, self.end_offset)
+            return reading.aborted_transactions(self.segments, start_offset, end)
+
     def aborts_after(self, offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions that begin below `offset` and whose marker is after it.
 

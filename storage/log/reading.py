@@ -17,6 +17,7 @@ from odradek.protocol.records.record import decode_records
 from odradek.protocol.records.timestamps import first_record_at_or_after
 from odradek.storage.files.batch_scan import MAGIC, CorruptBatch, FoundBatch, iterate_headers
 from odradek.storage.files.descriptors import FileSlice
+from odradek.storage.indexes.index_file import IndexUnready
 from odradek.storage.indexes.txn_index import AbortedTransaction
 from odradek.storage.log.head import Head
 from odradek.storage.log.lookup_budget import LookupBudget
@@ -227,6 +228,25 @@ def _greatest_of(
         ):
             greatest = RecordPosition(record.offset, record.timestamp_ms, header.leader_epoch)
     return greatest
+
+
+def bound_of(segments: Segments, start_offset: int, records: FileSlice, end_offset: int) -> int:
+    """An offset after the records that were read from `start_offset` on.
+
+    Exact where a segment ends, else up to an index interval too large.
+    end_offset  of the log
+    """
+    bases = segments.base_offsets
+    first = segments.number_of(start_offset)
+    for number, segment in enumerate(islice(segments, first, None), start=first):
+        following = bases[number + 1] if number + 1 < len(bases) else end_offset
+        if records.is_of(segment.handle):
+            try:
+                bound = segment.bound_after(records.position + len(records))
+            except IndexUnready:
+                return following
+            return following if bound is None else bound
+    return end_offset
 
 
 def aborted_transactions(

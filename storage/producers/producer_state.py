@@ -8,7 +8,7 @@ and the batches after it.
 An append goes in three steps, so that a failing write leaves the state as it was: `check_append`,
 then the bytes, then `ProducerStates.apply`.
 
-Not kept here: the verification of first transactional batches (KIP-890).
+Before the first batch of a transaction the coordinator is asked (`storage/producers/verification`).
 
 Source: Kafka's ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
 """
@@ -28,6 +28,7 @@ from odradek.protocol.records.batch import (
     RecordBatch,
 )
 from odradek.storage.producers.transaction_marker import TransactionMarker, decode_marker
+from odradek.storage.producers.verification import VerificationGuard, Verifications
 
 BATCHES_KEPT: Final = 5
 """As many as the Java producer may have in flight when it is idempotent."""
@@ -249,7 +250,7 @@ class ProducerStates:
     Size: one entry per producer id that wrote within producer.id.expiration.ms (`expire`).
     """
 
-    __slots__ = ("_ongoing", "_unreplicated", "entries", "last_map_offset")
+    __slots__ = ("_ongoing", "_unreplicated", "entries", "last_map_offset", "verifications")
 
     entries: dict[int, ProducerEntry]
     """State per producer id."""
@@ -260,6 +261,7 @@ class ProducerStates:
     def __init__(self, start_offset: int = 0) -> None:
         self.entries = {}
         self.last_map_offset = start_offset
+        self.verifications = Verifications()
         self._ongoing: list[tuple[int, int]] = []  # (first offset, producer id)
         self._unreplicated: list[tuple[int, int]] = []  # (first offset, offset of the marker)
 
@@ -288,7 +290,46 @@ class ProducerStates:
         first_offset = after[4]
         if first_offset >= 0 and (entry is None or entry[4] < 0):
             insort(self._ongoing, (first_offset, producer_id))
+            self.verifications.clear(producer_id)
         return None
+
+    def begin_verification(
+        self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard under which a transactional batch is to be verified.
+
+        returns  None when a batch of the transaction is in the log, and no marker after it: then
+                 the transaction was verified before
+        """
+        entry = self.entries.get(producer_id)
+        if entry is not None and entry.current_txn_first_offset >= 0:
+            return None
+        return self.verifications.begin(
+            producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms
+        )
+
+    def check_verified(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
+        """Whether a transactional batch may be appended now, as far as its transaction is verified.
+
+        guard   under which it was verified; None: its transaction was open, so it was not
+        raises  BrokerError INVALID_TXN_STATE when a marker has come before it,
+                OUT_OF_ORDER_SEQUENCE_NUMBER when it would overtake a batch that is sent again
+        source  Kafka's UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence
+        """
+        entry = self.entries.get(batch.producer_id)
+        if entry is not None and entry.current_txn_first_offset >= 0:
+            return
+        if guard is None or not self.verifications.is_valid(batch.producer_id, guard):
+            raise BrokerError(
+                ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
+            )
+        is_fenced = entry is not None and batch.producer_epoch < entry.producer_epoch
+        if batch.base_sequence > guard.lowest_sequence and not is_fenced:
+            raise BrokerError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence}, and "
+                f"{guard.lowest_sequence} is not appended yet",
+            )
 
     def advance_to(self, end_offset: int) -> None:
         """The batches below `end_offset` are in the state."""
@@ -299,6 +340,7 @@ class ProducerStates:
         if marker is None:
             return None
         producer_id = batch.producer_id
+        self.verifications.clear(producer_id)
         entry = self.entries.get(producer_id)
         self.entries[producer_id] = entry_after_marker(entry, batch, marker)
         if entry is None or entry.current_txn_first_offset < 0:
@@ -372,6 +414,7 @@ class ProducerStates:
         self.entries.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self.verifications.clear_all()
         self.last_map_offset = start_offset
 
     def load(
@@ -404,6 +447,7 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self.entries[producer_id]
+        self.verifications.expire(now_ms, expiration_ms)
         return len(expired)
 
     def check(self) -> None:

@@ -454,6 +454,15 @@ class Segment:
         self._ends[found.last_offset + 1] = found.position + found.size
         return found
 
+    def bound_after(self, position: int) -> int | None:
+        """An offset after the batches before `position`, at most an index interval further on;
+        None when the index has no entry after it.
+
+        raises  as `find`
+        source  Kafka's LogSegment.fetchUpperBoundOffset
+        """
+        return self._by_index(lambda: self.indexes.offsets.first_after(position))
+
     def _after_found(self, offset: int) -> FoundBatch | None:
         """The batch after the one that ends before `offset`, if that is where a batch ended."""
         position = None if self._ends is None else self._ends.get(offset)

@@ -42,6 +42,8 @@ from tests.scripts.chapters import (
     producers,
     sessions,
     topics,
+    transactions,
+    transactions_offsets,
     versions,
 )
 from tests.scripts.talk import Talk
@@ -110,10 +112,22 @@ CONSUMER_SETTINGS: Final = {
 }
 """Assignments are made at once, and in the heartbeat that wants them."""
 
+TRANSACTION_SETTINGS: Final = {
+    "transaction.partition.verification.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "10",
+    "offsets.topic.replication.factor": "1",
+}
+"""Without a transaction coordinator: the chapters send the markers."""
+
 ACTS: Final = {
     "general": Act(GENERAL),
     "groups": Act(CLASSIC_GROUPS, GROUP_SETTINGS),
     "control": Act({"control": control.play}, {"odradek.embedded.zookeeper.listener": "0"}),
+    "transactions": Act(
+        {"transactions": transactions.play, "transactions_offsets": transactions_offsets.play},
+        TRANSACTION_SETTINGS,
+    ),
     "moves": Act({"moves": moves.play}, {"auto.leader.rebalance.enable": "false"}),
 }
 ACTS_4_3: Final = {

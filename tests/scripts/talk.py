@@ -45,6 +45,8 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.DELETE_RECORDS: range(3),
     ApiKey.INIT_PRODUCER_ID: range(6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(5),
+    ApiKey.WRITE_TXN_MARKERS: range(2),
+    ApiKey.TXN_OFFSET_COMMIT: range(5),
     ApiKey.DESCRIBE_CONFIGS: range(5),
     ApiKey.ALTER_CONFIGS: range(3),
     ApiKey.DESCRIBE_LOG_DIRS: range(5),

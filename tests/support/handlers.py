@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from odradek.broker.handlers.handler import Awaited, InThread
+
 
 def outcome_of(made: Any) -> Any:
     """What a handler decides, after all of its steps."""
@@ -13,6 +15,10 @@ def outcome_of(made: Any) -> Any:
     step = None
     try:
         while True:
-            step = made.send(None if step is None else step.work())
+            step = made.send(None if step is None else _value(step))
     except StopIteration as stop:
         return stop.value
+
+
+def _value(step: InThread | Awaited) -> Any:
+    return step.pending.result() if isinstance(step, Awaited) else step.work()

@@ -36,3 +36,21 @@ def check_commit(
     if member.deadline_ms is not None and not member.is_new:
         group.touch(member, now)
     return ErrorCode.NONE
+
+
+def check_transactional_commit(
+    group: ClassicGroup, *, member_id: str, instance_id: str | None, generation: int
+) -> ErrorCode:
+    """Whether a TxnOffsetCommit may be stored, in any state of the group.
+
+    Producers before KIP-447 name no member: they may commit for a group that has members.
+    """
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    is_unnamed = not member_id and instance_id is None
+    if generation < 0 and (group.state is GroupState.EMPTY or is_unnamed):
+        return ErrorCode.NONE
+    error = check_member(group, member_id, instance_id)
+    if error:
+        return error
+    return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION

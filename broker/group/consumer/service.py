@@ -45,7 +45,7 @@ from odradek.broker.group.consumer.leave import (
     take_overdue,
 )
 from odradek.broker.group.consumer.model import ConsumerMember
-from odradek.broker.group.consumer.offsets import check_commit
+from odradek.broker.group.consumer.offsets import EPOCH_FROM, check_commit
 from odradek.broker.group.consumer.records import classic_tombstone, encode, group_tombstones
 from odradek.broker.group.consumer.regexes import RegexMatching, store_matches
 from odradek.broker.group.consumer.replay import replay
@@ -320,6 +320,13 @@ class ConsumerGroups:
     ) -> ErrorCode:
         """Whether an OffsetCommit may be stored."""
         return check_commit(group, member_id, epoch, version, partitions, self._directory())
+
+    def check_transactional_commit(
+        self, group: ConsumerGroup, member_id: str, epoch: int, partitions: Iterable[TopicPartition]
+    ) -> ErrorCode:
+        """Whether a TxnOffsetCommit may be stored; producers know no epochs of members."""
+        error = check_commit(group, member_id, epoch, EPOCH_FROM, partitions, self._directory())
+        return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
     # Time.
 

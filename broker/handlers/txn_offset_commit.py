@@ -1,0 +1,161 @@
+"""TxnOffsetCommit (key 28): stores offsets of a group that count when the transaction commits.
+
+Served: 0-4.
+    2   leader epoch of the offset (KIP-320); COORDINATOR_LOAD_IN_PROGRESS
+    3   flexible encoding (KIP-482); generation and member (KIP-447)
+    4   the client understands TRANSACTION_ABORTABLE (KIP-890)
+Partition errors: those of the coordinator for all (COORDINATOR_NOT_AVAILABLE,
+    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INVALID_COMMIT_OFFSET_SIZE, REQUEST_TIMED_OUT,
+    INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_ABORTABLE, CONCURRENT_TRANSACTIONS);
+    UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE.
+Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinator.handleTxnCommitOffsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.group.append_errors import AppendPurpose, response_error
+from odradek.broker.group.offsets import OffsetAndMetadata
+from odradek.broker.group.offsets_log import OffsetsTransaction
+from odradek.broker.group.shard import Shard
+from odradek.broker.handlers.handler import Awaited, Context, Reply, Steps, WhenDone
+from odradek.broker.handlers.offset_commit import Errors, java_length
+from odradek.broker.transaction_verifier import VerifiedTransaction, client_error
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.producers.verification import VerificationGuard
+
+LOAD_IN_PROGRESS_FROM: Final = 2
+ABORTABLE_FROM: Final = 4
+
+
+def run(context: Context, request: TxnOffsetCommitRequest) -> Steps[Reply | WhenDone[ErrorCode]]:
+    """The response waits until the commit is replicated."""
+    commits, errors, has_known = yield from _check(context, request)
+    if not has_known:
+        return Reply(_respond(request, errors, ErrorCode.NONE))
+    try:
+        transaction = yield from _verify(context, request)
+        # Only now: after the verification, another broker may be the coordinator.
+        pending = _shard(context, request).commit_transactional_offsets(
+            request.group_id,
+            transaction,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            commits=commits,
+        )
+    except BrokerError as refusal:
+        error = refusal.code
+        is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if is_loading and context.version < LOAD_IN_PROGRESS_FROM:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Reply(_respond(request, errors, error))
+    return WhenDone(pending, lambda error: _respond(request, errors, error))
+
+
+def _shard(context: Context, request: TxnOffsetCommitRequest) -> Shard:
+    if not request.group_id:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+    return context.services.groups.shard_of(request.group_id)
+
+
+def _check(
+    context: Context, request: TxnOffsetCommitRequest
+) -> Steps[tuple[dict[TopicPartition, OffsetAndMetadata], Errors, bool]]:
+    """What may be stored, the errors of the other partitions, and whether any partition exists."""
+    services = context.services
+    metadata_bytes_max = services.groups.limits.metadata_bytes_max
+    commits: dict[TopicPartition, OffsetAndMetadata] = {}
+    errors: Errors = {}
+    has_known = False
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield None
+            key = (topic.name, partition.partition_index)
+            if services.topics.absence(*key) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            has_known = True
+            metadata = partition.committed_metadata or ""
+            if java_length(metadata) > metadata_bytes_max:
+                errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            commits[TopicPartition(*key)] = OffsetAndMetadata(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                metadata,
+                context.now_ms,
+            )
+    return commits, errors, has_known
+
+
+def _verify(context: Context, request: TxnOffsetCommitRequest) -> Steps[OffsetsTransaction]:
+    """The transaction, once its coordinator knows that the group takes part; raises BrokerError."""
+    shard = _shard(context, request)
+    producer_id, producer_epoch = request.producer_id, request.producer_epoch
+    is_enabled = context.services.settings.transaction_partition_verification_enable
+    guard: VerificationGuard | None = None
+    if is_enabled:
+        guard = shard.begin_verification(producer_id, producer_epoch)
+    if guard is not None:
+        place = shard.offsets_partition()
+        pending = context.services.transaction_verifier.verify(
+            VerifiedTransaction(request.transactional_id, producer_id, producer_epoch, (place,))
+        )
+        errors = pending.result() if pending.is_done else (yield Awaited(pending))
+        error = errors.get(place, ErrorCode.NONE)
+        if error:
+            code = client_error(error, knows_abortable=context.version >= ABORTABLE_FROM)
+            if code is ErrorCode.NETWORK_EXCEPTION:
+                # Clients retry after this one, without looking for another coordinator.
+                code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            raise BrokerError(response_error(code, AppendPurpose.OFFSETS))
+    return OffsetsTransaction(producer_id, producer_epoch, is_enabled, guard)
+
+
+def _respond(
+    request: TxnOffsetCommitRequest, errors: Errors, coordinator_error: ErrorCode
+) -> TxnOffsetCommitResponse:
+    def error_of(topic: str, index: int) -> ErrorCode:
+        own = errors.get((topic, index), coordinator_error)
+        # As in OffsetCommit: an error of the whole commit replaces the check of the metadata.
+        if own is ErrorCode.OFFSET_METADATA_TOO_LARGE and coordinator_error:
+            return coordinator_error
+        return own
+
+    # As in Kafka, a partition that is named twice has one result, and an empty topic none.
+    named: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        if topic.partitions:
+            indexes = dict.fromkeys(one.partition_index for one in topic.partitions)
+            named.setdefault(topic.name, {}).update(indexes)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=index, error_code=error_of(name, index)
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in named.items()
+        ]
+    )
+
+
+def failed(
+    request: TxnOffsetCommitRequest, code: ErrorCode, message: str | None
+) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
+    return _respond(request, {}, code)

@@ -1,0 +1,93 @@
+"""WriteTxnMarkers (key 27): appends the markers that end transactions to their partitions.
+
+Served: 0-1.
+    1   flexible encoding (KIP-482)
+Sent by transaction coordinators to the leaders of the partitions, and by administrators who end a
+hanging transaction; so it is not refused by a broker that is alone in its cluster.
+Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+    NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT,
+    INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+Not served: 2, which carries the version of the transaction (KIP-1228).
+Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.transaction_markers import Marker
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from odradek.runtime.pending import Pending, settled
+
+Written = dict[int, dict[str, dict[int, Pending[ErrorCode]]]]
+"""By producer id, topic and partition; of a partition that is named twice the last result."""
+
+
+def run(
+    context: Context, request: WriteTxnMarkersRequest
+) -> Steps[WhenDone[Sequence[Pending[ErrorCode]]]]:
+    """The response waits until every marker is replicated, or has an error."""
+    markers = context.services.transaction_markers
+    written: Written = {}
+    pendings: list[Pending[ErrorCode]] = []
+    for one in request.markers:
+        marker = Marker(
+            one.producer_id, one.producer_epoch, one.coordinator_epoch, one.transaction_result
+        )
+        for topic in one.topics:
+            for index in topic.partition_indexes:
+                pending = markers.write(topic.name, index, marker)
+                pendings.append(pending)
+                topics = written.setdefault(one.producer_id, {})
+                topics.setdefault(topic.name, {})[index] = pending
+                yield None
+    return WhenDone(settled(pendings), lambda _: _respond(written))
+
+
+def _respond(written: Written) -> Steps[WriteTxnMarkersResponse]:
+    markers = []
+    for producer_id, topics in written.items():
+        results = []
+        for name, pendings in topics.items():
+            partitions = []
+            for index, pending in pendings.items():
+                code = pending.result()
+                partitions.append(
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                )
+                yield None
+            results.append(WritableTxnMarkerTopicResult(name=name, partitions=partitions))
+        markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=results))
+    return WriteTxnMarkersResponse(markers=markers)
+
+
+def failed(
+    request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None
+) -> WriteTxnMarkersResponse:
+    """The same error for every partition."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
