@@ -19,6 +19,7 @@ PARTITIONS: Final = 3
 OUTSTANDING_MAX: Final = 200
 DELIVERY_MS: Final = 30_000
 ASK_S: Final = 5.0
+GROUP_POLLS: Final = 200
 READ_S: Final = 120.0
 QUIET: Final = {"log_level": 0}
 """Lost connections are what is looked for."""
@@ -140,10 +141,14 @@ class Workload:
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group, **READER})
         consumer.subscribe([self._topic], on_assign=on_assign)
         while self._reading.is_set():
+            found: list[Seen] = []
             try:
-                # A position that is reset by the broker's loss of it would show as a commit that is
-                # lost.
-                found = self._note(number, session, consumer.consume(200, timeout=0.2))
+                # One by one: an assignment begins between two messages.
+                for _ in range(GROUP_POLLS):
+                    message = consumer.poll(0.05)
+                    if message is None:
+                        break
+                    found += self._note(number, session, [message])
                 if found:
                     self._commit(consumer, group, found)
             except KafkaException:
