@@ -14,6 +14,10 @@ from typing import Final
 from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE
 
 SUBCOMMANDS: Final = {
+    "check-log-dirs": (
+        "odradek.tools.check_log_dirs",
+        "verify the log directories of a stopped broker",
+    ),
     "cluster": ("odradek.tools.cluster.command", "start several brokers on this machine"),
     "configs": (
         "odradek.tools.configs.command",

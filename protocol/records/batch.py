@@ -66,6 +66,8 @@ _LENGTH_POSITION: Final = 8
 MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
+CRC_START: Final = _ATTRIBUTES_POSITION
+"""The checksum covers what follows from here on."""
 _MAX_TIMESTAMP_POSITION: Final = 35
 # Smallest entry of any format: length, then crc, magic, attributes, two empty byte strings.
 _LEGACY_LENGTH_MIN: Final = 14

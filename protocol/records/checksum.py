@@ -7,12 +7,14 @@ millisecond and is the same function.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from typing import cast
+from typing import Protocol, cast
 
-_Checksum = Callable[[bytes | bytearray | memoryview], int]
+
+class _Checksum(Protocol):
+    def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int:
+        """value  the checksum of what comes before"""
 
 
 def _load_extension() -> _Checksum | None:

@@ -37,7 +37,7 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.recovery.torn_segments import CheckedAmount
 
 # Folders that Kafka itself keeps beside the logs and that hold none of a ZooKeeper-mode broker.
-_PASSED_OVER: Final = ("__cluster_metadata-0", "remote-log-index-cache")
+PASSED_OVER: Final = ("__cluster_metadata-0", "remote-log-index-cache")
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ def _folders(
     logs: list[tuple[PartitionFolder, str]] = []
     for name in names:
         path = directory.file(name)
-        if name in _PASSED_OVER or not loading.descriptors.files.is_directory(path):
+        if name in PASSED_OVER or not loading.descriptors.files.is_directory(path):
             continue
         folder = parse_folder_name(name)
         if folder is None or (

@@ -49,12 +49,13 @@ _WRITTEN_HERE: Final = (
 _AWAITED: Final = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, CLEANER_OFFSET_FILE)
 """What a truncation must have on disk before the log is appended to again."""
 
-_WITHOUT: Final = {
+WITHOUT: Final = {
     RECOVERY_POINT_FILE: "all batches are checked after an unclean stop",
     LOG_START_OFFSET_FILE: "logs start at their first segments, deleted records may be back",
     HIGH_WATERMARK_FILE: "high watermarks start at the starts of the logs",
     CLEANER_OFFSET_FILE: "compacted logs are cleaned from their starts",
 }
+"""What a start does without each of the checkpoints."""
 
 
 class DirectoryInUse(Exception):
@@ -205,7 +206,7 @@ class LogDirectory:
         try:
             offsets = read_offsets(self._files, path)
         except CorruptCheckpoint as error:
-            report(StorageEvent(path, f"{_WITHOUT[name]}, since it cannot be read: {error}"))
+            report(StorageEvent(path, f"{WITHOUT[name]}, since it cannot be read: {error}"))
             self._written.pop(name, None)
             return {}
         if name in self._written:

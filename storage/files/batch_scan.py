@@ -14,13 +14,23 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.protocol.errors import BrokerError
-from odradek.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, RecordBatch, parse_batch
+from odradek.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    CRC_START,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    RecordBatch,
+    parse_batch,
+)
+from odradek.protocol.records.checksum import crc32c
 from odradek.runtime.files import File
 
 MAGIC: Final = 2
 HEADER_CHUNK_BYTES: Final = 4_096 + 128
 """A batch starts at most index.interval.bytes after an index entry, when batches are small."""
 CHUNK_BYTES: Final = 1 << 20
+LARGE_BATCH_BYTES: Final = 16 << 20
+"""A batch that is larger is read whole only if its checksum is right."""
 
 # base offset, length, leader epoch, magic, (crc, attributes,) last offset delta, (base timestamp,)
 # max timestamp
@@ -96,7 +106,8 @@ def iterate_batches(
 
     Ends at `end_position`, or before the first bytes that are no whole batch.
 
-    memory  `chunk_bytes`, or one batch if that is larger
+    memory  `chunk_bytes`, or one batch if that is larger; a length that was damaged costs none:
+            above `LARGE_BATCH_BYTES` the checksum is looked at first
     """
     chunk = memoryview(b"")
     at = 0
@@ -104,12 +115,15 @@ def iterate_batches(
         rest = end_position - position
         size = _whole_size(chunk, at)
         if size is None or at + size > len(chunk):
-            wanted = min(max(chunk_bytes, size or 0), rest)
-            chunk = memoryview(file.read_at(position, wanted))
-            at = 0
-            size = _whole_size(chunk, 0)
-            if size is not None and len(chunk) < size <= rest:
+            if size is None or size <= chunk_bytes:
+                chunk = memoryview(file.read_at(position, min(chunk_bytes, rest)))
+                at = 0
+                size = _whole_size(chunk, 0)
+            if size is not None and chunk_bytes < size <= rest:
+                if size > LARGE_BATCH_BYTES and not _is_sealed(file, position, size):
+                    return
                 chunk = memoryview(file.read_at(position, size))
+                at = 0
         try:
             batch = parse_batch(chunk, at)
         except BrokerError:
@@ -117,6 +131,17 @@ def iterate_batches(
         yield position, batch
         at += batch.size
         position += batch.size
+
+
+def _is_sealed(file: File, position: int, size: int) -> bool:
+    """Whether the checksum of a batch is right; reads it in slices."""
+    header = file.read_at(position, BATCH_OVERHEAD)
+    if header[MAGIC_POSITION] != MAGIC:
+        return False
+    checksum = 0
+    for at in range(position + CRC_START, position + size, CHUNK_BYTES):
+        checksum = crc32c(file.read_at(at, min(CHUNK_BYTES, position + size - at)), checksum)
+    return checksum == int.from_bytes(header[CRC_START - 4 : CRC_START], "big")
 
 
 def _whole_size(chunk: memoryview, at: int) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from odradek.storage.files.batch_scan import FoundBatch, iterate_headers
 from odradek.storage.indexes.time_index import NO_TIMESTAMP
 from odradek.storage.log.head import Head
+from odradek.storage.segments.index_check import OffsetIndexCheck, TimeIndexCheck
 from odradek.storage.segments.segment import Segment
 
 
@@ -36,21 +37,20 @@ def check(head: Head, *, log_start_offset: int, high_watermark: int, recovery_po
 
 def _check_segment(segment: Segment) -> FoundBatch | None:
     """The invariants of its indexes against the file; returns the last batch."""
-    batches = list(iterate_headers(segment.handle.use(), 0, segment.size))
-    starts = {found.position: found for found in batches}
     former = segment.base_offset - 1
-    for found in batches:
-        assert found.base_offset > former, "offsets do not ascend"
-        former = found.last_offset
     segment.load_indexes()
     offsets, times = segment.indexes.offsets, segment.indexes.times
-    for number in range(len(offsets)):
-        last_offset, position = offsets.entry(number)
-        assert starts[position].last_offset == last_offset, "an index entry points elsewhere"
-    ends = {found.last_offset: found.max_timestamp_ms for found in batches}
-    for number in range(len(times)):
-        timestamp_ms, offset = times.entry(number)
-        assert ends[offset] == timestamp_ms, "a time index entry points elsewhere"
-    greatest = max((found.max_timestamp_ms for found in batches), default=NO_TIMESTAMP)
+    offset_check, time_check = OffsetIndexCheck(offsets), TimeIndexCheck(times)
+    greatest = NO_TIMESTAMP
+    last: FoundBatch | None = None
+    for found in iterate_headers(segment.handle.use(), 0, segment.size):
+        assert found.base_offset > former, "offsets do not ascend"
+        former = found.last_offset
+        offset_check.note(found)
+        time_check.note(found)
+        greatest = max(greatest, found.max_timestamp_ms)
+        last = found
+    assert offset_check.finish() is None, offset_check.flaw
+    assert time_check.finish(is_complete=False) is None, time_check.flaw
     assert segment.largest_timestamp()[0] == greatest, "the greatest timestamp is another one"
-    return batches[-1] if batches else None
+    return last

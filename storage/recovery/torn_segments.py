@@ -164,7 +164,7 @@ class Checker:
         valid_bytes = 0
         flaw: str | None = None
         for position, batch in iterate_batches(file, 0, segment.size):
-            flaw = _flaw(segment, batch)
+            flaw = flaw_of(segment.base_offset, batch)
             if flaw is not None:
                 break
             valid_bytes = position + batch.size
@@ -301,25 +301,35 @@ class Checker:
             )
 
 
-def _flaw(segment: Segment, batch: RecordBatch) -> str | None:
+def flaw_of(segment_base_offset: int, batch: RecordBatch) -> str | None:
     """What shows that a batch was not written whole, None when nothing does."""
     base_offset, last_offset = batch.base_offset, batch.last_offset
-    if not 0 <= base_offset <= last_offset <= _OFFSET_MAX or last_offset < segment.base_offset:
+    if not 0 <= base_offset <= last_offset <= _OFFSET_MAX or last_offset < segment_base_offset:
         return f"the batch there claims offsets {base_offset} to {last_offset}"
     return None if has_valid_crc(batch) else "the checksum of the batch there differs"
 
 
-def _refuse_old_format(segment: Segment, position: int) -> None:
-    """Raise when an entry of an old format begins at `position`: then nothing is torn there."""
+def old_format_at(segment: Segment, position: int) -> int | None:
+    """Bytes of the entry of a format before version 2 that begins at `position`.
+
+    returns  None when there is none that is whole, its checksum included
+    """
     file = segment.handle.use()
     size = int.from_bytes(file.read_at(position + 8, 4), "big", signed=True) + 12
     if not _LEGACY_BYTES_MIN <= size <= segment.size - position:
-        return
+        return None
     entry = file.read_at(position, size)
-    if entry[_LEGACY_CRC_START] < 2 and zlib.crc32(entry[_LEGACY_CRC_START:]) == int.from_bytes(
-        entry[12:16], "big"
-    ):
+    is_valid = entry[_LEGACY_CRC_START] < 2 and zlib.crc32(
+        entry[_LEGACY_CRC_START:]
+    ) == int.from_bytes(entry[12:16], "big")
+    return size if is_valid else None
+
+
+def _refuse_old_format(segment: Segment, position: int) -> None:
+    """Raise when an entry of an old format begins at `position`: then nothing is torn there."""
+    if old_format_at(segment, position) is not None:
+        magic = segment.handle.use().read_at(position + _LEGACY_CRC_START, 1)[0]
         raise UnsupportedFormat(
-            f"{segment.handle.path} holds message format {entry[_LEGACY_CRC_START]} at position "
+            f"{segment.handle.path} holds message format {magic} at position "
             f"{position} and has to be checked after an unclean stop, which is not supported"
         )

@@ -20,6 +20,7 @@ from random import Random
 
 from tests.attack.__main__ import commit
 from tests.cluster.killing import VICTIMS, Scene, scene
+from tests.cluster.stored_logs import assert_undamaged
 from tests.support.broker_cluster import broker_cluster
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
@@ -64,6 +65,7 @@ def run_once(coordination: str, seed: int, deadline: float) -> bool:
                     break
             found.check()
             acknowledged = found.producers.count()
+        assert_undamaged(folder)
         verdict = "held"
     except AssertionError as error:
         print(f"{error}\nlogs in {folder}", file=sys.stderr)

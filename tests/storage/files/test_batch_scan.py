@@ -6,9 +6,16 @@ from hypothesis import strategies as st
 
 from odradek.runtime.files import File
 from odradek.runtime.testing.memory_files import MemoryFileSystem
-from odradek.storage.files.batch_scan import CorruptBatch, iterate_batches, iterate_headers
+from odradek.storage.files.batch_scan import (
+    CHUNK_BYTES,
+    LARGE_BATCH_BYTES,
+    CorruptBatch,
+    iterate_batches,
+    iterate_headers,
+)
 from odradek.storage.log.tail import KEPT_MAX, KEPT_MIN, Tail
 from tests.support.logs import batch
+from tests.support.stored_batches import data_bytes
 
 
 def stored(data: bytes) -> File:
@@ -79,3 +86,15 @@ def test_the_tail_knows_the_newest_batches_and_nothing_before_them() -> None:
     assert tail.find(100 + 2 * KEPT_MAX + 2, end) == (end, 0)
     tail.reset(7)
     assert tail.find(7, 0) == (0, 0)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_large_batch_is_read_whole_only_if_its_checksum_is_right(is_damaged: bool) -> None:
+    small = data_bytes()
+    large = bytearray(data_bytes(value=bytes(LARGE_BATCH_BYTES + CHUNK_BYTES // 2)))
+    if is_damaged:
+        large[-1] ^= 1
+    file = stored(small + bytes(large) + small)
+    found = [position for position, _ in iterate_batches(file, 0, file.size())]
+    after = len(small) + len(large)
+    assert found == ([0] if is_damaged else [0, len(small), after])

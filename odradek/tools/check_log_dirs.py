@@ -1,0 +1,155 @@
+"""`odradek check-log-dirs DIR...`: is what a stopped broker has on its disks what it promises?
+
+Reads every byte of the directories of log.dirs and changes nothing: checksums and order of batches,
+indexes, leader epochs, producer snapshots, checkpoints, leftovers.  For each finding it says what a
+start does, which it knows from a trial start on an overlay.  A broker cannot start meanwhile.  Give
+all directories of a broker at once.
+
+Exit codes: 0 nothing but notes; 1 a start repairs what is found, without the loss of a record;
+2 damage; 3 not checked: a broker runs, a directory cannot be read, the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from odradek.runtime.files import FileSystem
+    from odradek.storage.checking.findings import Verdict
+
+NOT_CHECKED: Final = 3
+
+
+class _Parser(argparse.ArgumentParser):
+    """2 is the exit code of damage, so a wrong command line has another one."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(NOT_CHECKED, f"{self.prog}: error: {message}\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = _Parser(
+        prog="odradek check-log-dirs",
+        description="Verify the log directories of a stopped broker; nothing is changed.",
+        epilog="Exit codes: 0 clean, 1 a start repairs it without loss, 2 damage, 3 not checked.",
+    )
+    parser.add_argument(
+        "directories", nargs="+", metavar="DIR", help="every directory of the broker's log.dirs"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print findings and a summary; returns the exit code."""
+    options = build_parser().parse_args(list(arguments))
+    from odradek.runtime.clock import SystemClock
+    from odradek.runtime.read_only_files import ReadOnlyFileSystem
+    from odradek.runtime.system_files import SystemFile
+    from odradek.storage.checking.directories_check import check_directories, lock_directories
+    from odradek.storage.directories.log_directory import DirectoryInUse
+
+    paths = list(dict.fromkeys(os.path.abspath(path) for path in options.directories))
+    files = ReadOnlyFileSystem()
+    try:
+        for path in paths:
+            if not files.is_directory(path):
+                raise NotADirectoryError(f"there is no directory {path}")
+        locks = lock_directories(files, paths)
+        try:
+            with tempfile.TemporaryFile(mode="ab+", buffering=0) as spill:
+                verdict = check_directories(
+                    files, paths, SystemFile("spill", spill.fileno()), now_ms=SystemClock().now_ms()
+                )
+        finally:
+            for lock in locks:
+                lock.release()
+    except (DirectoryInUse, OSError) as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return NOT_CHECKED
+    _check_coordination(files, paths, verdict)
+    print(json.dumps(as_json(verdict)) if options.json else "\n".join(lines(verdict)))
+    return int(verdict.severity)
+
+
+def lines(verdict: Verdict) -> list[str]:
+    """A line for each finding, the worst ones first, and the summary."""
+    found = sorted(verdict.findings, key=lambda one: -one.severity)
+    printed = []
+    for one in found:
+        place = one.path
+        if one.partition:
+            place = f"{one.partition}: {place}"
+        if one.offset is not None:
+            place += f", offset {one.offset}"
+        printed.append(f"{one.severity.name.lower()}: {place}: {one.text} - a start: {one.start}")
+    amount = verdict.amount
+    counts = ", ".join(
+        f"{sum(one.severity == severity for one in found)} {name}"
+        for severity, name in ((2, "damaged"), (1, "to be repaired"), (0, "notes"))
+    )
+    loss = f"; a start loses {verdict.lost_bytes} bytes" if verdict.lost_bytes else ""
+    writes = f"; a start rewrites {verdict.rewritten_files} files" if found else ""
+    printed.append(
+        f"{amount.directories} directories, {amount.logs} logs, {amount.segments} segments, "
+        f"{amount.batches} batches, {amount.size_bytes} bytes: {counts}{loss}{writes}"
+    )
+    return printed
+
+
+def as_json(verdict: Verdict) -> dict[str, object]:
+    """The same for machines."""
+    amount = verdict.amount
+    return {
+        "exit_code": int(verdict.severity),
+        "directories": amount.directories,
+        "logs": amount.logs,
+        "segments": amount.segments,
+        "batches": amount.batches,
+        "bytes": amount.size_bytes,
+        "lost_bytes": verdict.lost_bytes,
+        "rewritten_files": verdict.rewritten_files,
+        "findings": [
+            {
+                "severity": one.severity.name.lower(),
+                "kind": one.kind,
+                "partition": one.partition or None,
+                "offset": one.offset,
+                "path": one.path,
+                "text": one.text,
+                "start": one.start,
+            }
+            for one in verdict.findings
+        ],
+    }
+
+
+def _check_coordination(files: FileSystem, paths: Sequence[str], verdict: Verdict) -> None:
+    """The files of the embedded coordination, which are in the first directory of log.dirs."""
+    from odradek.controller.coordination.salvage import salvage
+    from odradek.controller.coordination.state_files import find_files
+    from odradek.storage.checking.findings import START, Finding, Severity
+
+    for path in paths:
+        if not any(find_files(files, path)):
+            continue
+        problem = salvage(files, path).problem
+        if problem is not None:
+            verdict.findings.append(
+                Finding(
+                    kind=START,
+                    path=path,
+                    text=f"coordination files: {problem}",
+                    severity=Severity.DAMAGE,
+                    start="refuses it; `odradek recover-metadata` rebuilds the metadata",
+                    is_final=True,
+                )
+            )

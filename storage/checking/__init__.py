@@ -1,0 +1,1 @@
+"""Checks the directories of log.dirs of a stopped broker; changes nothing."""

@@ -1,0 +1,118 @@
+"""The command on the directory of a real broker: running, stopped, killed, damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from tests.support.broker_process import BrokerProcess
+
+TIMEOUT_S = 90.0
+CLEAN, REPAIRED, DAMAGED, NOT_CHECKED = 0, 1, 2, 3
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def check(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "odradek", "check-log-dirs", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def fill(address: str) -> None:
+    """Idempotent batches of every codec."""
+    for codec in CODECS:
+        producer = Producer(
+            {"bootstrap.servers": address, "enable.idempotence": True, "compression.type": codec}
+        )
+        for number in range(40):
+            producer.produce("plain", partition=0, value=b"%0200d" % number)
+            producer.flush(30)
+
+
+def listing(folder: Path) -> list[tuple[str, int, int]]:
+    """Names, sizes and times of change of everything, the folder itself included."""
+    found = [folder, *sorted(folder.rglob("*"))]
+    return [(str(one), (stat := one.stat()).st_size, stat.st_mtime_ns) for one in found]
+
+
+def flip_record(data: Path) -> None:
+    log = data / "plain-0" / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+
+
+def test_running_is_refused_stopped_is_clean_killed_is_repaired_and_damage_is_named(
+    tmp_path: Path,
+) -> None:
+    broker = BrokerProcess(tmp_path, overrides={"num.partitions": "2"})
+    broker.start()
+    try:
+        fill(broker.address)
+        refused = check(broker.data)
+        assert refused.returncode == NOT_CHECKED
+        assert refused.stderr == f"odradek: {broker.data} is in use by a broker process\n"
+        fill(broker.address)
+        assert broker.stop() == 0
+
+        before = listing(broker.data)
+        clean = check(broker.data)
+        assert (clean.returncode, clean.stderr) == (CLEAN, "")
+        assert len(clean.stdout.splitlines()) == 1, clean.stdout
+        assert "0 damaged, 0 to be repaired, 0 notes" in clean.stdout
+        printed = json.loads(check("--json", broker.data).stdout)
+        assert (printed["exit_code"], printed["findings"], printed["logs"]) == (CLEAN, [], 2)
+        assert printed["batches"] >= 2 * 40 * len(CODECS)
+        assert listing(broker.data) == before
+
+        broker.start()
+        fill(broker.address)
+        broker.kill()
+        killed = check(broker.data)
+        assert killed.returncode == REPAIRED, killed.stdout
+        assert "there was no clean stop - a start: checks 2 logs" in killed.stdout
+
+        flip_record(broker.data)
+        before = listing(broker.data)
+        damaged = check("--json", broker.data)
+        assert damaged.returncode == DAMAGED
+        (batch,) = [one for one in json.loads(damaged.stdout)["findings"] if one["kind"] == "batch"]
+        assert (batch["severity"], batch["partition"]) == ("damage", "plain-0")
+        assert listing(broker.data) == before
+    finally:
+        broker.close()
+
+
+def test_directory_that_may_not_be_written_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "plain-0").mkdir()
+    (tmp_path / ".lock").touch()
+    for one in (tmp_path / ".lock", tmp_path / "plain-0", tmp_path):
+        os.chmod(one, 0o555)
+    found = check(tmp_path)
+    assert found.returncode == REPAIRED, found.stderr
+    assert sorted(one.name for one in tmp_path.iterdir()) == [".lock", "plain-0"]
+
+
+def test_missing_directory_and_wrong_words_are_not_checked(tmp_path: Path) -> None:
+    missing = check(tmp_path / "no")
+    assert missing.returncode == NOT_CHECKED
+    assert missing.stderr == f"odradek: there is no directory {tmp_path / 'no'}\n"
+    assert check().returncode == NOT_CHECKED
+    assert check("--jsn", tmp_path).returncode == NOT_CHECKED
+
+
+def test_damaged_coordination_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / f"coordination.snapshot.{5:020d}").write_bytes(b"\x00" * 40)
+    found = check(tmp_path)
+    assert found.returncode == DAMAGED, found.stdout
+    assert "coordination files: " in found.stdout
+    assert "odradek recover-metadata" in found.stdout

@@ -1,0 +1,395 @@
+"""Each damage is found and named, and what is said of a start is what a start does."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from odradek.runtime.overlay_files import OverlayFileSystem
+from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.checking.directories_check import check_directories, lock_directories
+from odradek.storage.checking.findings import (
+    BATCH,
+    CHECKPOINT,
+    EPOCH_FILE,
+    IDENTITY,
+    INDEX,
+    LEADER_EPOCH,
+    LEFTOVER,
+    OFFSETS,
+    SNAPSHOT,
+    START,
+    TIME_INDEX,
+    TOPIC_ID,
+    TXN_INDEX,
+    Finding,
+    Severity,
+)
+from odradek.storage.checking.trial_start import TrialStart
+from odradek.storage.directories.log_directory import DirectoryInUse
+from odradek.storage.log_config import LogConfig
+from tests.storage.checking.broken_directories import (
+    CLEAN_MARK,
+    DATA,
+    FOLDER,
+    NOW_MS,
+    Damage,
+    check,
+    content,
+    copy,
+    copy_folder,
+    cut,
+    drop_last_batch,
+    extend,
+    flip,
+    remove,
+    repeat_last_batch,
+    segment_path,
+    set_leader_epoch,
+    spoil_snapshot,
+    stopped_directory,
+    write,
+)
+from tests.support.log_directories import CLUSTER_ID, DATE, Broker
+
+NOTE, REPAIR, DAMAGE = Severity.NOTE, Severity.REPAIR, Severity.DAMAGE
+UNIQUE = "0123456789abcdef0123456789abcdef"
+RECOVERY_POINTS = "/data/recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "/data/replication-offset-checkpoint"
+LOG_STARTS = "/data/log-start-offset-checkpoint"
+CLEANER_OFFSETS = "/data/cleaner-offset-checkpoint"
+EPOCHS = f"{FOLDER}/leader-epoch-checkpoint"
+TOPIC_IDS = f"{FOLDER}/partition.metadata"
+META = "/data/meta.properties"
+ABORTED = struct.pack(">hqqqq", 0, 5, 160, 161, 162)
+
+Row = tuple[Damage, str, Severity, str, int | None, str]
+"""Damage; kind, severity, path and offset of the finding; words of what a start does."""
+
+AFTER_A_CLEAN_STOP: dict[str, Row] = {
+    "flipped record": (flip(segment_path(39), 200), BATCH, DAMAGE, segment_path(39), 39, "leaves"),
+    "flipped offset": (flip(segment_path(80), 3), OFFSETS, DAMAGE, segment_path(80), 80, ""),
+    "flipped checksum": (
+        *(flip(segment_path(158), 17), BATCH, DAMAGE, segment_path(158), 158, "leaves it: reading"),
+    ),
+    "flipped magic": (flip(segment_path(119), 16), BATCH, DAMAGE, segment_path(119), 119, "leaves"),
+    "cut last batch": (
+        *(cut(segment_path(158), 5), BATCH, DAMAGE, segment_path(158), 179, "truncated"),
+    ),
+    "cut closed segment": (
+        *(cut(segment_path(39), 5), BATCH, DAMAGE, segment_path(39), 79, "leaves"),
+    ),
+    "dropped last batch": (drop_last_batch, CHECKPOINT, DAMAGE, HIGH_WATERMARKS, 180, "end of the"),
+    "unflushed last batch": (
+        *(drop_last_batch, CHECKPOINT, DAMAGE, RECOVERY_POINTS, 180, "goes on at"),
+    ),
+    "garbage at the end": (
+        *(extend(segment_path(158), b"\x07" * 90), BATCH, DAMAGE, segment_path(158), 180),
+        "90 of 10963 bytes are truncated",
+    ),
+    "zeros at the end": (
+        *(extend(segment_path(158), bytes(4096)), BATCH, REPAIR, segment_path(158), 180),
+        "4096 of 14969 bytes are truncated",
+    ),
+    "repeated batch": (repeat_last_batch, OFFSETS, DAMAGE, segment_path(158), 179, "leaves"),
+    "lost segment": (
+        remove(*(segment_path(80, one) for one in (".log", ".index", ".timeindex", ".txnindex"))),
+        *(OFFSETS, DAMAGE, segment_path(119), 80, "leaves"),
+    ),
+    "lost .log file": (
+        *(remove(segment_path(80)), LEFTOVER, REPAIR, segment_path(80, ".index"), 80),
+        "removed: its segment has no .log file",
+    ),
+    "fallen leader epoch": (
+        *(set_leader_epoch(158, 1), LEADER_EPOCH, DAMAGE, segment_path(158), 179, "leaves"),
+    ),
+    "other leader epoch": (set_leader_epoch(158, 9), EPOCH_FILE, DAMAGE, EPOCHS, 179, "leaves"),
+    "misleading index": (
+        *(flip(segment_path(39, ".index"), 14), INDEX, REPAIR, segment_path(39, ".index"), 39),
+        "rebuilds",
+    ),
+    "misleading offset in index": (
+        *(flip(segment_path(39, ".index"), 3), INDEX, REPAIR, segment_path(39, ".index"), 39),
+        "rebuilds",
+    ),
+    "torn index of the active segment": (
+        *(cut(segment_path(158, ".index"), 3), INDEX, REPAIR, segment_path(158, ".index"), 158),
+        "writes it again",
+    ),
+    "lost index": (
+        *(remove(segment_path(0, ".index")), INDEX, REPAIR, segment_path(0, ".index"), 0),
+        "rebuilds",
+    ),
+    "entry after the end of the log": (
+        extend(segment_path(39, ".index"), struct.pack(">ii", 90, 19_000)),
+        *(INDEX, REPAIR, segment_path(39, ".index"), 39, "rebuilds"),
+    ),
+    "misleading time index": (
+        flip(segment_path(39, ".timeindex"), 19),
+        *(TIME_INDEX, REPAIR, segment_path(39, ".timeindex"), 39, "rebuilds"),
+    ),
+    "time index without its last entry": (
+        cut(segment_path(39, ".timeindex"), 12),
+        *(TIME_INDEX, REPAIR, segment_path(39, ".timeindex"), 39, "rebuilds"),
+    ),
+    "lost time index": (
+        remove(segment_path(158, ".timeindex")),
+        *(TIME_INDEX, REPAIR, segment_path(158, ".timeindex"), 158, "writes it again"),
+    ),
+    "flipped transaction index": (
+        flip(segment_path(39, ".txnindex"), 9),
+        *(TXN_INDEX, DAMAGE, segment_path(39, ".txnindex"), None, "leaves it: consumers with"),
+    ),
+    "cut transaction index": (
+        cut(segment_path(39, ".txnindex"), 9),
+        *(TXN_INDEX, DAMAGE, segment_path(39, ".txnindex"), None, "leaves it: consumers with"),
+    ),
+    "lost transaction index": (
+        remove(segment_path(39, ".txnindex")),
+        *(TXN_INDEX, DAMAGE, segment_path(39, ".txnindex"), None, "leaves it: consumers with"),
+    ),
+    "transaction that was not aborted": (
+        extend(segment_path(158, ".txnindex"), struct.pack(">hqqqq", 0, 5, 177, 178, 179)),
+        *(TXN_INDEX, DAMAGE, segment_path(158, ".txnindex"), 178, "leaves it: consumers with"),
+    ),
+    "flipped snapshot": (
+        flip(segment_path(180, ".snapshot"), 30),
+        *(SNAPSHOT, REPAIR, segment_path(180, ".snapshot"), 180, "the one before it is used"),
+    ),
+    "flipped older snapshot": (
+        flip(segment_path(80, ".snapshot"), 30),
+        *(SNAPSHOT, REPAIR, segment_path(80, ".snapshot"), 80, "leaves it; without"),
+    ),
+    "snapshot of other batches": (
+        spoil_snapshot,
+        *(SNAPSHOT, DAMAGE, segment_path(180, ".snapshot"), 180, "may use it"),
+    ),
+    "lost snapshot": (
+        *(remove(segment_path(180, ".snapshot")), SNAPSHOT, REPAIR, FOLDER, 180, "reads the batch"),
+    ),
+    "snapshot above the end": (
+        copy(segment_path(180, ".snapshot"), segment_path(999, ".snapshot")),
+        *(SNAPSHOT, REPAIR, segment_path(999, ".snapshot"), 999, "removes it"),
+    ),
+    "lost epochs": (remove(EPOCHS), EPOCH_FILE, REPAIR, EPOCHS, None, "writes it again"),
+    "unreadable epochs": (
+        *(write(EPOCHS, b"0\n4\n0 0\n"), EPOCH_FILE, REPAIR, EPOCHS, None, "read from the batches"),
+    ),
+    "epoch that begins too late": (
+        *(write(EPOCHS, b"0\n2\n0 0\n3 150\n"), EPOCH_FILE, DAMAGE, EPOCHS, 48, "leaves it: foll"),
+    ),
+    "epoch above the end": (
+        lambda files: files.replace(
+            EPOCHS, files.read(EPOCHS).replace(b"0\n4\n", b"0\n5\n") + b"7 500\n"
+        ),
+        *(EPOCH_FILE, REPAIR, EPOCHS, 500, "leaves it out"),
+    ),
+    "lost topic id": (remove(TOPIC_IDS), TOPIC_ID, REPAIR, TOPIC_IDS, None, "the controller names"),
+    "unreadable topic id": (
+        *(write(TOPIC_IDS, b"version: 9"), TOPIC_ID, REPAIR, TOPIC_IDS, None, "the controller"),
+    ),
+    "other topic id": (
+        write(f"{DATA}/orders-1/partition.metadata", b"version: 0\ntopic_id: " + b"B" * 22),
+        *(TOPIC_ID, DAMAGE, f"{DATA}/orders-1", None, "refuses the replica"),
+    ),
+    "lost identity": (remove(META), IDENTITY, REPAIR, META, None, "writes it again"),
+    "identity of KRaft": (write(META, b"version=1\n"), IDENTITY, DAMAGE, META, None, "refuses"),
+    "lost recovery points": (
+        *(remove(RECOVERY_POINTS), CHECKPOINT, REPAIR, RECOVERY_POINTS, None, "all batches are"),
+    ),
+    "lost high watermarks": (
+        *(remove(HIGH_WATERMARKS), CHECKPOINT, REPAIR, HIGH_WATERMARKS, None, "high watermarks st"),
+    ),
+    "lost log starts": (remove(LOG_STARTS), CHECKPOINT, REPAIR, LOG_STARTS, None, "logs start at"),
+    "unreadable high watermarks": (
+        write(HIGH_WATERMARKS, b"0\n9\n"),
+        *(CHECKPOINT, REPAIR, HIGH_WATERMARKS, None, "high watermarks start"),
+    ),
+    "unreadable cleaner offsets": (
+        write(CLEANER_OFFSETS, b"x"),
+        *(CHECKPOINT, REPAIR, CLEANER_OFFSETS, None, "cleaned from their starts"),
+    ),
+    "cleaner offset above the end": (
+        write(CLEANER_OFFSETS, b"0\n1\norders 0 999\n"),
+        *(CHECKPOINT, REPAIR, CLEANER_OFFSETS, 999, "the next cleaning"),
+    ),
+    "log start above the end": (
+        write(LOG_STARTS, b"0\n1\norders 0 999\n"),
+        *(CHECKPOINT, DAMAGE, LOG_STARTS, 999, "keeps the batches"),
+    ),
+    "line without a folder": (
+        write(LOG_STARTS, b"0\n1\ngone 0 9\n"),
+        *(CHECKPOINT, REPAIR, LOG_STARTS, None, "leaves the line out"),
+    ),
+    "interrupted cleaning": (
+        copy(segment_path(39), segment_path(39, ".log.cleaned")),
+        *(LEFTOVER, REPAIR, segment_path(39, ".log.cleaned"), None, "removes it"),
+    ),
+    "cleaned segment before its place": (
+        copy(segment_path(39), segment_path(39, ".log.swap")),
+        *(LEFTOVER, REPAIR, segment_path(39, ".log.swap"), None, "renames it to"),
+    ),
+    "deleted segment": (
+        copy(segment_path(39), segment_path(39, ".log.deleted")),
+        *(LEFTOVER, NOTE, segment_path(39, ".log.deleted"), None, "removes it"),
+    ),
+    "file of a replacement": (
+        copy(EPOCHS, f"{EPOCHS}.tmp"),
+        *(LEFTOVER, NOTE, f"{EPOCHS}.tmp", None, "leaves it"),
+    ),
+    "unknown file": (
+        *(write(f"{FOLDER}/notes", b"x"), LEFTOVER, NOTE, f"{FOLDER}/notes", None, "leaves it"),
+    ),
+    "unknown folder": (
+        *(copy_folder(FOLDER, f"{DATA}/lost+found"), LEFTOVER, NOTE, f"{DATA}/lost+found", None),
+        "does not touch it",
+    ),
+    **{
+        f"folder{suffix}": (
+            copy_folder(FOLDER, f"{DATA}/payments-3.{UNIQUE}{suffix}"),
+            *(LEFTOVER, NOTE, f"{DATA}/payments-3.{UNIQUE}{suffix}", None, start),
+        )
+        for suffix, start in (
+            ("-delete", "removes it"),
+            ("-stray", "does not touch it"),
+            ("-future", "goes on with it"),
+        )
+    },
+}
+AFTER_A_KILL: dict[str, Row] = {
+    "nothing else": (lambda _: None, START, REPAIR, DATA, None, "checks 3 logs"),
+    "flipped record below the recovery point": (
+        *(flip(segment_path(39), 200), BATCH, DAMAGE, segment_path(39), 39, "leaves"),
+    ),
+    "flipped record above it": (
+        *(flip(segment_path(189), 200), BATCH, DAMAGE, segment_path(189), 189),
+        "1 segments with 970 bytes are removed, after a torn one",
+    ),
+    "unfinished write": (
+        *(cut(segment_path(209), 5), BATCH, REPAIR, segment_path(209), 209, "truncated"),
+    ),
+    "cut batch below the recovery point": (
+        *(cut(segment_path(119), 5), BATCH, DAMAGE, segment_path(119), 157, "leaves it: reading"),
+    ),
+    "cut batch before the last segment": (
+        *(cut(segment_path(189), 5), BATCH, DAMAGE, segment_path(189), 208, "after a torn one"),
+    ),
+    "preallocated space": (
+        *(extend(segment_path(209), bytes(999)), BATCH, REPAIR, segment_path(209), 210),
+        "999 of 1969 bytes are truncated",
+    ),
+    "misleading index": (
+        *(flip(segment_path(189, ".index"), 7), INDEX, REPAIR, segment_path(189, ".index"), 189),
+        "writes it again",
+    ),
+    "epoch that the batches do not have": (
+        lambda files: files.replace(EPOCHS, b"0\n4\n0 0\n1 48\n2 96\n3 200\n"),
+        *(EPOCH_FILE, DAMAGE, EPOCHS, 144, "leaves it: followers"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_A_CLEAN_STOP)
+def test_damage_after_a_clean_stop_is_found(name: str) -> None:
+    files = stopped_directory()
+    found_as_named(files, AFTER_A_CLEAN_STOP[name])
+    start_does_what_the_trial_did(files)
+
+
+@pytest.mark.parametrize("name", AFTER_A_KILL)
+def test_damage_after_a_kill_is_found(name: str) -> None:
+    files = stopped_directory(is_clean=False)
+    found_as_named(files, AFTER_A_KILL[name])
+    start_does_what_the_trial_did(files)
+
+
+def found_as_named(files: MemoryFileSystem, row: Row) -> None:
+    damage, kind, severity, path, offset, start = row
+    damage(files)
+    verdict = check(files)
+    named = [one for one in verdict.findings if (one.kind, one.path) == (kind, path)]
+    assert named, verdict.findings
+    if offset is not None:
+        assert named[0].offset == offset
+    assert named[0].severity == severity, named[0]
+    assert start in named[0].start
+    if path.startswith(FOLDER):
+        assert named[0].partition == "orders-0"
+
+
+def start_does_what_the_trial_did(files: MemoryFileSystem) -> None:
+    overlay = OverlayFileSystem(files, MemoryFileSystem().open("/spill", create=True))
+    trial = TrialStart(overlay)
+    trial.run([DATA], lambda _: LogConfig(), now_ms=NOW_MS)
+    broker = Broker(files, [DATA], now_ms=NOW_MS)
+    if trial.refusal is not None:
+        with pytest.raises(Exception, match=r"version '1' is not 0"):
+            broker.start()
+        return
+    expected = content(overlay)
+    broker.manager.open_directories()
+    broker.manager.claim(broker_id=1, cluster_id=CLUSTER_ID, date=DATE)
+    broker.manager.load(lambda _: LogConfig(), now_ms=NOW_MS)
+    real = content(files)
+    for identity in (expected, real):
+        # The trial does not know the broker that a directory without an owner would get.
+        identity.pop(META)
+        identity.pop(f"{DATA}/.lock", None)
+    assert real == expected
+    assert broker.events == trial.events
+
+
+def test_clean_directory_has_no_finding() -> None:
+    verdict = check(stopped_directory())
+    assert verdict.findings == []
+    assert (verdict.amount.logs, verdict.amount.batches) == (3, 165)
+
+
+def test_truncation_is_counted_as_loss() -> None:
+    files = stopped_directory(is_clean=False)
+    segments = [one for one in files.list(FOLDER) if one.endswith(".log")]
+    before = sum(files.size(f"{FOLDER}/{one}") for one in segments)
+    flip(segment_path(189), 200)(files)
+    verdict = check(files)
+    start_does_what_the_trial_did(files)
+    left = [one for one in files.list(FOLDER) if one.endswith(".log")]
+    assert verdict.lost_bytes == before - sum(files.size(f"{FOLDER}/{one}") for one in left) > 970
+
+
+def test_partition_in_two_directories_is_refused() -> None:
+    files = stopped_directory()
+    files.make_directory("/more")
+    copy_folder(FOLDER, "/more/orders-0")(files)
+    copy(CLEAN_MARK, "/more/.kafka_cleanshutdown")(files)
+    copy(META, "/more/meta.properties")(files)
+    spill = MemoryFileSystem().open("/spill", create=True)
+    verdict = check_directories(files, [DATA, "/more"], spill, now_ms=NOW_MS)
+    refused = [one for one in verdict.findings if one.severity == DAMAGE]
+    assert [(one.kind, one.start) for one in refused] == [(START, "refuses it")]
+    assert "orders-0 is in /data/orders-0 and in /more/orders-0" in refused[0].text
+
+
+def test_file_that_cannot_be_read_is_damage_and_the_others_are_checked() -> None:
+    files = stopped_directory()
+    files.remove(segment_path(80))
+    files.make_directory(segment_path(80))
+    verdict = check_directories(
+        files, [DATA], MemoryFileSystem().open("/spill", create=True), now_ms=NOW_MS
+    )
+    worst: list[Finding] = [one for one in verdict.findings if one.severity == DAMAGE]
+    assert worst[0].kind == BATCH
+    assert "cannot be read" in worst[0].text
+    assert verdict.amount.logs == 3
+
+
+def test_directory_of_a_running_broker_is_refused() -> None:
+    files = stopped_directory()
+    broker = Broker(files, [DATA], now_ms=NOW_MS).start()
+    with pytest.raises(DirectoryInUse, match="/data is in use"):
+        lock_directories(files, [DATA])
+    broker.stop()
+    locks = lock_directories(files, [DATA])
+    assert len(locks) == 1
+    with pytest.raises(DirectoryInUse):
+        Broker(files, [DATA], now_ms=NOW_MS).start()
