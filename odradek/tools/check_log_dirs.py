@@ -2,8 +2,8 @@
 
 Reads every byte of the directories of log.dirs and changes nothing: checksums and order of batches,
 indexes, leader epochs, producer snapshots, checkpoints, leftovers.  For each finding it says what a
-start does, which it knows from a trial start on an overlay.  A broker cannot start meanwhile.  Give
-all directories of a broker at once.
+start does, which it knows from a trial start on an overlay.  A broker cannot start meanwhile,
+unless there is no `.lock` file to lock.  Give all directories of a broker at once.
 
 Exit codes: 0 nothing but notes; 1 a start repairs what is found, without the loss of a record;
 2 damage; 3 not checked: a broker runs, a directory cannot be read, the command line is wrong.

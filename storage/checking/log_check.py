@@ -245,7 +245,7 @@ class LogCheck:
                         start=_REBUILT,
                     )
                 )
-            self._producers.end_segment(segment)
+            self._producers.end_segment(segment, is_complete=not is_checked_by_start)
         else:
             self._producers.note_damage()
 

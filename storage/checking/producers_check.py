@@ -44,8 +44,12 @@ class ProducersCheck:
         self._is_known = True
         """Whether every transaction that a marker ends is known: it is not after damage."""
         self._expected: dict[int, AbortedTransaction] = {}
-        self._markers: dict[int, int] = {}
-        """In the segment: producer id of each abort marker's offset."""
+        self._markers: dict[int, None] = {}
+        """Offsets of the markers in the segment."""
+        self._empty: dict[int, None] = {}
+        """Offsets of those that end a transaction without records."""
+        self._open_with_records: dict[int, None] = {}
+        """Producers whose open transaction has records in the log."""
 
     def begin(self, base_offset: int) -> None:
         """The log's first segment has this base."""
@@ -75,6 +79,16 @@ class ProducersCheck:
                 )
             )
             return
+        has_records = self._open_with_records
+        if not batch.is_control:
+            if batch.is_transactional and batch.record_count:
+                has_records[batch.producer_id] = None
+        elif batch.producer_id in has_records:
+            del has_records[batch.producer_id]
+        else:
+            # A cleaning has left nothing of the transaction, or only the batch without records that
+            # keeps the sequence of its producer.
+            self._empty[batch.base_offset] = None
         if completed is not None and completed.is_aborted:
             self._expected[completed.last_offset] = AbortedTransaction(
                 completed.producer_id,
@@ -83,14 +97,18 @@ class ProducersCheck:
                 completed.last_stable_offset,
             )
         if batch.is_control:
-            self._markers[batch.base_offset] = batch.producer_id
+            self._markers[batch.base_offset] = None
 
     def note_damage(self) -> None:
         """What follows cannot be compared with what is missing."""
         self._is_known = False
 
-    def end_segment(self, segment: Segment) -> None:
-        """Compare the transaction index of a segment whose batches were all noted."""
+    def end_segment(self, segment: Segment, *, is_complete: bool) -> None:
+        """Compare the transaction index of a segment whose batches were all noted.
+
+        is_complete  False: a start makes the index again, and a broker that was killed may have
+                     had entries in memory only
+        """
         path = segment.path(names.TXN_INDEX)
         flaw: str | None = None
         offset: int | None = None
@@ -99,9 +117,10 @@ class ProducersCheck:
         except CorruptBatch as error:
             flaw = str(error).removeprefix(f"{path}: ")
         else:
-            flaw, offset = self._txn_flaw(entries)
+            flaw, offset = self._txn_flaw(entries, is_complete=is_complete)
         self._expected.clear()
         self._markers.clear()
+        self._empty.clear()
         if flaw is not None:
             self._report(
                 Finding(
@@ -115,22 +134,25 @@ class ProducersCheck:
                 )
             )
 
-    def _txn_flaw(self, entries: list[AbortedTransaction]) -> tuple[str | None, int | None]:
+    def _txn_flaw(
+        self, entries: list[AbortedTransaction], *, is_complete: bool
+    ) -> tuple[str | None, int | None]:
         if not self._is_known:
             return None, None
         for entry in entries:
             expected = self._expected.pop(entry.last_offset, None)
             if expected is None:
                 # A cleaning removes batches of aborted transactions first, their markers later.
-                if not self._is_compacted and (
-                    entry.first_offset >= self._first_offset or not self._markers
-                ):
+                is_known = entry.first_offset >= self._first_offset
+                if not self._is_compacted and (is_known or entry.last_offset not in self._markers):
                     return "has an entry that no abort marker made", entry.last_offset
             elif expected != entry and not (
                 self._is_compacted and entry.first_offset <= expected.first_offset
             ):
                 return f"has {tuple(entry)}, the batches say {tuple(expected)}", entry.last_offset
         for offset in self._expected:
+            if not is_complete or (self._is_compacted and offset in self._empty):
+                continue
             return "lacks a transaction that was aborted", offset
         return None, None
 

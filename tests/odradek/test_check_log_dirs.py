@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
+from tests.cluster.stored_logs import assert_undamaged
 from tests.support.broker_process import BrokerProcess
 
 TIMEOUT_S = 90.0
@@ -54,7 +56,7 @@ def flip_record(data: Path) -> None:
 def test_running_is_refused_stopped_is_clean_killed_is_repaired_and_damage_is_named(
     tmp_path: Path,
 ) -> None:
-    broker = BrokerProcess(tmp_path, overrides={"num.partitions": "2"})
+    broker = BrokerProcess(tmp_path / "broker-1", overrides={"num.partitions": "2"})
     broker.start()
     try:
         fill(broker.address)
@@ -81,7 +83,10 @@ def test_running_is_refused_stopped_is_clean_killed_is_repaired_and_damage_is_na
         assert killed.returncode == REPAIRED, killed.stdout
         assert "there was no clean stop - a start: checks 2 logs" in killed.stdout
 
+        assert_undamaged(tmp_path)
         flip_record(broker.data)
+        with pytest.raises(AssertionError, match="the checksum of the batch there differs"):
+            assert_undamaged(tmp_path)
         before = listing(broker.data)
         damaged = check("--json", broker.data)
         assert damaged.returncode == DAMAGED

@@ -104,14 +104,18 @@ def wait_until_cleaned(broker: ApacheBroker) -> None:
         assert monotonic() < deadline, checkpoint.read_text()
 
 
-def check(*folders: Path) -> tuple[int, dict[str, object]]:
-    """Exit code and output of the command."""
-    done = subprocess.run(
-        [sys.executable, "-m", "odradek", "check-log-dirs", "--json", *map(str, folders)],
+def run(data: Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "odradek", "check-log-dirs", "--json", str(data)],
         capture_output=True,
         check=False,
         timeout=WAIT_S,
     )
+
+
+def check(data: Path) -> tuple[int, dict[str, object]]:
+    """Exit code and output of the command."""
+    done = run(data)
     assert not done.stderr, done.stderr.decode()
     return done.returncode, json.loads(done.stdout)
 
@@ -150,6 +154,9 @@ def test_clean_directory_has_no_finding_and_killed_one_is_repaired_as_the_trial_
             create_topics(broker)
             fill(broker)
             wait_until_cleaned(broker)
+            refused = run(broker.data)
+            assert (refused.returncode, refused.stdout) == (3, b"")
+            assert b"is in use by a broker process" in refused.stderr
         data = broker.data
         before = content(data)
         code, printed = check(data)

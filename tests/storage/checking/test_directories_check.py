@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 
 import pytest
 
@@ -344,6 +345,20 @@ def test_clean_directory_has_no_finding() -> None:
     verdict = check(stopped_directory())
     assert verdict.findings == []
     assert (verdict.amount.logs, verdict.amount.batches) == (3, 165)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_flipped_byte_in_the_folder_of_a_log_is_found(seed: int) -> None:
+    random = Random(seed)
+    files = stopped_directory()
+    sizes = {name: files.size(f"{FOLDER}/{name}") for name in files.list(FOLDER)}
+    name = random.choice([name for name, size in sizes.items() if size])
+    position = random.randrange(sizes[name])
+    flip(f"{FOLDER}/{name}", position)(files)
+    verdict = check(files)
+    assert verdict.severity > NOTE, (name, position)
+    assert "orders-0" in [one.partition for one in verdict.findings] or name == "partition.metadata"
+    start_does_what_the_trial_did(files)
 
 
 def test_truncation_is_counted_as_loss() -> None:
