@@ -27,6 +27,7 @@ from tests.chaos.faults import BROKERS, FAULTS, SESSION_S, Scene
 from tests.chaos.namespaces import namespaces
 from tests.chaos.workload import PARTITIONS, Workload
 from tests.cluster.replicas import assert_identical
+from tests.cluster.stored_logs import assert_undamaged
 from tests.support.broker_cluster import broker_cluster
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
@@ -128,6 +129,7 @@ def main(words: Sequence[str]) -> int:
                 seed += 1
                 if time.monotonic() > deadline:
                     break
+        assert_undamaged(folder)
     return 0
 
 
