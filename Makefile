@@ -4,6 +4,7 @@
 #            ARGS='...'    more arguments of `odradek start`
 # make cluster  a ZooKeeper ensemble and three brokers on this machine, from config/cluster
 # make test  everything a change must pass: lint, then all tests
+# make test-compose  builds the images, runs docker-compose.yml, kills containers; CI runs it, too
 # make coverage  which lines the tests of the parts run; CI runs it after `make test`
 # make docs  the documentation site, into build/site
 # make release  the source distribution and the wheel, into dist, checked; uploads nothing
@@ -26,7 +27,7 @@ WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-clients test-broker test-parts test-mixed lint unit coverage docs release golden bench attack soak chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench attack soak chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -61,6 +62,11 @@ test-parts:
 # Brokers of Apache Kafka and ours in one cluster, and the way from one to the other.
 test-mixed: tools
 	$(BIN)/python -m pytest -q tests/cluster/test_mixed.py tests/cluster/test_migration.py
+
+# The images and compose files, on a Docker engine: one is started where none runs (root, Debian's
+# packages), and ended.  COMPOSE=--if-possible: a machine that cannot run one is no failure.
+test-compose: $(VENV)/.dev
+	$(BIN)/python -m tests.compose $(COMPOSE)
 
 # The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills and from Apache
 # Kafka, compared with it, the demo.

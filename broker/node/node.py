@@ -400,6 +400,7 @@ class Node:
         if not self._coordination.is_embedded:
             self._prepare_first_requests()
         await self._stopping.wait()
+        logger.info("shutting down")
         if self._settings.controlled_shutdown_enable:
             await self._shut_down_controlled()
         await self.stop()
@@ -483,12 +484,15 @@ class Node:
         except (CoordinationError, OSError) as error:
             logger.warning("the end of coordination is not stored: %s", error)
         self._logs.shutdown(now_ms=self._platform.clock.now_ms())
-        for failure in self._logs.take_failures():
+        failures = self._logs.take_failures()
+        for failure in failures:
             logger.error(
                 "%s could not be closed: %s; its logs are checked at the next start",
                 failure.path,
                 failure.reason,
             )
+        if self._is_built and not failures:
+            logger.info("shut down completed: the log directories are closed cleanly")
         self._platform.close()
 
     async def _leave(self) -> None:

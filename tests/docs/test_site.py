@@ -17,7 +17,10 @@ from odradek.protocol.api_keys import ApiKey
 from tests.support.tool_cache import PROJECT
 
 BUILD_TIMEOUT_S = 120.0
-PAGES = ("architecture", "cluster", "operations", "pipelines", "protocol", "settings", "tools")
+PAGES = (
+    *("architecture", "cluster", "containers", "operations"),
+    *("pipelines", "protocol", "settings", "tools"),
+)
 
 
 def test_strict_build_makes_every_page(tmp_path: Path) -> None:

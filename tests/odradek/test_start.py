@@ -48,6 +48,9 @@ def test_start_without_settings_listens_on_loopback_with_data_in_the_folder_data
             "no settings file, so defaults -- try: "
         )
     assert (tmp_path / "data" / "meta.properties").is_file()
+    assert broker.lines()[-2].endswith("odradek: shutting down")
+    assert "odradek: shut down completed" in broker.lines()[-1]
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").is_file()
 
 
 def test_ready_line_names_listeners_and_settings_file(tmp_path: Path) -> None:
