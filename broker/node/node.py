@@ -23,6 +23,7 @@ from time import strftime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.broker.node.background import LONG_MS
+from odradek.broker.node.controlled_shutdown import ControlledShutdown, until_done
 from odradek.broker.node.coordination import (
     Coordination,
     EmbeddedCoordination,
@@ -40,7 +41,6 @@ from odradek.controller.controller import Identity
 from odradek.controller.coordination.errors import CoordinationError, SessionExpired
 from odradek.controller.image import Endpoint
 from odradek.controller.membership.registration import RegistrationRefused, next_broker_id
-from odradek.protocol.errors import BrokerError
 from odradek.runtime.descriptor_limit import open_descriptors
 from odradek.runtime.pending import Pending
 from odradek.runtime.slicing import run_in_slices
@@ -60,9 +60,6 @@ EXPIRY_RETRY_MS: Final = 60_000
 """How long a start goes on in new sessions: each has zookeeper.connection.timeout.ms to connect."""
 METADATA_WAIT_MS: Final = 10_000
 METADATA_CHECK_S: Final = 0.01
-MOVED_CHECKS_MAX: Final = 100
-CLIENTS_ASK_S: Final = 0.25
-"""Within this time clients repeat a request that was refused: their back-offs are 100 ms."""
 LEAVE_TIMEOUT_S: Final = 6
 FIRST_GENERATED_ID: Final = 1001
 """The id that Kafka gives the first broker without one (reserved.broker.max.id + 1)."""
@@ -402,7 +399,13 @@ class Node:
         await self._stopping.wait()
         logger.info("shutting down")
         if self._settings.controlled_shutdown_enable:
-            await self._shut_down_controlled()
+            await ControlledShutdown(
+                self._broker_id,
+                self._settings,
+                self.services,
+                self.parts,
+                lambda: self._fatal is not None,
+            ).run()
         await self.stop()
         if self._fatal is not None:
             raise StartError(self._fatal)
@@ -413,53 +416,6 @@ class Node:
         platform = self._platform
         steps = self.server.prepare_first_requests()
         platform.defer(lambda: run_in_slices(steps, platform.clock, platform.defer))
-
-    async def _shut_down_controlled(self) -> None:
-        """Have the controller move the leaderships of this broker, while it still serves them.
-
-        Differs from Kafka: a broker without others does not ask itself.
-        Source: Kafka's KafkaServer.controlledShutdown.
-        """
-        settings = self._settings
-        attempts = settings.controlled_shutdown_max_retries
-        led = self.services.topics.has_movable_leader(self._broker_id)
-        self.parts.replica_fetchers.add_no_more()
-        for attempt in range(attempts):
-            if self._fatal is not None or len(self.services.controller.image.brokers) < 2:
-                return
-            asked = self.parts.controller_channel.shut_down()
-            await self._until_done(asked)
-            try:
-                remaining = asked.result()
-            except (BrokerError, CoordinationError) as error:
-                logger.warning("the controlled shutdown failed: %r", error)
-            else:
-                if not remaining:
-                    if led:
-                        await self._tell_clients()
-                    return
-                logger.warning("%d partitions have no other leader yet", len(remaining))
-            if attempt < attempts - 1:
-                await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)
-        if attempts:
-            logger.warning("stopping without a controlled shutdown, after %d attempts", attempts)
-
-    async def _tell_clients(self) -> None:
-        """Serve on until clients can have heard from here who leads now.
-
-        Differs from Kafka, which closes at once: a client that has just been refused here then asks
-        a broker that is gone, and waits.
-        """
-        for _ in range(MOVED_CHECKS_MAX):
-            if not self.services.topics.has_movable_leader(self._broker_id):
-                break
-            await asyncio.sleep(METADATA_CHECK_S)
-        await asyncio.sleep(CLIENTS_ASK_S)
-
-    async def _until_done(self, pending: Pending[Any]) -> None:
-        done = asyncio.Event()
-        pending.on_done(lambda _: done.set())
-        await done.wait()
 
     async def stop(self) -> None:
         """Stop, with every acknowledged record on disk; the next start need not check the logs.
@@ -501,7 +457,7 @@ class Node:
         while self.parts.coordination_work.is_running:
             await self.parts.coordination_work.finish()
         try:
-            await asyncio.wait_for(self._until_done(leaving), LEAVE_TIMEOUT_S)
+            await asyncio.wait_for(until_done(leaving), LEAVE_TIMEOUT_S)
         except TimeoutError:
             logger.warning("the coordination session cannot be ended; it ends by its time-out")
 
