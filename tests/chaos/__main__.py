@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 from tests.attack.__main__ import commit
 from tests.chaos.checker import anomalies
+from tests.chaos.disks import Disk, disks
 from tests.chaos.faults import BROKERS, FAULTS, SESSION_S, Scene
 from tests.chaos.namespaces import namespaces
 from tests.chaos.workload import PARTITIONS, Workload
@@ -45,7 +47,7 @@ SETTINGS = {
 
 
 @contextmanager
-def scene(folder: Path, random: Random) -> Iterator[Scene]:
+def scene(folder: Path, mounted: Mapping[int, Disk], random: Random) -> Iterator[Scene]:
     """A cluster that works."""
     servers = [f"z{number}" for number in BROKERS]
     brokers = {number: f"b{number}" for number in BROKERS}
@@ -59,7 +61,7 @@ def scene(folder: Path, random: Random) -> Iterator[Scene]:
             machines={number: network.machine(name) for number, name in brokers.items()},
         ) as cluster,
     ):
-        yield Scene(cluster, ensemble, network, random)
+        yield Scene(cluster, ensemble, network, mounted, random)
 
 
 def run_once(found: Scene, name: str, seed: int, seconds: float) -> dict[str, object]:
@@ -119,17 +121,22 @@ def main(words: Sequence[str]) -> int:
     seed = arguments.seed
     while time.monotonic() < deadline:
         folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-        with scene(folder, Random(seed)) as found:
-            for number in range(RUNS):
-                line = run_once(found, f"records-{number}", seed, arguments.seconds)
-                append(line)
-                if line["verdict"] != "held":
-                    print(f"the files are in {folder}", file=sys.stderr)
-                    return 1
-                seed += 1
-                if time.monotonic() > deadline:
-                    break
-        assert_undamaged(folder)
+        with disks(folder, BROKERS) as mounted:
+            with scene(folder, mounted, Random(seed)) as found:
+                for number in range(RUNS):
+                    line = run_once(found, f"records-{number}", seed, arguments.seconds)
+                    append(line)
+                    seed += 1
+                    if line["verdict"] != "held" or time.monotonic() > deadline:
+                        break
+            if line["verdict"] != "held":
+                for broker_id in BROKERS:
+                    data = folder / f"broker-{broker_id}" / "data"
+                    shutil.copytree(data, data.with_name("kept"))
+                print(f"the files are in {folder}", file=sys.stderr)
+                return 1
+            assert_undamaged(folder)
+        shutil.rmtree(folder)
     return 0
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from threading import Event
 from typing import Final
 
+from tests.chaos.disks import Disk
 from tests.chaos.namespaces import Namespaces
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.zookeeper import ZooKeeperServer
@@ -21,15 +22,17 @@ class Toothless(AssertionError):
 
 
 class Scene:
-    """The cluster, its ensemble, and the network between them."""
+    """The cluster, its ensemble, the network between them, and the disks of the brokers."""
 
     def __init__(
         self,
         cluster: BrokerCluster,
         servers: Sequence[ZooKeeperServer],
         network: Namespaces,
+        disks: Mapping[int, Disk],
         random: Random,
     ) -> None:
+        self.disks = disks
         self.cluster = cluster
         self.servers = servers
         self.network = network
@@ -165,6 +168,23 @@ def lose_packets(scene: Scene) -> str:
     return f"lose packets of {victim}"
 
 
+def fill_disk(scene: Scene) -> str:
+    """The disk of a broker is full; a broker without any directory ends, and is started again."""
+    victim = scene.broker()
+    disk = scene.disks[victim]
+    disk.fill()
+    is_full = disk.is_full
+    scene.hold(2.0, SESSION_S)
+    disk.free()
+    has_ended = not scene.cluster.brokers[victim].process.running()
+    if has_ended:
+        scene.cluster.kill(victim)
+        scene.cluster.start(victim)
+    if not is_full:
+        raise Toothless("the disk was not full")
+    return f"fill the disk of {victim}{', which ended' if has_ended else ''}"
+
+
 def kill_zookeeper(scene: Scene) -> str:
     """A server of the ensemble is killed and started."""
     server = scene.random.choice(scene.servers)
@@ -194,6 +214,7 @@ FAULTS: Final[Sequence[Callable[[Scene], str]]] = (
     cut_from_zookeeper,
     cut_ring,
     lose_packets,
+    fill_disk,
     kill_zookeeper,
     pause_zookeeper,
 )

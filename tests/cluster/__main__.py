@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -66,6 +67,7 @@ def run_once(coordination: str, seed: int, deadline: float) -> bool:
             found.check()
             acknowledged = found.producers.count()
         assert_undamaged(folder)
+        shutil.rmtree(folder)
         verdict = "held"
     except AssertionError as error:
         print(f"{error}\nlogs in {folder}", file=sys.stderr)
