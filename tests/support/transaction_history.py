@@ -21,7 +21,7 @@ from tests.scripts.chapters.transactions_offsets import txn_commit
 from tests.scripts.talk import Talk
 
 TOPIC: Final = "history"
-SEGMENT_BYTES: Final = 600
+TOPIC_CONFIGS: Final = {"segment.bytes": "600"}
 PARTITIONS: Final = 2
 PRODUCERS: Final = tuple(range(5_000, 5_006))
 OFFSETS_PARTITIONS: Final = 3
@@ -44,7 +44,7 @@ class TransactionHistory:
     def begin(self, talk: Talk) -> None:
         """Make the topic and wait for the groups."""
         wait_for_coordinator(talk)
-        talk.make_topic(TOPIC, PARTITIONS, {"segment.bytes": str(SEGMENT_BYTES)})
+        talk.make_topic(TOPIC, PARTITIONS, TOPIC_CONFIGS)
 
     def play(self, talk: Talk) -> None:
         """Some transactions that overlap; the last two producers leave theirs open."""
