@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from odradek.broker.handlers.handler import Outcome, Reply, Steps, WhenDone
+from odradek.broker.handlers.handler import Awaited, Outcome, Reply, Steps, WhenDone
 from odradek.broker.handlers.table import HANDLERS
 from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
@@ -70,6 +70,9 @@ class Client:
         self._outcomes.begin(
             self.connection, self._outcomes.in_steps(self._call(), steps(), charge)
         )
+
+    def run(self, steps: Steps[Outcome]) -> None:
+        self._outcomes.begin(self.connection, self._outcomes.in_steps(self._call(), steps))
 
     def _call(self) -> Call:
         self.requests += 1
@@ -278,3 +281,29 @@ def test_many_results_done_at_once_are_responded_in_slices(client: Client) -> No
     pending.resolve(1)
     assert len(client.responses(50)) == 50
     assert client.here.longest_ns < 10_000_000, client.here.longest
+
+
+def test_step_that_awaits_a_result_goes_on_with_its_value_or_its_error(
+    client: Client,
+) -> None:
+    results: list[object] = []
+    first: Pending[int] = Pending()
+    second: Pending[int] = Pending()
+
+    def steps() -> Steps[Outcome]:
+        results.append((yield Awaited(first)))
+        try:
+            yield Awaited(second)
+        except BrokerError as error:
+            results.append(error.code)
+        results.append((yield Awaited(Pending.of(3))))
+        return Reply(HeartbeatResponse(throttle_time_ms=7, error_code=ErrorCode.NONE))
+
+    client.run(steps())
+    client.here.turn()
+    assert results == []
+    first.resolve(1)
+    client.here.until(lambda: results == [1], "the first result is not there")
+    second.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
+    assert client.responses(1) == [(1, 7)]
+    assert results == [1, ErrorCode.NOT_COORDINATOR, 3]

@@ -231,6 +231,32 @@ def test_aborted_transactions_are_found_over_segments() -> None:
     log.close(NOW_MS)
 
 
+def test_aborted_transactions_of_a_read_are_those_up_to_the_next_index_entry() -> None:
+    log = LogFolder(config=LogConfig(index_interval_bytes=400, segment_ms=2**62)).open()
+    for producer_id in range(1, 101):
+        append(
+            log,
+            batch(
+                1, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+            ),
+        )
+        append(log, marker(producer_id=producer_id, is_commit=False))
+    for start_offset in (0, 51, 100, 199):
+        records = log.read(start_offset, 1, up_to_offset=log.end_offset)
+        assert records is not None
+        found = log.aborted_within(start_offset, records)
+        records.release()
+        expected = log.aborted_transactions(start_offset, start_offset + 1)
+        assert expected == [(start_offset // 2 + 1, start_offset // 2 * 2)]
+        assert found[:1] == expected
+        assert len(found) < 6
+    records = log.read(0, 1 << 20, up_to_offset=log.end_offset)
+    assert records is not None
+    assert log.aborted_within(0, records) == log.aborted_transactions(0, log.end_offset)
+    records.release()
+    log.close(NOW_MS)
+
+
 def test_rebuild_that_meets_damage_keeps_the_entries_after_it() -> None:
     folder = LogFolder(config=LogConfig(segment_bytes=200 * SIZE, index_interval_bytes=3 * SIZE))
     log = folder.open()
