@@ -45,12 +45,26 @@ class GroupOffsets:
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.transactional: dict[int, dict[TopicPartition, OffsetAndMetadata]] = {}
         """Producer id -> offsets of its open transaction."""
-        self.pending_commits = 0
-        """Commits whose records are appended and not replicated yet."""
+        self.pending_commits: dict[TopicPartition, int] = {}
+        """How many commits of a partition are appended and not replicated yet."""
 
     def is_empty(self) -> bool:
         """Whether there is no offset, and no commit on its way."""
         return not self.committed and not self.transactional and not self.pending_commits
+
+    def begin_commit(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commits are about to be appended; `end_commit` once they are replicated, or failed."""
+        pending = self.pending_commits
+        for partition in partitions:
+            pending[partition] = pending.get(partition, 0) + 1
+
+    def end_commit(self, partitions: Iterable[TopicPartition]) -> None:
+        """The opposite of `begin_commit`."""
+        pending = self.pending_commits
+        for partition in partitions:
+            pending[partition] -= 1
+            if not pending[partition]:
+                del pending[partition]
 
     def store(self, partition: TopicPartition, committed: OffsetAndMetadata) -> None:
         """Take over a replicated commit, unless one with a later record is there already."""
@@ -108,9 +122,10 @@ class GroupOffsets:
     ) -> Iterator[FetchedOffset]:
         """Committed offsets of some partitions; None means of all that have one.
 
-        require_stable  UNSTABLE_OFFSET_COMMIT where an open transaction may change the offset
+        require_stable  UNSTABLE_OFFSET_COMMIT where an open transaction, or a commit that is not
+                        replicated yet, may change the offset
         """
-        unstable = self._unstable() if require_stable else {}
+        unstable = {**self._unstable(), **self.pending_commits} if require_stable else {}
         if partitions is None:
             partitions = list(self.committed)
         for partition in partitions:
@@ -119,7 +134,7 @@ class GroupOffsets:
             else:
                 yield FetchedOffset(partition, self.committed.get(partition), ErrorCode.NONE)
 
-    def _unstable(self) -> dict[TopicPartition, None]:
+    def _unstable(self) -> dict[TopicPartition, int | None]:
         return {partition: None for offsets in self.transactional.values() for partition in offsets}
 
     def expired(
@@ -140,6 +155,7 @@ class GroupOffsets:
             partition
             for partition, one in self.committed.items()
             if partition not in unstable
+            and partition not in self.pending_commits
             and partition.topic not in subscribed
             and (
                 wall_ms >= one.expire_ms

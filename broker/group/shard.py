@@ -369,10 +369,10 @@ class Shard:
         pending: Pending[ErrorCode] = Pending()
         offsets = group.offsets
         self.groups[group.group_id] = group
-        offsets.pending_commits += 1
+        offsets.begin_commit(commits)
 
         def replicated(error: ErrorCode, base_offset: int) -> None:
-            offsets.pending_commits -= 1
+            offsets.end_commit(commits)
             if not error:
                 for number, (partition, committed) in enumerate(commits.items()):
                     offsets.store(partition, committed._replace(log_offset=base_offset + number))

@@ -126,6 +126,23 @@ def test_marker_that_is_not_replicated_leaves_the_offsets_pending() -> None:
     assert not host.is_stable()
 
 
+def test_commit_that_is_not_replicated_yet_is_unstable() -> None:
+    host = TransactionalHost(in_sync=(1, 2))
+    host.commit(3)
+    host.commit(4)
+    assert not host.is_stable()
+    host.partition.log.advance_high_watermark(1)
+    host.purgatory.notify(host.partition)
+    host.wait(1)
+    assert host.offsets()[PARTITION].offset == 3
+    assert not host.is_stable()
+    host.partition.log.advance_high_watermark(2)
+    host.purgatory.notify(host.partition)
+    host.wait(1)
+    assert host.offsets()[PARTITION].offset == 4
+    assert host.is_stable()
+
+
 def test_coordinator_that_resigns_responds_to_the_marker_with_not_leader() -> None:
     host = TransactionalHost(in_sync=(1, 2))
     host.commit_within(ONE, 5)
