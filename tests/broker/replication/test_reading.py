@@ -47,7 +47,7 @@ def test_damaged_transaction_index_fails_its_partition_and_releases_the_records(
     def fail(log: Log, start: int, end: int) -> list[tuple[int, int]]:
         raise failure
 
-    monkeypatch.setattr(Log, "aborted_transactions", fail)
+    monkeypatch.setattr(Log, "aborted_within", fail)
     found = read(partition, 0)
     assert (found.error, found.records, found.high_watermark) == (expected, None, -1)
     assert partition.log.active.handle.slice_count == 0
