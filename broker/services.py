@@ -6,7 +6,6 @@ from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
-from odradek.broker.refused_transactions import RefusedTransactions
 from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
@@ -17,6 +16,7 @@ from odradek.broker.replication.time_lookups import TimeLookups
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.current import CurrentSettings
 from odradek.broker.topics import Topics
+from odradek.broker.transaction.coordinator import TransactionCoordinator
 from odradek.broker.transaction_markers import TransactionMarkers
 from odradek.broker.transaction_verifier import TransactionVerifier
 from odradek.controller.controller import Controller
@@ -53,7 +53,7 @@ class Services:
     logs: LogManager
     files: FileSystem
     groups: GroupCoordinator
-    refused_transactions: RefusedTransactions
+    transactions: TransactionCoordinator
     transaction_markers: TransactionMarkers
     transaction_verifier: TransactionVerifier
     has_peers: bool = True

@@ -14,7 +14,8 @@ from odradek.protocol.errors import ErrorCode
 from odradek.runtime.lazy_dataclass import dataclass
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, "__transaction_state")
+TRANSACTION_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
 TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_LEADER: Final = -1
 HASHES_KEPT: Final = 4_096
@@ -42,6 +43,19 @@ def _hash(text: str) -> int:
     for unit in units:
         number = (31 * number + unit) & 0xFFFFFFFF
     return number - (1 << 32) if number & 0x80000000 else number
+
+
+def abs_java(number: int) -> int:
+    """Kafka's Utils.abs: the least int32 becomes 0."""
+    return 0 if number == -(2**31) else abs(number)
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of an internal topic that a group or a transactional id belongs to.
+
+    Source: Kafka's GroupMetadataManager.partitionFor and TransactionStateManager.partitionFor.
+    """
+    return abs_java(java_string_hash(key)) % partition_count
 
 
 _kept_hash = lru_cache(maxsize=HASHES_KEPT)(_hash)

@@ -41,15 +41,6 @@ class TransactionVerifier(Protocol):
         """
 
 
-class NoTransactions:
-    """The verifier of a node without a transaction coordinator: it knows of no transaction."""
-
-    def verify(self, transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
-        """INVALID_TXN_STATE for each partition."""
-        error = ErrorCode.INVALID_TXN_STATE
-        return Pending.of(dict.fromkeys(transaction.partitions, error))
-
-
 _UNVERIFIED: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NETWORK_EXCEPTION,

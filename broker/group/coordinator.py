@@ -1,7 +1,7 @@
 """The group coordinator of this broker: which shard a group belongs to.
 
 The hash of a group id names a partition of `__consumer_offsets`; the leader of that partition
-coordinates the group.  Source: Kafka's GroupCoordinator, GroupMetadataManager.partitionFor.
+coordinates the group.  Source: Kafka's GroupCoordinator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from odradek.broker.group.context import GroupContext
-from odradek.broker.topics import OFFSETS_TOPIC, Topics, java_string_hash
+from odradek.broker.topics import OFFSETS_TOPIC, Topics, partition_for
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.randomness import Randomness
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from odradek.broker.group.consumer.topics import TopicDirectory
     from odradek.broker.group.shard import Shard
     from odradek.broker.replication.partition import Partition
-
-
-def abs_java(number: int) -> int:
-    """Kafka's Utils.abs: the least int32 becomes 0."""
-    return 0 if number == -(2**31) else abs(number)
-
-
-def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` that a group belongs to."""
-    return abs_java(java_string_hash(group_id)) % partition_count
 
 
 class GroupCoordinator:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
+from odradek.broker.coordinator_log.loader import load_steps
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
 from odradek.broker.group.classic.offsets import check_transactional_commit
@@ -25,7 +26,6 @@ from odradek.broker.group.consumer.topics import TopicDirectory
 from odradek.broker.group.context import GroupContext
 from odradek.broker.group.deleted_partitions import DeletedPartitions
 from odradek.broker.group.group import Group
-from odradek.broker.group.loader import load_steps
 from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.offsets_log import OffsetsLog, OffsetsTransaction
 from odradek.broker.group.open_transactions import OpenTransactions

@@ -37,7 +37,7 @@ def run(context: Context, request: ApiVersionsRequest) -> Reply:
     return Reply(
         ApiVersionsResponse(
             error_code=ErrorCode.NONE,
-            api_keys=[_row(api.key) for api in HANDLERS if api.is_advertised],
+            api_keys=[_row(api.key) for api in HANDLERS],
             finalized_features_epoch=0,
         )
     )

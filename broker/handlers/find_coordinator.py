@@ -1,18 +1,15 @@
-"""FindCoordinator (key 10): the broker that coordinates a group.
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-Served: 0-6, for groups.
+Served: 0-6, for groups and transactional ids.
     1   type of the key (KIP-98), error message, throttle time, which is always 0
     3   flexible encoding (KIP-482)
     4   several keys (KIP-699)
     5   the client knows TRANSACTION_ABORTABLE (KIP-890): no effect
     6   share groups (KIP-932): not served
-The coordinator is the leader of the group's partition of `__consumer_offsets`; the first request
-creates that topic.
+The coordinator is the leader of the key's partition of `__consumer_offsets` or
+`__transaction_state`; the first request creates that topic.
 Errors: COORDINATOR_NOT_AVAILABLE (the topic has no leader yet; share groups, see NOT_DONE.md),
-    CLUSTER_AUTHORIZATION_FAILED (transactions, see NOT_DONE.md), INVALID_REQUEST (an unknown key
-    type; share groups before version 6).
-Differs from Kafka: transactions get the error that ends the retries of every client and with which
-    the Java client and librdkafka print the message of the broker.
+    INVALID_REQUEST (an unknown key type; share groups before version 6).
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 """
 
@@ -20,11 +17,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.coordinator import partition_for
 from odradek.broker.handlers.handler import Context, Delayed, Reply, Steps
 from odradek.broker.handlers.waiting import when_created
-from odradek.broker.refused_transactions import REFUSAL
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for
 from odradek.protocol.error_texts import ERROR_TEXTS
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.find_coordinator import (
@@ -39,16 +34,18 @@ SHARE: Final = 2
 BATCHED_FROM: Final = 4
 SHARE_FROM: Final = 6
 NO_NODE: Final = (-1, "", -1)
+TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC}
+"""Type of the key -> the topic whose leaders coordinate."""
 
 
 def run(context: Context, request: FindCoordinatorRequest) -> Steps[Reply | Delayed]:
     """Waits at most a second while the topic is created."""
-    topics = context.services.topics
-    if request.key_type != GROUP or OFFSETS_TOPIC in topics.image().topics:
+    topic = TOPICS.get(request.key_type)
+    if topic is None or topic in context.services.topics.image().topics:
         response = yield from _respond(context, request)
         return Reply(response)
-    creation = context.services.auto_topic_creation.create(OFFSETS_TOPIC, context.requester)
-    return when_created(context, {OFFSETS_TOPIC: creation}, lambda: _respond(context, request))
+    creation = context.services.auto_topic_creation.create(topic, context.requester)
+    return when_created(context, {topic: creation}, lambda: _respond(context, request))
 
 
 def _respond(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
@@ -106,22 +103,15 @@ def _find(context: Context, key_type: int, key: str) -> Coordinator:
 
 
 def _coordinator(context: Context, key_type: int, key: str) -> tuple[int, str, int]:
-    if key_type == TRANSACTION:
-        context.services.refused_transactions.log(
-            key,
-            client_id=context.client_id,
-            client_host=context.client_host,
-            monotonic_ms=context.services.clock.monotonic_ms(),
-        )
-        raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, REFUSAL)
     if key_type == SHARE and context.version < SHARE_FROM:
         raise _no_coordinator(context.version, ErrorCode.INVALID_REQUEST)
     if key_type == SHARE:
         raise _no_coordinator(context.version)
-    if key_type != GROUP:
+    name = TOPICS.get(key_type)
+    if name is None:
         raise BrokerError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
     topics = context.services.topics
-    topic = topics.image().topics.get(OFFSETS_TOPIC)
+    topic = topics.image().topics.get(name)
     if topic is None:
         raise _no_coordinator(context.version)
     partition = topic.partitions.get(partition_for(key, len(topic.partitions)))

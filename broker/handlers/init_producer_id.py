@@ -1,46 +1,50 @@
-"""InitProducerId (key 22): an id for an idempotent producer.
+"""InitProducerId (key 22): an id and an epoch for an idempotent or a transactional producer.
 
-Served: 0-5, without a transactional id.
+Served: 0-5.
     0   introduced (KIP-98)
     2   flexible encoding (KIP-482)
-    3   a producer that has an id asks for the next epoch (KIP-360); it gets a new id here
+    3   a producer that has an id asks for the next epoch (KIP-360); without a transactional id it
+        gets a new id
     4   the client understands PRODUCER_FENCED (KIP-588)
     5   the client understands TRANSACTION_ABORTABLE (KIP-890)
-Not done: transactions (NOT_DONE.md).
+A transaction that another producer of the id has left open is aborted first: the response is
+CONCURRENT_TRANSACTIONS, after which clients ask again.
 Errors: INVALID_REQUEST (an empty transactional id, an id without an epoch),
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED (a transactional id: the error that ends the retries of
-    every client), COORDINATOR_LOAD_IN_PROGRESS (no block of ids within a second; clients retry).
-Source: Kafka's TransactionCoordinator.handleInitProducerId.
+    INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED (before version 4
+    INVALID_PRODUCER_EPOCH), NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
+    COORDINATOR_LOAD_IN_PROGRESS (also: no block of ids within a second; clients retry).
+Source: Kafka's KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.handler import Context, Delayed, Reply
+from odradek.broker.handlers.handler import Context, Delayed, Reply, WhenDone
+from odradek.broker.handlers.transactional_ids import error_for, shard_of
 from odradek.broker.handlers.waiting import wait_for
+from odradek.broker.transaction.metadata import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    InitProducerIdResult,
+    ProducerIdAndEpoch,
+)
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.runtime.pending import Pending
 
-NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
 BLOCK_WAIT_MS: Final = 1_000
+FENCED_FROM: Final = 4
 
 
-def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
-    """A new id with epoch 0, whether or not the producer has one."""
-    if request.transactional_id is not None:
-        if request.transactional_id == "":
-            raise BrokerError(ErrorCode.INVALID_REQUEST)
-        context.services.refused_transactions.log(
-            request.transactional_id,
-            client_id=context.client_id,
-            client_host=context.client_host,
-            monotonic_ms=context.services.clock.monotonic_ms(),
-        )
-        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+def run(
+    context: Context, request: InitProducerIdRequest
+) -> Reply | Delayed | WhenDone[InitProducerIdResult]:
+    """A new id with epoch 0, or what the coordinator of the transactional id decides."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _run_transactional(context, request)
     producer_ids = context.services.producer_ids
     try:
         return Reply(_given(producer_ids.take()))
@@ -56,6 +60,56 @@ def run(context: Context, request: InitProducerIdRequest) -> Reply | Delayed:
         respond=lambda _: _given(producer_ids.take()),
         expire=lambda: late,
     )
+
+
+def _run_transactional(
+    context: Context, request: InitProducerIdRequest
+) -> Delayed | WhenDone[InitProducerIdResult]:
+    name = request.transactional_id or ""
+    if name and not 0 < request.transaction_timeout_ms <= _timeout_max_ms(context):
+        raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    producer_ids = context.services.producer_ids
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+
+    def ask() -> Pending[InitProducerIdResult]:
+        return shard_of(context, name).init_producer_id(
+            name,
+            timeout_ms=request.transaction_timeout_ms,
+            expected=expected,
+            new_producer_id=producer_ids.take,
+        )
+
+    def respond(result: InitProducerIdResult) -> InitProducerIdResponse:
+        knows_fenced = context.version >= FENCED_FROM
+        return InitProducerIdResponse(
+            error_code=error_for(result.error, knows_fenced=knows_fenced),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+        )
+
+    try:
+        return WhenDone(ask(), respond)
+    except BrokerError as refusal:
+        allocation = producer_ids.allocation
+        if refusal.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS or allocation is None:
+            raise
+    asked: Pending[InitProducerIdResult] = Pending()
+
+    def ask_again(_: Pending[None]) -> None:
+        try:
+            ask().on_done(asked.settle_as)
+        except BrokerError as error:
+            asked.resolve(InitProducerIdResult(error.code))
+
+    allocation.on_done(ask_again)
+    late = failed(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
+    return wait_for(context, asked, BLOCK_WAIT_MS, respond=respond, expire=lambda: late)
+
+
+def _timeout_max_ms(context: Context) -> int:
+    return context.services.transactions.settings.timeout_max_ms
 
 
 def _given(producer_id: int) -> InitProducerIdResponse:

@@ -22,8 +22,6 @@ class Api(NamedTuple):
     """It may name every partition of the cluster."""
     advertised_min_version: int | None = None
     """What ApiVersions says instead of `min_version`."""
-    is_advertised: bool = True
-    """Whether ApiVersions lists it."""
 
 
 HANDLERS: Final = (
@@ -51,9 +49,11 @@ HANDLERS: Final = (
     Api(21, 0, 2, "delete_records"),
     Api(22, 0, 5, "init_producer_id"),
     Api(23, 2, 4, "offset_for_leader_epoch"),
+    Api(24, 0, 5, "add_partitions_to_txn"),
+    Api(25, 0, 4, "add_offsets_to_txn"),
+    Api(26, 0, 4, "end_txn"),
     Api(27, 0, 1, "write_txn_markers"),
-    # Not listed before transactions have a coordinator.
-    Api(28, 0, 4, "txn_offset_commit", is_advertised=False),
+    Api(28, 0, 4, "txn_offset_commit"),
     Api(32, 0, 4, "describe_configs"),
     Api(33, 0, 2, "alter_configs"),
     Api(34, 1, 2, "alter_replica_log_dirs"),
@@ -68,6 +68,8 @@ HANDLERS: Final = (
     Api(56, 0, 3, "alter_partition", is_control=True),
     Api(60, 0, 2, "describe_cluster"),
     Api(61, 0, 0, "describe_producers"),
+    Api(65, 0, 0, "describe_transactions"),
+    Api(66, 0, 1, "list_transactions"),
     Api(67, 0, 0, "allocate_producer_ids"),
     Api(68, 0, 1, "consumer_group_heartbeat"),
     Api(69, 0, 1, "consumer_group_describe"),

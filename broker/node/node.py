@@ -292,10 +292,19 @@ class Node:
         parts.leadership.serve(self._platform.defer)
         self._platform.descriptors.rebuild_later = parts.jobs.rebuild_index
         parts.background.start()
-        self._platform.wheel.every(
-            min(self._settings.offsets_retention_check_interval_ms, LONG_MS),
-            self.services.groups.expire_offsets,
-        )
+        settings, services = self._settings, self.services
+        for interval_ms, work in (
+            (settings.offsets_retention_check_interval_ms, services.groups.expire_offsets),
+            (
+                settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                services.transactions.abort_timed_out,
+            ),
+            (
+                settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+                services.transactions.remove_expired,
+            ),
+        ):
+            self._platform.wheel.every(min(interval_ms, LONG_MS), work)
         lag_max_ms = self._settings.replica_lag_time_max_ms
         self._platform.wheel.every(
             min(max(1, lag_max_ms // 2), LONG_MS), parts.in_sync_replicas.check
@@ -427,6 +436,7 @@ class Node:
             self.parts.server.close()
             self.parts.replica_fetchers.close()
             self.parts.log_directory_moves.close()
+            self.parts.transactions.close()
             self.parts.controller_channel.close()
         self._close_listeners()
         self._platform.wheel.close()

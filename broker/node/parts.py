@@ -6,10 +6,9 @@ directories instead of being called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
-from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.node.background import Background
 from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
@@ -26,14 +25,18 @@ from odradek.broker.node.orphaned_logs import OrphanedLogs
 from odradek.broker.node.peers import Peers
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.retention import Retention
+from odradek.broker.node.transaction_coordination import (
+    TransactionLeadership,
+    build_transactions,
+)
 from odradek.broker.node.tree_listener import tree_listener_address
 from odradek.broker.producer_ids import ProducerIds
-from odradek.broker.refused_transactions import RefusedTransactions
 from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.leader import InSyncRules
-from odradek.broker.replication.leadership import Leadership
+from odradek.broker.replication.leadership import Leadership, LeadershipObserver
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.replication.replication_throttle import ReplicationThrottle
 from odradek.broker.replication.staged_appends import StagedAppends
 from odradek.broker.replication.time_lookups import TimeLookups
 from odradek.broker.server.socket_server import SocketServer
@@ -47,8 +50,6 @@ from odradek.broker.settings.replication_rates import (
     LEADER_REPLICAS,
 )
 from odradek.broker.topics import Topics
-from odradek.broker.transaction_markers import TransactionMarkers
-from odradek.broker.transaction_verifier import NoTransactions
 from odradek.controller.active.partition_states import ControllerSettings
 from odradek.controller.controller import Controller
 from odradek.controller.metadata_cache import MetadataCache
@@ -170,17 +171,21 @@ class NodeParts:
             clock=platform.clock,
             rng=platform.rng,
         )
-        self._build_replication(current, GroupLeadership(groups))
+        transactions = self.transactions = build_transactions(
+            platform,
+            settings,
+            broker_id=self._broker_id,
+            topics=topics,
+            partitions=self.partitions,
+            groups=groups,
+            clients=lambda: self._peers.clients,
+        )
+        self._build_replication(
+            current, (GroupLeadership(groups), TransactionLeadership(transactions.coordinator))
+        )
         controller = self._build_controller(settings)
         self.failures.observe(controller.report_log_directories)
-        self.in_sync_replicas = InSyncReplicas(
-            partitions=self.partitions,
-            purgatory=platform.purgatory,
-            sender=self.controller_channel,
-            wheel=platform.wheel,
-            clock=platform.clock,
-            metrics=platform.metrics,
-        )
+        self.in_sync_replicas = self._build_in_sync_replicas()
         return Services(
             current_settings=current,
             clock=platform.clock,
@@ -194,14 +199,7 @@ class NodeParts:
                 settings.max_incremental_fetch_session_cache_slots, platform.rng.below
             ),
             in_sync_replicas=self.in_sync_replicas,
-            leader_throttle=build_throttle(
-                platform,
-                current,
-                self.metadata,
-                broker_id=self._broker_id,
-                rate=LEADER_RATE,
-                replicas=LEADER_REPLICAS,
-            ),
+            leader_throttle=self._build_throttle(current, LEADER_RATE, LEADER_REPLICAS),
             log_directory_moves=self.log_directory_moves,
             time_lookups=TimeLookups(platform.files, self.jobs.search, platform.purgatory),
             producer_ids=ProducerIds(self.controller_channel.allocate_producer_ids),
@@ -211,39 +209,46 @@ class NodeParts:
             logs=self._logs,
             files=platform.files,
             groups=groups,
-            refused_transactions=RefusedTransactions(),
-            transaction_markers=self._transaction_markers(groups, settings),
-            transaction_verifier=NoTransactions(),
+            transactions=transactions.coordinator,
+            transaction_markers=transactions.markers,
+            transaction_verifier=transactions.verifier,
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings.written) is not None,
         )
 
-    def _transaction_markers(
-        self, groups: GroupCoordinator, settings: BrokerSettings
-    ) -> TransactionMarkers:
-        return TransactionMarkers(
-            self.partitions,
-            groups,
-            self._platform.purgatory,
-            self._platform.clock,
-            timeout_ms=settings.request_timeout_ms,
+    def _build_in_sync_replicas(self) -> InSyncReplicas:
+        platform = self._platform
+        return InSyncReplicas(
+            partitions=self.partitions,
+            purgatory=platform.purgatory,
+            sender=self.controller_channel,
+            wheel=platform.wheel,
+            clock=platform.clock,
+            metrics=platform.metrics,
         )
 
-    def _build_replication(self, current: CurrentSettings, groups: GroupLeadership) -> None:
+    def _build_throttle(
+        self, current: CurrentSettings, rate: str, replicas: str
+    ) -> ReplicationThrottle:
+        return build_throttle(
+            self._platform,
+            current,
+            self.metadata,
+            broker_id=self._broker_id,
+            rate=rate,
+            replicas=replicas,
+        )
+
+    def _build_replication(
+        self, current: CurrentSettings, coordinators: Sequence[LeadershipObserver]
+    ) -> None:
         platform, settings = self._platform, current.value
         self.replica_fetchers = build_replica_fetchers(
             platform,
             settings,
             broker_id=self._broker_id,
             broker_epoch=lambda: self.services.controller.broker_epoch,
-            throttle=build_throttle(
-                platform,
-                current,
-                self.metadata,
-                broker_id=self._broker_id,
-                rate=FOLLOWER_RATE,
-                replicas=FOLLOWER_REPLICAS,
-            ),
+            throttle=self._build_throttle(current, FOLLOWER_RATE, FOLLOWER_REPLICAS),
             metadata=self.metadata,
             upkeep=self.upkeep,
             jobs=self.jobs,
@@ -271,7 +276,7 @@ class NodeParts:
             run_jobs=self.jobs.run,
             on_flush_awaited=self.jobs.flush_soon,
             in_sync_rules=self._in_sync_rules(settings),
-            observers=(groups, self.replica_fetchers, self.log_directory_moves),
+            observers=(*coordinators, self.replica_fetchers, self.log_directory_moves),
             clock=platform.clock,
             rng=platform.rng,
             on_fatal=platform.on_fatal,
@@ -286,7 +291,7 @@ class NodeParts:
 
     def _build_controller(self, settings: BrokerSettings) -> Controller:
         platform = self._platform
-        peers = Peers(
+        self._peers = peers = Peers(
             platform.loop,
             settings,
             broker_id=self._broker_id,

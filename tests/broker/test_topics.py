@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.group.coordinator import abs_java
-from odradek.broker.topics import is_valid_topic_name, java_string_hash
+from odradek.broker.topics import abs_java, is_valid_topic_name, java_string_hash
 
 
 @pytest.mark.parametrize(

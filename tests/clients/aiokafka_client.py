@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from tests.clients.contract import EARLIEST, LATEST, WAIT_S, Abilities, How, Message
+from tests.clients.contract import EARLIEST, LATEST, WAIT_S, Abilities, How, Message, transacted
 
 ACKS: dict[str, int | str] = {"0": 0, "1": 1, "all": "all"}
 
@@ -121,19 +121,26 @@ class AioKafka:
 
         return asyncio.run(produce())
 
-    def begin_transactions(self, transactional_id: str) -> None:
+    def transact(self, transactional_id: str, topic: str, count: int, *, is_commit: bool) -> None:
         """Use a producer for this call only."""
 
-        async def begin() -> None:
+        async def run() -> None:
             producer: Any = AIOKafkaProducer(
                 bootstrap_servers=self._bootstrap, transactional_id=transactional_id
             )
             try:
                 await asyncio.wait_for(producer.start(), WAIT_S)
+                await producer.begin_transaction()
+                for value in transacted(transactional_id, count, is_commit=is_commit):
+                    await asyncio.wait_for(
+                        producer.send_and_wait(topic, value, partition=0), WAIT_S
+                    )
+                end = producer.commit_transaction if is_commit else producer.abort_transaction
+                await asyncio.wait_for(end(), WAIT_S)
             finally:
                 await producer.stop()
 
-        asyncio.run(begin())
+        asyncio.run(run())
 
     def read(self, topic: str, partition: int, start: str, count: int) -> AioKafkaReader:
         """Use consumers for this call only."""

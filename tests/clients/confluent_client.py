@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.clients.contract import EARLIEST, LATEST, WAIT_S, Abilities, How, Message
+from tests.clients.contract import EARLIEST, LATEST, WAIT_S, Abilities, How, Message, transacted
 
 
 def to_message(record: Any) -> Message:
@@ -118,12 +118,19 @@ class Confluent:
         assert not errors, errors
         return offsets
 
-    def begin_transactions(self, transactional_id: str) -> None:
+    def transact(self, transactional_id: str, topic: str, count: int, *, is_commit: bool) -> None:
         """Use a producer for this call only."""
         producer = Producer(
             {"bootstrap.servers": self._bootstrap, "transactional.id": transactional_id}
         )
         producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        for value in transacted(transactional_id, count, is_commit=is_commit):
+            producer.produce(topic, value, partition=0)
+        # An abort drops what is not sent yet.
+        assert not producer.flush(WAIT_S), "records were not delivered"
+        end = producer.commit_transaction if is_commit else producer.abort_transaction
+        end(WAIT_S)
 
     def read(self, topic: str, partition: int, start: str, count: int) -> ConfluentReader:
         """Use a consumer for this call only."""

@@ -71,6 +71,12 @@ class Abilities:
         )
 
 
+def transacted(transactional_id: str, count: int, *, is_commit: bool) -> list[bytes]:
+    """The values that `Client.transact` writes."""
+    outcome = "commit" if is_commit else "abort"
+    return [f"{transactional_id}-{outcome}-{number}".encode() for number in range(count)]
+
+
 class Reader(Protocol):
     """Reads one partition from a start position."""
 
@@ -93,8 +99,8 @@ class Client(Protocol):
     def produce(self, topic: str, messages: Sequence[Message], how: How) -> list[int]:
         """Write records; returns their offsets in order, -1 where they are not reported."""
 
-    def begin_transactions(self, transactional_id: str) -> None:
-        """Initialize transactions; raises the library's error, or AssertionError."""
+    def transact(self, transactional_id: str, topic: str, count: int, *, is_commit: bool) -> None:
+        """Write the values of `transacted` to partition 0 in a transaction of a new producer."""
 
     def read(self, topic: str, partition: int, start: str, count: int) -> Reader:
         """Look up the start position; `Reader.messages` returns the records."""

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from tests.clients.contract import EARLIEST, LATEST, WAIT_S, Abilities, How, Message
+from tests.clients.contract import EARLIEST, LATEST, WAIT_S, Abilities, How, Message, transacted
 
 with warnings.catch_warnings():
     # Its import calls a function that Python 3.11 deprecates and 3.13 does not.
@@ -105,7 +105,7 @@ class KafkaPython:
         finally:
             producer.close()
 
-    def begin_transactions(self, transactional_id: str) -> None:
+    def transact(self, transactional_id: str, topic: str, count: int, *, is_commit: bool) -> None:
         """Use a producer for this call only."""
         producer: Any = KafkaProducer(
             bootstrap_servers=self._bootstrap,
@@ -114,6 +114,14 @@ class KafkaPython:
         )
         try:
             producer.init_transactions()
+            producer.begin_transaction()
+            for value in transacted(transactional_id, count, is_commit=is_commit):
+                producer.send(topic, value, partition=0)
+            producer.flush(timeout=WAIT_S)
+            if is_commit:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
         finally:
             producer.close(timeout=0)
 

@@ -127,7 +127,7 @@ class Kcat:
             b"".join(lines),
         )
 
-    def begin_transactions(self, transactional_id: str) -> None:
+    def transact(self, transactional_id: str, topic: str, count: int, *, is_commit: bool) -> None:
         """kcat does not support this."""
         raise NotImplementedError
 

@@ -33,7 +33,10 @@ PROGRAMS: dict[str, tuple[Callable[[], list[str]], Abilities]] = {
     },
     "franz-go": (partial(go_program, "franz"), Abilities()),
     "sarama": (partial(go_program, "sarama"), Abilities()),
-    "kafka-go": (partial(go_program, "kafkago"), Abilities(idempotent=False, keeps_empty=False)),
+    "kafka-go": (
+        partial(go_program, "kafkago"),
+        Abilities(idempotent=False, transactional=False, keeps_empty=False),
+    ),
     "kafkajs": (node_program, Abilities(null_headers=False)),
 }
 

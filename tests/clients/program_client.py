@@ -98,10 +98,11 @@ class ProgramClient:
         )
         return [response["offset"] for response in program.answers()]
 
-    def begin_transactions(self, transactional_id: str) -> None:
+    def transact(self, transactional_id: str, topic: str, count: int, *, is_commit: bool) -> None:
         """Use a producer for this call only."""
         program = self._program()
-        program.send(f"transact {transactional_id}")
+        outcome = "commit" if is_commit else "abort"
+        program.send(f"transact {transactional_id} {topic} {count} {outcome}")
         program.answers()
 
     def read(self, topic: str, partition: int, start: str, count: int) -> ProgramReader:

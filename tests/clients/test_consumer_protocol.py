@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from odradek.broker.group.coordinator import partition_for
+from odradek.broker.topics import partition_for
 from tests.clients.filling import Filling
 from tests.clients.members import WAIT_S, Crew, Member, owners, reads
 from tests.support.apache import DUMP_LOG_TOOL, run_tool

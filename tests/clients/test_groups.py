@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.group.coordinator import partition_for
 from odradek.broker.server.dispatch import FREE_STEPS
+from odradek.broker.topics import partition_for
 from odradek.protocol.errors import ErrorCode
 from tests.clients.filling import RECORDS, Filling, commit
 from tests.clients.members import Crew

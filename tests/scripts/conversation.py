@@ -42,6 +42,7 @@ from tests.scripts.chapters import (
     producers,
     sessions,
     topics,
+    transaction_coordinator,
     transactions,
     transactions_offsets,
     versions,
@@ -124,6 +125,9 @@ ACTS: Final = {
     "general": Act(GENERAL),
     "groups": Act(CLASSIC_GROUPS, GROUP_SETTINGS),
     "control": Act({"control": control.play}, {"odradek.embedded.zookeeper.listener": "0"}),
+    "transaction_coordinator": Act(
+        {"transaction_coordinator": transaction_coordinator.play}, transaction_coordinator.SETTINGS
+    ),
     "transactions": Act(
         {"transactions": transactions.play, "transactions_offsets": transactions_offsets.play},
         TRANSACTION_SETTINGS,

@@ -56,6 +56,10 @@ IN_HASH_ORDER = (
     ("assigned_partitions", "topic_id", "partitions"),
     ("partitions_pending_revocation", "topic_id", "partitions"),
     ("partitions", "partition_index", "committed_offset"),
+    ("results_by_transaction", "transactional_id", "topic_results"),
+    ("results_by_partition", "partition_index", "partition_error_code"),
+    ("transaction_states", "transactional_id", "producer_id"),
+    ("topics", "topic", "partitions"),
 )
 """Name of the list, the field to sort by, a field that tells it from others of that name."""
 STORED_OR_NOT = {"partition_index", "error_code"}

@@ -45,6 +45,9 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.DELETE_RECORDS: range(3),
     ApiKey.INIT_PRODUCER_ID: range(6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(5),
+    ApiKey.ADD_PARTITIONS_TO_TXN: range(6),
+    ApiKey.ADD_OFFSETS_TO_TXN: range(5),
+    ApiKey.END_TXN: range(5),
     ApiKey.WRITE_TXN_MARKERS: range(2),
     ApiKey.TXN_OFFSET_COMMIT: range(5),
     ApiKey.DESCRIBE_CONFIGS: range(5),
@@ -58,6 +61,8 @@ VERSIONS: dict[ApiKey, range] = {
     ApiKey.ALTER_PARTITION: range(4),
     ApiKey.DESCRIBE_CLUSTER: range(2),
     ApiKey.DESCRIBE_PRODUCERS: range(1),
+    ApiKey.DESCRIBE_TRANSACTIONS: range(1),
+    ApiKey.LIST_TRANSACTIONS: range(2),
 }
 """What Apache Kafka 3.9.2 serves in ZooKeeper mode; of Produce and Fetch what knows batches v2."""
 

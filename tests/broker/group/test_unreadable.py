@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.broker.coordinator_log.loader import load_steps
 from odradek.broker.group.classic.records import group_record
 from odradek.broker.group.limits import Now
-from odradek.broker.group.loader import load_steps
 from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.records import offset_record
 from odradek.broker.group.replay import GroupReplay

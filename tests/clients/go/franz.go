@@ -30,8 +30,8 @@ func (f franz) create(topic string, partitions int) error {
 	return err
 }
 
-func (f franz) transact(id string) error {
-	client, ctx, done, err := f.client(kgo.TransactionalID(id))
+func (f franz) transact(id string, topic string, values [][]byte, commit bool) error {
+	client, ctx, done, err := f.client(kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,13 @@ func (f franz) transact(id string) error {
 	if err := client.BeginTransaction(); err != nil {
 		return err
 	}
-	_, _, err = client.ProducerID(ctx)
-	return err
+	for _, value := range values {
+		produced := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 0, Value: value})
+		if err := produced.FirstErr(); err != nil {
+			return err
+		}
+	}
+	return client.EndTransaction(ctx, kgo.TransactionEndTry(commit))
 }
 
 func (f franz) produce(how settings, records []record) ([]int64, error) {

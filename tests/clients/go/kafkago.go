@@ -29,15 +29,8 @@ func (k kafkaGo) create(topic string, partitions int) error {
 	return answer.Errors[topic]
 }
 
-func (k kafkaGo) transact(id string) error {
-	answer, err := k.client().InitProducerID(context.Background(), &kafka.InitProducerIDRequest{
-		TransactionalID:      id,
-		TransactionTimeoutMs: 10_000,
-	})
-	if err != nil {
-		return err
-	}
-	return answer.Error
+func (k kafkaGo) transact(id string, topic string, values [][]byte, commit bool) error {
+	return errors.New("kafka-go has no transactional producer")
 }
 
 func (k kafkaGo) produce(how settings, records []record) ([]int64, error) {

@@ -44,8 +44,8 @@ type library interface {
 	produce(how settings, records []record) ([]int64, error)
 	position(topic string, partition int32, start string) (int64, error)
 	consume(topic string, partition int32, offset int64, count int, each func(record)) error
-	// transact begins a transaction.
-	transact(id string) error
+	// transact writes values in a transaction and commits or aborts it.
+	transact(id string, topic string, values [][]byte, commit bool) error
 	// live is a member of a group until a line says `leave`.
 	live(wanted groupWanted, lines <-chan string) error
 }
@@ -120,7 +120,11 @@ func command(chosen library, words []string, lines <-chan string) error {
 		}
 		return nil
 	case "transact":
-		return chosen.transact(words[1])
+		values := [][]byte{}
+		for index := 0; index < number(words[3]); index++ {
+			values = append(values, []byte(fmt.Sprintf("%s-%s-%d", words[1], words[4], index)))
+		}
+		return chosen.transact(words[1], words[2], values, words[4] == "commit")
 	case "consume":
 		partition := int32(number(words[2]))
 		offset, err := chosen.position(words[1], partition, words[3])

@@ -28,19 +28,32 @@ func (s saramaLibrary) create(topic string, partitions int) error {
 	return admin.CreateTopic(topic, detail, false)
 }
 
-func (s saramaLibrary) transact(id string) error {
+func (s saramaLibrary) transact(id string, topic string, values [][]byte, commit bool) error {
 	config := newConfig()
 	config.Producer.Return.Successes = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Idempotent = true
 	config.Producer.Transaction.ID = id
+	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Net.MaxOpenRequests = 1
 	producer, err := sarama.NewSyncProducer(s.addresses(), config)
 	if err != nil {
 		return err
 	}
 	defer producer.Close()
-	return producer.BeginTxn()
+	if err := producer.BeginTxn(); err != nil {
+		return err
+	}
+	for _, value := range values {
+		message := &sarama.ProducerMessage{Topic: topic, Partition: 0, Value: sarama.ByteEncoder(value)}
+		if _, _, err := producer.SendMessage(message); err != nil {
+			return err
+		}
+	}
+	if commit {
+		return producer.CommitTxn()
+	}
+	return producer.AbortTxn()
 }
 
 func (s saramaLibrary) produce(how settings, records []record) ([]int64, error) {

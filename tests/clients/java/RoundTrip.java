@@ -84,7 +84,7 @@ public final class RoundTrip {
                     case "consume":
                         consume(new TopicPartition(words[1], Integer.parseInt(words[2])), words[3], Integer.parseInt(words[4]));
                         break;
-                    case "transact": transact(words[1]); break;
+                    case "transact": transact(words[1], words[2], Integer.parseInt(words[3]), words[4]); break;
                     case "group": new GroupMember(bootstrap, words, in, out).live(); break;
                     default: throw new IllegalArgumentException("unknown command " + words[0]);
                 }
@@ -109,7 +109,7 @@ public final class RoundTrip {
         }
     }
 
-    private void transact(String id) {
+    private void transact(String id, String topic, int count, String outcome) throws Exception {
         Properties settings = settings();
         settings.put("transactional.id", id);
         settings.put("max.block.ms", WAIT_MS);
@@ -117,6 +117,17 @@ public final class RoundTrip {
         settings.put("value.serializer", ByteArraySerializer.class.getName());
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
             producer.initTransactions();
+            producer.beginTransaction();
+            for (int number = 0; number < count; number++) {
+                byte[] value = (id + "-" + outcome + "-" + number).getBytes("UTF-8");
+                producer.send(new ProducerRecord<>(topic, 0, null, value));
+            }
+            producer.flush();
+            if (outcome.equals("commit")) {
+                producer.commitTransaction();
+            } else {
+                producer.abortTransaction();
+            }
         }
     }
 

@@ -98,11 +98,18 @@ class RoundTrip {
     }
   }
 
-  async transact(id) {
+  async transact(id, topic, count, outcome) {
     const producer = this.kafka.producer({ transactionalId: id, idempotent: true, maxInFlightRequests: 1 })
     await producer.connect()
     try {
-      await producer.transaction()
+      const transaction = await producer.transaction()
+      const messages = []
+      for (let number = 0; number < count; number++) {
+        messages.push({ partition: 0, value: `${id}-${outcome}-${number}` })
+      }
+      await transaction.send({ topic, messages })
+      if (outcome === 'commit') await transaction.commit()
+      else await transaction.abort()
     } finally {
       await producer.disconnect()
     }
@@ -193,7 +200,7 @@ async function main(bootstrap) {
       } else if (command === 'consume') {
         await client.consume(words[0], Number(words[1]), words[2], Number(words[3]))
       } else if (command === 'transact') {
-        await client.transact(words[0])
+        await client.transact(words[0], words[1], Number(words[2]), words[3])
       } else if (command === 'group') {
         const nextLine = async () => ((await lines.next()).value ?? '')
         await groupMember.live(client.kafka, words, nextLine, say)

@@ -7,11 +7,11 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from odradek.broker.coordinator_log.loader import load_steps
 from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
 from odradek.broker.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.group import Group
-from odradek.broker.group.loader import load_steps
 from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.replay import GroupReplay
 from odradek.broker.settings.groups import ConsumerGroupSettings

@@ -1,4 +1,4 @@
-"""Loads the log of a `__consumer_offsets` partition, in steps short enough for the event loop.
+"""Loads a partition of an internal topic, in steps short enough for the event loop.
 
 Segments are read from their start, without their indexes.  Only what is unreadable is skipped:
 
@@ -11,12 +11,11 @@ is corrected.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
-from odradek.broker.group.replay import GroupReplay
 from odradek.protocol.decode_error import DecodeError
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.batch import (
@@ -46,7 +45,30 @@ _START: Final = Struct(">qi")
 """Base offset and length."""
 
 
-def load_steps(log: Log, replay: GroupReplay) -> Iterator[None]:
+class Replay(Protocol):
+    """What the records make: the state of a coordinator, while its log is loaded."""
+
+    wait_ms: int
+    """How long the next step must wait, since the log cannot be read now."""
+    misplaced: int
+    """Batches whose base offset was corrected."""
+
+    def apply(self, record: Record, producer_id: int | None = None) -> None:
+        """Apply one record; `producer_id` is that of its transaction.
+
+        raises  DecodeError if it is unreadable
+        """
+
+    def skip(
+        self, first_offset: int, next_offset: int, reason: str, records: Iterable[Record] = ()
+    ) -> None:
+        """Skip unreadable records, some of which could be decoded."""
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Apply the end marker of a transaction whose records the log holds."""
+
+
+def load_steps(log: Log, replay: Replay) -> Iterator[None]:
     """Apply the records that the log holds now, yielding again and again.
 
     While no descriptor is left it asks for time and tries again.
@@ -84,7 +106,7 @@ def _end_offset(log: Log, segment: Segment) -> int:
 
 
 def _load_segment(
-    log: Log, segment: Segment, replay: GroupReplay, offset: int
+    log: Log, segment: Segment, replay: Replay, offset: int
 ) -> Generator[None, None, int]:
     """Apply what a segment holds from `offset` on; returns where to go on, which is within the
     segment if the cleaner has replaced it meanwhile."""
@@ -224,7 +246,7 @@ class _SegmentReader:
         )
 
 
-def _apply_batch(batch: RecordBatch, replay: GroupReplay, start_offset: int) -> Iterator[None]:
+def _apply_batch(batch: RecordBatch, replay: Replay, start_offset: int) -> Iterator[None]:
     first_offset = max(batch.base_offset, start_offset)
     try:
         if batch.is_control:
@@ -245,7 +267,7 @@ def _apply_batch(batch: RecordBatch, replay: GroupReplay, start_offset: int) -> 
     yield
 
 
-def _apply_record(record: Record, replay: GroupReplay, producer_id: int | None) -> None:
+def _apply_record(record: Record, replay: Replay, producer_id: int | None) -> None:
     try:
         replay.apply(record, producer_id)
     except DecodeError as error:

@@ -1,0 +1,1 @@
+"""How coordinators load a partition of an internal topic."""

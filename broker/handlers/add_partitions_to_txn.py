@@ -1,0 +1,146 @@
+"""AddPartitionsToTxn (key 24): adds partitions to transactions, or verifies that they were added.
+
+Served: 0-5.
+    1   throttle time, which is always 0
+    2   the client understands PRODUCER_FENCED (KIP-588)
+    3   flexible encoding (KIP-482)
+    4   several transactions at once, and verification only: requests of brokers (KIP-890)
+    5   TRANSACTION_ABORTABLE
+Partition errors, the same for all of a transaction: INVALID_REQUEST (an empty id),
+    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED (before version 2 INVALID_PRODUCER_EPOCH),
+    CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE.  If a partition does not exist, it has UNKNOWN_TOPIC_OR_PARTITION and
+    the others OPERATION_NOT_ATTEMPTED.  Of a verification: TRANSACTION_ABORTABLE.
+Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.transactional_ids import error_for, shard_of
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending, settled
+
+FENCED_FROM: Final = 2
+BATCHED_FROM: Final = 4
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+def run(
+    context: Context, request: AddPartitionsToTxnRequest
+) -> Steps[WhenDone[Sequence[Pending[Errors]]]]:
+    """Waits until all additions are replicated."""
+    is_batched = context.version >= BATCHED_FROM
+    transactions: dict[str, AddPartitionsToTxnTransaction] = {}
+    for one in request.transactions if is_batched else [_of_client(request)]:
+        # Of an id that is named twice the first transaction counts, as in Kafka.
+        transactions.setdefault(one.transactional_id, one)
+    pending: list[Pending[Errors]] = []
+    for transaction in transactions.values():
+        pending.append(_add_or_verify(context, transaction))
+        yield None
+
+    def respond(done: Sequence[Pending[Errors]]) -> Steps[AddPartitionsToTxnResponse]:
+        results: list[AddPartitionsToTxnResult] = []
+        for transaction, errors in zip(transactions.values(), done, strict=True):
+            results.append(_result(transaction, errors.result()))
+            yield None
+        if is_batched:
+            return AddPartitionsToTxnResponse(results_by_transaction=results)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+    return WhenDone(settled(pending), respond)
+
+
+def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+
+
+def _add_or_verify(context: Context, transaction: AddPartitionsToTxnTransaction) -> Pending[Errors]:
+    partitions = {
+        TopicPartition(topic.name, index): None
+        for topic in transaction.topics
+        for index in topic.partitions
+    }
+    image = context.services.topics.image()
+    unknown = {one: None for one in partitions if image.partition(*one) is None}
+    if unknown:
+        return Pending.of(
+            {
+                partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if partition in unknown
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
+                for partition in partitions
+            }
+        )
+    name, producer_id = transaction.transactional_id, transaction.producer_id
+    try:
+        shard = shard_of(context, name)
+    except BrokerError as error:
+        return Pending.of(dict.fromkeys(partitions, error.code))
+    epoch = transaction.producer_epoch
+    if transaction.verify_only:
+        return Pending.of(shard.verify_partitions(name, producer_id, epoch, partitions))
+    knows_fenced = context.version >= FENCED_FROM
+    return shard.add_partitions(name, producer_id, epoch, partitions).then(
+        lambda error: dict.fromkeys(partitions, error_for(error, knows_fenced=knows_fenced))
+    )
+
+
+def _result(transaction: AddPartitionsToTxnTransaction, errors: Errors) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=_topic_results(transaction.topics, errors),
+    )
+
+
+def _topic_results(
+    topics: list[AddPartitionsToTxnTopic], errors: Errors
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=errors[TopicPartition(topic.name, index)],
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def failed(
+    request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None
+) -> AddPartitionsToTxnResponse:
+    """The same error for every partition of a client; a top-level error for a broker."""
+    errors = {
+        TopicPartition(topic.name, index): code
+        for topic in request.v3_and_below_topics
+        for index in topic.partitions
+    }
+    return AddPartitionsToTxnResponse(
+        error_code=code,
+        results_by_topic_v3_and_below=_topic_results(request.v3_and_below_topics, errors),
+    )

@@ -1,0 +1,46 @@
+"""EndTxn (key 26): commits or aborts the transaction of a producer.
+
+Served: 0-4.
+    1   throttle time, which is always 0
+    2   the client understands PRODUCER_FENCED (KIP-588)
+    3   flexible encoding (KIP-482)
+    4   the client understands TRANSACTION_ABORTABLE (KIP-890): no effect
+Not served: 5, transactions of version 2 (KIP-890, NOT_DONE.md).
+The response is sent once the outcome is replicated; markers are written afterwards.
+Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED (before version
+    2 INVALID_PRODUCER_EPOCH), CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, NOT_COORDINATOR,
+    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+Source: Kafka's KafkaApis.handleEndTxnRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.handlers.handler import Context, WhenDone
+from odradek.broker.handlers.transactional_ids import error_for, shard_of
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FENCED_FROM: Final = 2
+
+
+def run(context: Context, request: EndTxnRequest) -> WhenDone[ErrorCode]:
+    """Waits until the outcome is replicated."""
+    ended = shard_of(context, request.transactional_id).end_transaction(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        is_commit=request.committed,
+    )
+    return WhenDone(
+        ended,
+        lambda error: EndTxnResponse(
+            error_code=error_for(error, knows_fenced=context.version >= FENCED_FROM)
+        ),
+    )
+
+
+def failed(request: EndTxnRequest, code: ErrorCode, message: str | None) -> EndTxnResponse:
+    """A top-level error."""
+    return EndTxnResponse(error_code=code)

@@ -1,0 +1,68 @@
+"""ListTransactions (key 66): the transactional ids that this broker coordinates.
+
+Served: 0-1, introduced by KIP-664.
+    1   filter by the time since the transaction began (KIP-994)
+Not served: 2, a filter by a pattern of the id (KIP-1152).
+Errors: COORDINATOR_LOAD_IN_PROGRESS.
+Source: Kafka's TransactionStateManager.listTransactionStates.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.handlers.handler import Context, Reply, Steps
+from odradek.broker.transaction.state import BY_NAME
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+IDS_PER_STEP: Final = 64
+
+
+def run(context: Context, request: ListTransactionsRequest) -> Steps[Reply]:
+    """All ids, or those with certain states and producers, and transactions of a certain age."""
+    shards = list(context.services.transactions.shards.values())
+    if any(shard.is_loading for shard in shards):
+        raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    names = dict.fromkeys(request.state_filters)
+    producer_ids = dict.fromkeys(request.producer_id_filters)
+    started_before_ms = context.now_ms - request.duration_filter_ms
+    has_duration = request.duration_filter_ms >= 0
+    listed: list[TransactionState] = []
+    for shard in shards:
+        for number, metadata in enumerate(list(shard.ids.values())):
+            current = metadata.current
+            if (
+                (not producer_ids or current.producer_id in producer_ids)
+                and (not names or current.state.kafka_name in names)
+                and (not has_duration or current.start_ms < started_before_ms)
+            ):
+                listed.append(
+                    TransactionState(
+                        transactional_id=metadata.transactional_id,
+                        producer_id=current.producer_id,
+                        transaction_state=current.state.kafka_name,
+                    )
+                )
+            if number % IDS_PER_STEP == 0:
+                yield None
+    return Reply(
+        ListTransactionsResponse(
+            error_code=ErrorCode.NONE,
+            unknown_state_filters=[name for name in names if name not in BY_NAME],
+            transaction_states=listed,
+        )
+    )
+
+
+def failed(
+    request: ListTransactionsRequest, code: ErrorCode, message: str | None
+) -> ListTransactionsResponse:
+    """A top-level error."""
+    return ListTransactionsResponse(
+        error_code=code, unknown_state_filters=[], transaction_states=[]
+    )

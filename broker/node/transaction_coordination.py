@@ -1,0 +1,107 @@
+"""Makes the transaction coordinator of a node, and reports to it which partitions it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from odradek.broker.group.coordinator import GroupCoordinator
+from odradek.broker.interbroker.network_client import NetworkClients
+from odradek.broker.node.platform import Platform
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partitions import Partitions
+from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.topics import TRANSACTION_TOPIC, Topics
+from odradek.broker.transaction.context import TransactionContext, TransactionSettings
+from odradek.broker.transaction.coordinator import TransactionCoordinator
+from odradek.broker.transaction.markers import TxnMarker
+from odradek.broker.transaction.verifier import CoordinatorVerifier
+from odradek.broker.transaction_markers import Marker, TransactionMarkers
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending
+
+
+class TransactionLeadership:
+    """Reports leadership of `__transaction_state` to the coordinator."""
+
+    def __init__(self, transactions: TransactionCoordinator) -> None:
+        self._transactions = transactions
+
+    def on_leader_change(self, partition: Partition) -> None:
+        """Load the partition's transactional ids when this broker leads it, else unload them."""
+        if partition.topic != TRANSACTION_TOPIC:
+            return
+        if partition.leader is None:
+            self._transactions.resign(partition.index)
+        else:
+            self._transactions.lead(partition)
+
+    def on_partition_deleted(self, topic: str, index: int) -> None:
+        """Nothing: `on_leader_change` was called before."""
+
+    def on_request_applied(self) -> None:
+        """Nothing: each partition is loaded by itself."""
+
+
+class TransactionParts(NamedTuple):
+    """The coordinator, and what this broker does as the leader of partitions."""
+
+    coordinator: TransactionCoordinator
+    markers: TransactionMarkers
+    verifier: CoordinatorVerifier
+
+    def close(self) -> None:
+        """The node stops: coordinate nothing, and close the connections to other brokers."""
+        self.coordinator.close()
+        self.verifier.close()
+
+
+def build_transactions(
+    platform: Platform,
+    settings: BrokerSettings,
+    *,
+    broker_id: int,
+    topics: Topics,
+    partitions: Partitions,
+    groups: GroupCoordinator,
+    clients: Callable[[], NetworkClients],
+) -> TransactionParts:
+    """With the settings of the start: those of transactions are read-only.
+
+    clients  called at the first request to another broker
+    """
+    listener_name = settings.inter_broker_listener_name
+    markers = TransactionMarkers(
+        partitions,
+        groups,
+        platform.purgatory,
+        platform.clock,
+        timeout_ms=settings.request_timeout_ms,
+    )
+
+    def write_here(partition: TopicPartition, marker: TxnMarker) -> Pending[ErrorCode]:
+        return markers.write(*partition, Marker(*marker))
+
+    coordinator = TransactionCoordinator(
+        TransactionContext(
+            platform.purgatory,
+            platform.wheel,
+            platform.clock,
+            TransactionSettings(
+                timeout_max_ms=settings.transaction_max_timeout_ms,
+                expiration_ms=settings.transactional_id_expiration_ms,
+                append_ms=settings.request_timeout_ms,
+            ),
+        ),
+        topics,
+        write_here,
+        clients,
+        broker_id=broker_id,
+        listener_name=listener_name,
+        partition_count=settings.transaction_state_log_num_partitions,
+    )
+    verifier = CoordinatorVerifier(
+        coordinator, topics, clients, broker_id=broker_id, listener_name=listener_name
+    )
+    return TransactionParts(coordinator, markers, verifier)

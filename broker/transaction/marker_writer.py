@@ -1,0 +1,121 @@
+"""Writes markers: into the partitions led here by a call, into others by WriteTxnMarkers requests.
+
+Source: Kafka's TransactionMarkerChannelManager, which sends requests to its own broker too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from odradek.broker.interbroker.network_client import Disconnected
+from odradek.broker.topics import TRANSACTION_TOPIC, Topics
+from odradek.broker.transaction.broker_clients import BrokerClients
+from odradek.broker.transaction.context import TransactionContext
+from odradek.broker.transaction.marker_channels import NO_LEADER, Results
+from odradek.broker.transaction.markers import TxnMarker
+from odradek.protocol.errors import ErrorCode, error_of
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending, settled
+from odradek.runtime.slicing import run_in_slices
+
+WRITE_TXN_MARKERS_VERSION: Final = 1
+
+Markers = list[tuple[TxnMarker, list[TopicPartition]]]
+WriteHere = Callable[[TopicPartition, TxnMarker], Pending[ErrorCode]]
+"""Appends a marker to a partition that this broker leads; done once it is replicated."""
+
+
+class BrokerMarkerWriter:
+    """The partitions of this broker, and clients of the others."""
+
+    def __init__(
+        self,
+        write_here: WriteHere,
+        clients: BrokerClients,
+        topics: Topics,
+        context: TransactionContext,
+        *,
+        broker_id: int,
+    ) -> None:
+        self._write_here = write_here
+        self._clients = clients
+        self._topics = topics
+        self._context = context
+        self._broker_id = broker_id
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """From the image of this broker; nothing was deleted before it has an image."""
+        image = self._topics.image()
+        known = image.partition(*partition)
+        if known is not None:
+            return NO_LEADER if known.state is None else known.state.leader
+        return None if TRANSACTION_TOPIC in image.topics else NO_LEADER
+
+    def write(self, broker_id: int, markers: Markers) -> Pending[Results]:
+        """One request, or the calls that it stands for."""
+        if broker_id == self._broker_id:
+            written: Pending[Results] = Pending()
+            steps = self._write_all_here(markers, written)
+            run_in_slices(steps, self._context.clock, self._context.defer)
+            return written
+        client = self._clients.of(broker_id)
+        if client is None:
+            return Pending.failed(Disconnected(f"broker {broker_id} has no endpoint"))
+        return client.send(_request(markers), WRITE_TXN_MARKERS_VERSION).then(_results)
+
+    def _write_all_here(self, markers: Markers, written: Pending[Results]) -> Iterator[None]:
+        keys: list[tuple[int, TopicPartition]] = []
+        results: list[Pending[ErrorCode]] = []
+        for marker, partitions in markers:
+            for partition in partitions:
+                keys.append((marker.producer_id, partition))
+                results.append(self._write_here(partition, marker))
+                yield
+        settled(results).on_done(
+            lambda _: written.resolve(
+                {key: one.result() for key, one in zip(keys, results, strict=True)}
+            )
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._clients.close()
+
+
+def _request(markers: Markers) -> WriteTxnMarkersRequest:
+    request = WriteTxnMarkersRequest(markers=[])
+    for marker, partitions in markers:
+        topics: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, []).append(index)
+        request.markers.append(
+            WritableTxnMarker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.is_commit,
+                topics=[
+                    WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+                    for name, indexes in topics.items()
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+            )
+        )
+    return request
+
+
+def _results(response: WriteTxnMarkersResponse) -> Results:
+    return {
+        (marker.producer_id, TopicPartition(topic.name, one.partition_index)): error_of(
+            one.error_code
+        )
+        for marker in response.markers
+        for topic in marker.topics
+        for one in topic.partitions
+    }

@@ -1,0 +1,104 @@
+"""The markers of one ended transaction, on their way to the leaders of its partitions.
+
+Pure.  Source: Kafka's PendingCompleteTxn and TransactionMarkerRequestCompletionHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from odradek.broker.transaction.metadata import Partitions
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+
+
+class TxnMarker(NamedTuple):
+    """How a producer's transaction has ended."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+
+
+class PendingMarkers:
+    """A transaction whose markers are not all written; bounded by its partitions.
+
+    owner        the shard; `MarkerChannels.cancel` drops what belongs to it
+    on_marked    called with partitions that need no marker any more
+    on_complete  called once, when none is left
+    """
+
+    __slots__ = (
+        "_on_complete",
+        "_on_marked",
+        "is_over",
+        "left",
+        "marker",
+        "owner",
+        "transactional_id",
+    )
+
+    def __init__(
+        self,
+        owner: object,
+        transactional_id: str,
+        marker: TxnMarker,
+        partitions: Partitions,
+        *,
+        on_marked: Callable[[Iterable[TopicPartition]], None],
+        on_complete: Callable[[], None],
+    ) -> None:
+        self.owner = owner
+        self.transactional_id = transactional_id
+        self.marker = marker
+        self.left: dict[TopicPartition, None] = dict(partitions)
+        self.is_over = False
+        self._on_marked = on_marked
+        self._on_complete = on_complete
+
+    def marked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions have their marker, or were deleted."""
+        if self.is_over:
+            return
+        known = [one for one in partitions if one in self.left]
+        for partition in known:
+            del self.left[partition]
+        if known:
+            self._on_marked(known)
+        self.complete_if_done()
+
+    def complete_if_done(self) -> None:
+        """Call `on_complete` unless a marker is missing."""
+        if not self.left and not self.is_over:
+            self.is_over = True
+            self._on_complete()
+
+
+class MarkerOutcome(Enum):
+    """What follows from the result of one marker."""
+
+    WRITTEN = "written"
+    RETRY = "retry"
+    FENCED = "fenced"
+    """Another coordinator, or another producer epoch, has taken over: nothing more is written."""
+
+
+_OUTCOMES: Final[Mapping[ErrorCode, MarkerOutcome]] = {
+    ErrorCode.NONE: MarkerOutcome.WRITTEN,
+    # The producer cannot have written to such a partition.
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: MarkerOutcome.WRITTEN,
+    ErrorCode.UNSUPPORTED_VERSION: MarkerOutcome.WRITTEN,
+    ErrorCode.INVALID_PRODUCER_EPOCH: MarkerOutcome.FENCED,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: MarkerOutcome.FENCED,
+}
+
+
+def outcome_of(error: ErrorCode) -> MarkerOutcome:
+    """What follows from an error.
+
+    Differs from Kafka: an error that it does not expect is fatal there, and tried again here.
+    """
+    return _OUTCOMES.get(error, MarkerOutcome.RETRY)

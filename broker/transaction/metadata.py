@@ -1,0 +1,167 @@
+"""What is known of one transactional id, and how a transition changes it.
+
+Pure.  A transition is decided (`decisions`), which makes its target state pending; appended; and
+applied once it is replicated.  While a state is pending, no other transition is decided.
+
+Source: Kafka's TransactionMetadata and TxnTransitMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from odradek.broker.transaction.state import PREVIOUS_STATES, TransactionState
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_START_MS: Final = -1
+EPOCH_MAX: Final = 2**15 - 1
+LAST_EPOCH: Final = EPOCH_MAX - 1
+"""The highest epoch that a producer gets: the one above it is left to fence this producer."""
+
+Partitions = Mapping[TopicPartition, None]
+"""In the order in which they were added; never changed."""
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """What a producer says it has."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class InitProducerIdResult(NamedTuple):
+    """The response to InitProducerId."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class TxnTransitMetadata(NamedTuple):
+    """What is stored of a transactional id, before or after a transition."""
+
+    producer_id: int
+    last_producer_id: int
+    """Before the last rotation; not stored."""
+    producer_epoch: int
+    last_producer_epoch: int
+    """Which the producer may still name in a repeated InitProducerId; not stored."""
+    timeout_ms: int
+    state: TransactionState
+    partitions: Partitions
+    """Of the transaction; while it is prepared, those whose marker is missing."""
+    start_ms: int
+    """When the first partition was added; -1 if there is no transaction."""
+    last_update_ms: int
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        """Whether the next producer needs another producer id."""
+        return self.producer_epoch >= LAST_EPOCH
+
+
+class TransactionMetadata:
+    """A transactional id."""
+
+    __slots__ = ("current", "has_failed_epoch_fence", "pending_state", "transactional_id")
+
+    def __init__(self, transactional_id: str, current: TxnTransitMetadata) -> None:
+        self.transactional_id = transactional_id
+        self.current = current
+        self.pending_state: TransactionState | None = None
+        """The state that is being appended, or, after PREPARE, that follows the markers."""
+        self.has_failed_epoch_fence = False
+        """The last bump of the epoch to fence a producer was perhaps not stored; no producer has
+        the epoch, so the next one is not bumped again."""
+
+    def __repr__(self) -> str:
+        return f"{self.transactional_id}: {self.current}, pending {self.pending_state!r}"
+
+    def prepare(self, target: TxnTransitMetadata) -> TxnTransitMetadata:
+        """Make the state of a transition pending; returns the transition."""
+        assert self.pending_state is None, f"two transitions at a time: {self} to {target}"
+        assert self.current.state in PREVIOUS_STATES[target.state], f"{self} to {target}"
+        assert target.producer_id >= 0, f"{target} has no producer id"
+        self.pending_state = target.state
+        return target
+
+    def fence_epoch(self, target: TxnTransitMetadata) -> None:
+        """Take the epoch of a pending PrepareEpochFence, before its transaction is aborted."""
+        assert self.pending_state is TransactionState.PREPARE_EPOCH_FENCE, f"no fence in {self}"
+        self.pending_state = None
+        self.current = self.current._replace(
+            producer_epoch=target.producer_epoch, last_producer_epoch=NO_PRODUCER_EPOCH
+        )
+
+    def complete(self, target: TxnTransitMetadata) -> None:
+        """Apply a transition that is stored."""
+        assert self.pending_state is target.state, f"{self} does not expect {target}"
+        check_transition(self.current, target)
+        self.pending_state = None
+        self.current = target
+
+    def remove_partitions(self, marked: Iterable[TopicPartition]) -> None:
+        """Partitions have their marker, or were deleted."""
+        assert self.current.state.is_prepared, f"markers are not written in {self}"
+        left = dict(self.current.partitions)
+        for partition in marked:
+            left.pop(partition, None)
+        self.current = self.current._replace(partitions=left)
+
+
+def new_metadata(
+    transactional_id: str, *, producer_id: int, timeout_ms: int, now_ms: int
+) -> TransactionMetadata:
+    """An id that has no producer yet."""
+    return TransactionMetadata(
+        transactional_id,
+        TxnTransitMetadata(
+            producer_id=producer_id,
+            last_producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            last_producer_epoch=NO_PRODUCER_EPOCH,
+            timeout_ms=timeout_ms,
+            state=TransactionState.EMPTY,
+            partitions={},
+            start_ms=NO_START_MS,
+            last_update_ms=now_ms,
+        ),
+    )
+
+
+def check_transition(before: TxnTransitMetadata, after: TxnTransitMetadata) -> None:
+    """Assert what a transition to the state of `after` may change."""
+    match after.state:
+        case TransactionState.EMPTY:
+            is_valid = (
+                _is_same_producer(before, after)
+                or (after.producer_id, after.producer_epoch)
+                == (before.producer_id, before.producer_epoch + 1)
+                or (after.producer_id != before.producer_id and after.producer_epoch == 0)
+            )
+            is_valid = is_valid and not after.partitions and after.start_ms == NO_START_MS
+        case TransactionState.ONGOING:
+            is_valid = _is_same_producer(before, after) and all(
+                partition in after.partitions for partition in before.partitions
+            )
+        case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
+            is_valid = (
+                _is_same_producer(before, after)
+                and before.partitions == after.partitions
+                and before.start_ms == after.start_ms
+            )
+        case TransactionState.COMPLETE_COMMIT | TransactionState.COMPLETE_ABORT:
+            is_valid = _is_same_producer(before, after) and not before.partitions
+        case _:
+            is_valid = False
+    if after.state is not TransactionState.EMPTY:
+        is_valid = is_valid and before.timeout_ms == after.timeout_ms
+    assert is_valid, f"an invalid transition from {before} to {after}"
+
+
+def _is_same_producer(before: TxnTransitMetadata, after: TxnTransitMetadata) -> bool:
+    return (before.producer_id, before.producer_epoch) == (after.producer_id, after.producer_epoch)

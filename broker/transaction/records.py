@@ -1,0 +1,115 @@
+"""The records of `__transaction_state`.
+
+    record           key                              value
+    transactional id int16 0, id                      int16 0, fields (1 is read too)
+    tombstone        as above                         none
+
+The fields are those of `protocol/stored/transaction_log`.  Source: Kafka 3.9's TransactionLog.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from odradek.broker.transaction.metadata import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TxnTransitMetadata,
+)
+from odradek.broker.transaction.state import TransactionState
+from odradek.protocol.compiler import decoder, encoder
+from odradek.protocol.decode_error import DecodeError
+from odradek.protocol.records.record import Record
+from odradek.protocol.stored.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from odradek.protocol.topic_partition import TopicPartition
+
+VERSION: Final = Struct(">h")
+KEY_VERSION: Final = 0
+VALUE_VERSION: Final = 0
+VALUE_NEWEST: Final = 1
+STORED_STATES: Final = (
+    TransactionState.EMPTY,
+    TransactionState.ONGOING,
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+)
+
+
+def transaction_record(
+    transactional_id: str, metadata: TxnTransitMetadata | None, wall_ms: int
+) -> Record:
+    """The record of an id; None makes its tombstone.
+
+    Differs from Kafka: topics and partitions are in the order in which they were added; there in
+    the order of a hash set.
+    """
+    key = TransactionLogKey(transactional_id=transactional_id)
+    key_bytes = VERSION.pack(KEY_VERSION) + encoder(TransactionLogKey, KEY_VERSION)(key)
+    if metadata is None:
+        return Record(key_bytes, None, timestamp_ms=wall_ms)
+    topics: dict[str, list[int]] = {}
+    for topic, index in metadata.partitions:
+        topics.setdefault(topic, []).append(index)
+    is_empty = metadata.state is TransactionState.EMPTY
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state,
+        transaction_partitions=None
+        if is_empty
+        else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()],
+        transaction_last_update_timestamp_ms=metadata.last_update_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+    )
+    encoded = VERSION.pack(VALUE_VERSION) + encoder(TransactionLogValue, VALUE_VERSION)(value)
+    return Record(key_bytes, encoded, timestamp_ms=wall_ms)
+
+
+def read_key(data: bytes | None) -> str | None:
+    """The transactional id of a record; None for a record of another kind.
+
+    raises  DecodeError
+    """
+    if data is None or len(data) < VERSION.size or VERSION.unpack_from(data)[0] != KEY_VERSION:
+        return None
+    key, _ = decoder(TransactionLogKey, KEY_VERSION)(memoryview(data), VERSION.size)
+    transactional_id: str = key.transactional_id
+    return transactional_id
+
+
+def read_value(data: bytes) -> TxnTransitMetadata:
+    """What is stored of a transactional id.
+
+    raises  DecodeError, also for a version or a state that Kafka 3.9 does not know
+    """
+    if len(data) < VERSION.size:
+        raise DecodeError("a value without a version")
+    (version,) = VERSION.unpack_from(data)
+    if not VALUE_VERSION <= version <= VALUE_NEWEST:
+        raise DecodeError(f"an unknown version of the value: {version}")
+    value, _ = decoder(TransactionLogValue, version)(memoryview(data), VERSION.size)
+    if value.transaction_status not in STORED_STATES:
+        raise DecodeError(f"an unknown state: {value.transaction_status}")
+    return TxnTransitMetadata(
+        producer_id=value.producer_id,
+        last_producer_id=NO_PRODUCER_ID,
+        producer_epoch=value.producer_epoch,
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+        timeout_ms=value.transaction_timeout_ms,
+        state=TransactionState(value.transaction_status),
+        partitions={
+            TopicPartition(topic.topic, index): None
+            for topic in value.transaction_partitions or ()
+            for index in topic.partition_ids
+        },
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+    )

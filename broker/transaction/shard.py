@@ -1,0 +1,383 @@
+"""The transactional ids of one partition of `__transaction_state` while this broker leads it.
+
+A shard loads the partition's records, appends the transitions that requests decide, and has the
+markers of ended transactions written.
+
+Invariants: a transition is applied when its record is replicated; markers are written after the
+outcome is replicated; another transaction begins after every marker is written and that is
+replicated too.
+Source: Kafka's TransactionStateManager and TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from odradek.broker.coordinator_log.loader import load_steps
+from odradek.broker.replication.partition import Partition
+from odradek.broker.transaction.context import TransactionContext
+from odradek.broker.transaction.decisions import (
+    decide_abort_fenced,
+    decide_add_partitions,
+    decide_complete,
+    decide_end,
+    decide_fence,
+    decide_init_producer_id,
+    is_expired,
+    is_timed_out,
+    verify_partitions,
+)
+from odradek.broker.transaction.marker_channels import MarkerChannels
+from odradek.broker.transaction.markers import PendingMarkers, TxnMarker
+from odradek.broker.transaction.metadata import (
+    InitProducerIdResult,
+    Partitions,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TxnTransitMetadata,
+    new_metadata,
+)
+from odradek.broker.transaction.records import transaction_record
+from odradek.broker.transaction.replay import TransactionReplay
+from odradek.broker.transaction.state import TransactionState
+from odradek.broker.transaction.transaction_log import TransactionLog
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.records.record import Record
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending
+from odradek.runtime.slicing import TimeSlice
+
+RETRY_MS: Final = 100
+"""Between two attempts to append that all markers are written."""
+EXPIRED_AT_ONCE: Final = 100
+"""Ids whose tombstones share a batch; an id has 64 KiB at most, most have 50 bytes."""
+EXPIRED_BYTES_MAX: Final = 16_384
+
+logger = logging.getLogger("odradek.transactions")
+
+
+class TransactionShard:
+    """The ids of one partition, from the leader epoch in which this broker began to lead it."""
+
+    def __init__(
+        self, partition: Partition, context: TransactionContext, markers: MarkerChannels
+    ) -> None:
+        self.ids: dict[str, TransactionMetadata] = {}
+        self.is_loading = True
+        self.has_failed = False
+        """The records could not be loaded."""
+        self.is_closed = False
+        self._context = context
+        self._markers = markers
+        self._log = TransactionLog(partition, context)
+        replay = TransactionReplay()
+        if partition.log.log_start_offset == partition.log.end_offset:
+            self._loaded(replay)
+        else:
+            steps = load_steps(partition.log, replay)
+            context.defer(lambda: self._load(steps, replay))
+
+    def __repr__(self) -> str:
+        return repr(self._log)
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """The leader epoch, with which markers are written: those of an older coordinator fail."""
+        return self._log.partition.leader_epoch
+
+    def continues_with(self, partition: Partition) -> bool:
+        """Whether another leader epoch of the partition changes nothing: this broker led before."""
+        is_same = self._log.partition is partition and self._log.is_leading()
+        return is_same and not self.is_closed and not self.has_failed
+
+    # Loading.
+
+    def _load(self, steps: Iterator[None], replay: TransactionReplay) -> None:
+        context = self._context
+        time_slice = TimeSlice(context.clock)
+        try:
+            while not self.is_closed:
+                if next(steps, steps) is steps:
+                    self._loaded(replay)
+                    return
+                if replay.wait_ms or time_slice.is_over():
+                    context.after(replay.wait_ms, lambda: self._load(steps, replay))
+                    return
+        except (BrokerError, OSError) as error:
+            self.has_failed = True
+            logger.error(
+                "%s cannot be loaded, its transactional ids have no coordinator: %s", self, error
+            )
+
+    def _loaded(self, replay: TransactionReplay) -> None:
+        self.ids = replay.ids
+        self.is_loading = False
+        if replay.misplaced:
+            logger.warning("%s: %d wrong base offsets were corrected", self, replay.misplaced)
+        if replay.unreadable_count:
+            logger.error(
+                "%s: %d unreadable ranges were skipped, the first at %s",
+                self,
+                replay.unreadable_count,
+                replay.first_unreadable,
+            )
+        if replay.unknown_records:
+            logger.warning("%s: %d records of unknown kinds", self, replay.unknown_records)
+        for metadata in list(self.ids.values()):
+            if metadata.current.state.is_prepared:
+                self._write_markers(metadata)
+
+    def close(self) -> None:
+        """This broker no longer leads the partition."""
+        self.is_closed = True
+        self._markers.cancel(self)
+        self.ids.clear()
+
+    def check_ready(self) -> None:
+        """Whether requests can be served.
+
+        raises  BrokerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
+        """
+        if self.is_closed or not self._log.is_leading():
+            raise BrokerError(ErrorCode.NOT_COORDINATOR)
+        if self.has_failed:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self.is_loading:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    # Requests.
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        new_producer_id: Callable[[], int],
+    ) -> Pending[InitProducerIdResult]:
+        """A producer begins, or continues after an error; what it has left open is aborted.
+
+        errors  CONCURRENT_TRANSACTIONS (the producer asks again), PRODUCER_FENCED, those of
+                `TransactionLog.append`
+        raises  what `new_producer_id` raises; nothing has changed then
+        """
+        now_ms = self._context.clock.now_ms()
+        metadata = self.ids.get(transactional_id)
+        if metadata is None:
+            metadata = self.ids[transactional_id] = new_metadata(
+                transactional_id,
+                producer_id=new_producer_id(),
+                timeout_ms=timeout_ms,
+                now_ms=now_ms,
+            )
+        decision = decide_init_producer_id(
+            metadata,
+            timeout_ms=timeout_ms,
+            expected=expected,
+            new_producer_id=new_producer_id,
+            now_ms=now_ms,
+        )
+        if isinstance(decision, ErrorCode):
+            return Pending.of(InitProducerIdResult(decision))
+        target = decision
+        if target.state is TransactionState.PREPARE_EPOCH_FENCE:
+            return self._abort_fenced(metadata, target).then(
+                lambda error: InitProducerIdResult(error or ErrorCode.CONCURRENT_TRANSACTIONS)
+            )
+        return self._append(metadata, target).then(
+            lambda error: (
+                InitProducerIdResult(error)
+                if error
+                else InitProducerIdResult(error, target.producer_id, target.producer_epoch)
+            )
+        )
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+    ) -> Pending[ErrorCode]:
+        """Add partitions to the transaction of a producer, which they begin if none is open.
+
+        errors  INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, those of
+                `TransactionLog.append`
+        """
+        metadata = self.ids.get(transactional_id)
+        decision = decide_add_partitions(
+            metadata,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=partitions,
+            now_ms=self._context.clock.now_ms(),
+        )
+        if metadata is None or isinstance(decision, ErrorCode):
+            return Pending.of(_error_of(decision))
+        return self._append(metadata, decision)
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition is in the transaction of a producer."""
+        return verify_partitions(
+            self.ids.get(transactional_id),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=partitions,
+        )
+
+    def end_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
+    ) -> Pending[ErrorCode]:
+        """Commit or abort; done once the outcome is replicated, before the markers are written.
+
+        errors  as `add_partitions`, and INVALID_TXN_STATE
+        """
+        metadata = self.ids.get(transactional_id)
+        decision = decide_end(
+            metadata,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_commit=is_commit,
+            now_ms=self._context.clock.now_ms(),
+        )
+        if metadata is None or isinstance(decision, ErrorCode):
+            return Pending.of(_error_of(decision))
+        return self._prepare_end(metadata, decision)
+
+    # Periodic work.
+
+    def abort_timed_out(self) -> Iterator[None]:
+        """Abort transactions that are open for too long, and fence their producers."""
+        for metadata in list(self.ids.values()):
+            if not self.is_closed and is_timed_out(metadata, now_ms=self._context.clock.now_ms()):
+                logger.info(
+                    "%s: the transaction of %s is aborted after its time-out of %d ms",
+                    self,
+                    metadata.transactional_id,
+                    metadata.current.timeout_ms,
+                )
+                self._abort_fenced(metadata, decide_fence(metadata))
+            yield
+
+    def remove_expired(self) -> Iterator[None]:
+        """Remove ids that were not used for a long time."""
+        now_ms = self._context.clock.now_ms()
+        expiration_ms = self._context.settings.expiration_ms
+        expired: list[TransactionMetadata] = []
+        size_bytes = 0
+        for metadata in list(self.ids.values()):
+            if is_expired(metadata, expiration_ms=expiration_ms, now_ms=now_ms):
+                metadata.prepare(metadata.current._replace(state=TransactionState.DEAD))
+                expired.append(metadata)
+                size_bytes += len(metadata.transactional_id)
+                if len(expired) == EXPIRED_AT_ONCE or size_bytes >= EXPIRED_BYTES_MAX:
+                    self._remove(expired)
+                    expired, size_bytes = [], 0
+            yield
+        if expired:
+            self._remove(expired)
+
+    def _remove(self, expired: list[TransactionMetadata]) -> None:
+        now_ms = self._context.clock.now_ms()
+        tombstones = [transaction_record(one.transactional_id, None, now_ms) for one in expired]
+
+        def removed(error: ErrorCode) -> None:
+            for metadata in expired:
+                metadata.pending_state = None
+                if not error and self.ids.get(metadata.transactional_id) is metadata:
+                    del self.ids[metadata.transactional_id]
+            if error:
+                logger.warning("%s: expired ids cannot be removed: %s", self, error.name)
+
+        self._log.append(tombstones, removed, timeout_ms=self._context.settings.append_ms)
+
+    # Transitions.
+
+    def _append(
+        self,
+        metadata: TransactionMetadata,
+        target: TxnTransitMetadata,
+        keeps_pending: Callable[[ErrorCode], bool] = lambda error: False,
+    ) -> Pending[ErrorCode]:
+        """Append a transition and apply it once it is replicated.
+
+        keeps_pending  whether it stays pending after an error, since it is tried again
+        """
+        done: Pending[ErrorCode] = Pending()
+
+        def replicated(error: ErrorCode) -> None:
+            # Of a closed shard only the coordinator that has taken over knows the state.
+            if self.is_closed:
+                error = ErrorCode.NOT_COORDINATOR
+            elif not error:
+                metadata.complete(target)
+            elif not keeps_pending(error):
+                metadata.pending_state = None
+            done.resolve(error)
+
+        self._log.append([self._record(metadata, target)], replicated, timeout_ms=target.timeout_ms)
+        return done
+
+    def _record(self, metadata: TransactionMetadata, target: TxnTransitMetadata) -> Record:
+        return transaction_record(metadata.transactional_id, target, self._context.clock.now_ms())
+
+    def _abort_fenced(
+        self, metadata: TransactionMetadata, fence: TxnTransitMetadata
+    ) -> Pending[ErrorCode]:
+        target = decide_abort_fenced(metadata, fence, now_ms=self._context.clock.now_ms())
+
+        def note(error: ErrorCode) -> ErrorCode:
+            if error and not self.is_closed:
+                metadata.has_failed_epoch_fence = True
+            return error
+
+        return self._prepare_end(metadata, target).then(note)
+
+    def _prepare_end(
+        self, metadata: TransactionMetadata, target: TxnTransitMetadata
+    ) -> Pending[ErrorCode]:
+        def decided(error: ErrorCode) -> ErrorCode:
+            if not error:
+                self._write_markers(metadata)
+            return error
+
+        return self._append(metadata, target).then(decided)
+
+    def _write_markers(self, metadata: TransactionMetadata) -> None:
+        current = metadata.current
+        target = decide_complete(metadata, now_ms=self._context.clock.now_ms())
+        self._markers.add(
+            PendingMarkers(
+                self,
+                metadata.transactional_id,
+                TxnMarker(
+                    current.producer_id,
+                    current.producer_epoch,
+                    self.coordinator_epoch,
+                    current.state is TransactionState.PREPARE_COMMIT,
+                ),
+                current.partitions,
+                on_marked=metadata.remove_partitions,
+                on_complete=lambda: self._append_complete(metadata, target),
+            )
+        )
+
+    def _append_complete(self, metadata: TransactionMetadata, target: TxnTransitMetadata) -> None:
+        """Every partition has its marker."""
+
+        def appended(done: Pending[ErrorCode]) -> None:
+            error = done.result()
+            if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                self._context.after(RETRY_MS, lambda: self._append_complete(metadata, target))
+            elif error and error is not ErrorCode.NOT_COORDINATOR:
+                logger.error("%s: %s cannot be completed: %s", self, metadata, error.name)
+
+        if not self.is_closed:
+            self._append(
+                metadata, target, lambda error: error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            ).on_done(appended)
+
+
+def _error_of(decision: TxnTransitMetadata | ErrorCode) -> ErrorCode:
+    assert isinstance(decision, ErrorCode), "nothing is decided of an unknown id"
+    return decision

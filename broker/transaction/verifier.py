@@ -1,0 +1,186 @@
+"""Asks the coordinator of a transactional id whether partitions are in its transaction (KIP-890).
+
+A coordinator on another broker gets one request at a time; what is to be verified meanwhile shares
+the next one.  What waits is bounded by the connections of clients, of each of which one request is
+served at a time.  Source: Kafka's AddPartitionsToTxnManager.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from odradek.broker.interbroker.network_client import NetworkClients
+from odradek.broker.topics import TRANSACTION_TOPIC, Topics
+from odradek.broker.transaction.broker_clients import BrokerClients
+from odradek.broker.transaction.coordinator import TransactionCoordinator
+from odradek.broker.transaction_verifier import PartitionErrors, VerifiedTransaction
+from odradek.protocol.errors import BrokerError, ErrorCode, error_of
+from odradek.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending
+
+ADD_PARTITIONS_TO_TXN_VERSION: Final = 5
+TRANSACTIONS_MAX: Final = 100
+"""Of one request."""
+
+Waiting = deque[tuple[VerifiedTransaction, Pending[PartitionErrors]]]
+Batch = list[tuple[VerifiedTransaction, Pending[PartitionErrors]]]
+
+
+class _Channel:
+    """What one coordinator is asked."""
+
+    def __init__(self) -> None:
+        self.waiting: Waiting = deque()
+        self.is_in_flight = False
+
+    def take(self) -> Batch:
+        """The next request: each transactional id once."""
+        batch: dict[str, tuple[VerifiedTransaction, Pending[PartitionErrors]]] = {}
+        while self.waiting and len(batch) < TRANSACTIONS_MAX:
+            name = self.waiting[0][0].transactional_id
+            if name in batch:
+                break
+            batch[name] = self.waiting.popleft()
+        return list(batch.values())
+
+
+class CoordinatorVerifier:
+    """Verifies with the coordinator of this broker, or of another one.
+
+    clients        called at the first request to another broker
+    listener_name  over which brokers reach each other
+    """
+
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        topics: Topics,
+        clients: Callable[[], NetworkClients],
+        *,
+        broker_id: int,
+        listener_name: str,
+    ) -> None:
+        self._coordinator = coordinator
+        self._topics = topics
+        self._make_clients = clients
+        self._broker_id = broker_id
+        self._listener_name = listener_name
+        self._clients: BrokerClients | None = None
+        self._channels: dict[int, _Channel] = {}
+
+    def verify(self, transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
+        """The error of each partition; see `TransactionVerifier`."""
+        index = self._coordinator.partition_for(transaction.transactional_id)
+        known = self._topics.image().partition(TRANSACTION_TOPIC, index)
+        leader = -1 if known is None or known.state is None else known.state.leader
+        if leader == self._broker_id:
+            return self._verify_here(transaction)
+        if leader < 0:
+            return _failed(transaction, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        verified: Pending[PartitionErrors] = Pending()
+        channel = self._channels.setdefault(leader, _Channel())
+        channel.waiting.append((transaction, verified))
+        self._send(leader)
+        return verified
+
+    def _verify_here(self, transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
+        name, producer_id, epoch, named, adds_partitions = transaction
+        partitions = dict.fromkeys(named)
+        try:
+            shard = self._coordinator.shard_of(name)
+        except BrokerError as error:
+            return _failed(transaction, error.code)
+        if not adds_partitions:
+            return Pending.of(shard.verify_partitions(name, producer_id, epoch, partitions))
+        return shard.add_partitions(name, producer_id, epoch, partitions).then(
+            lambda error: dict.fromkeys(partitions, error)
+        )
+
+    def _send(self, broker_id: int) -> None:
+        channel = self._channels[broker_id]
+        if channel.is_in_flight:
+            return
+        batch = channel.take()
+        if not batch:
+            return
+        if self._clients is None:
+            self._clients = BrokerClients(
+                self._make_clients(),
+                self._topics,
+                listener_name=self._listener_name,
+                client_id=f"broker-{self._broker_id}-add-partitions-to-txn-manager",
+            )
+        channel.is_in_flight = True
+        client = self._clients.of(broker_id)
+        if client is None:
+            lost: Pending[AddPartitionsToTxnResponse] = Pending.failed(
+                BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            )
+            self._responded(broker_id, batch, lost)
+            return
+        sent = client.send(_request(batch), ADD_PARTITIONS_TO_TXN_VERSION)
+        sent.on_done(partial(self._responded, broker_id, batch))
+
+    def _responded(
+        self, broker_id: int, batch: Batch, done: Pending[AddPartitionsToTxnResponse]
+    ) -> None:
+        self._channels[broker_id].is_in_flight = False
+        errors: dict[str, dict[TopicPartition, ErrorCode]] = {}
+        failure = ErrorCode.NETWORK_EXCEPTION
+        try:
+            response = done.result()
+        except BrokerError as error:
+            failure = error.code
+        else:
+            failure = error_of(response.error_code) or failure
+            for result in response.results_by_transaction:
+                errors[result.transactional_id] = {
+                    TopicPartition(topic.name, one.partition_index): error_of(
+                        one.partition_error_code
+                    )
+                    for topic in result.topic_results
+                    for one in topic.results_by_partition
+                }
+        for transaction, verified in batch:
+            known = errors.get(transaction.transactional_id, {})
+            verified.resolve({one: known.get(one, failure) for one in transaction.partitions})
+        self._send(broker_id)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._clients is not None:
+            self._clients.close()
+
+
+def _failed(transaction: VerifiedTransaction, error: ErrorCode) -> Pending[PartitionErrors]:
+    return Pending.of(dict.fromkeys(transaction.partitions, error))
+
+
+def _request(batch: Batch) -> AddPartitionsToTxnRequest:
+    request = AddPartitionsToTxnRequest(transactions=[])
+    for transaction, _ in batch:
+        topics: dict[str, list[int]] = {}
+        for topic, index in transaction.partitions:
+            topics.setdefault(topic, []).append(index)
+        request.transactions.append(
+            AddPartitionsToTxnTransaction(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                verify_only=not transaction.adds_partitions,
+                topics=[
+                    AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                    for name, indexes in topics.items()
+                ],
+            )
+        )
+    return request
