@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.node import parts
+from odradek.broker.node import transaction_coordination
 from odradek.broker.transaction_verifier import PartitionErrors, VerifiedTransaction
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -40,6 +40,9 @@ class ScriptedVerifier:
         pending: Pending[PartitionErrors] = Pending()
         self.asked.append((transaction, pending))
         return pending
+
+    def close(self) -> None:
+        """Nothing is connected."""
 
 
 class Scene:
@@ -106,7 +109,7 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     verifier = ScriptedVerifier()
-    monkeypatch.setattr(parts, "NoTransactions", lambda: verifier)
+    monkeypatch.setattr(transaction_coordination, "CoordinatorVerifier", lambda *_, **__: verifier)
     with node_here(tmp_path) as here:
         yield Scene(here, verifier)
 
@@ -237,7 +240,7 @@ def test_verification_that_is_switched_off_asks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verifier = ScriptedVerifier()
-    monkeypatch.setattr(parts, "NoTransactions", lambda: verifier)
+    monkeypatch.setattr(transaction_coordination, "CoordinatorVerifier", lambda *_, **__: verifier)
     with node_here(tmp_path, transaction_partition_verification_enable="false") as here:
         scene = Scene(here, verifier)
         scene.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
@@ -245,7 +248,7 @@ def test_verification_that_is_switched_off_asks_nothing(
         assert not verifier.asked
 
 
-def test_node_without_a_coordinator_refuses_every_transaction(tmp_path: Path) -> None:
+def test_batch_of_an_id_without_a_coordinator_gets_an_error_that_is_retried(tmp_path: Path) -> None:
     with node_here(tmp_path) as here:
         scene = Scene(here, ScriptedVerifier())
-        assert errors_of(scene.call(produced((0, 0)), PRODUCE)) == [ErrorCode.INVALID_TXN_STATE]
+        assert errors_of(scene.call(produced((0, 0)), PRODUCE)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
