@@ -37,6 +37,7 @@ FIND_COORDINATOR_VERSION = 3
 SMALL_CLUSTER: Mapping[str, str] = {
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "5",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "group.initial.rebalance.delay.ms": "0",
