@@ -39,6 +39,10 @@ class Leaders:
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, int | None] = {A0: HERE, A1: HERE, B0: HERE}
         self.requests: list[tuple[int, list[tuple[TxnMarker, list[TopicPartition]]]]] = []
+        self.accepted: list[tuple[TopicPartition, bool, int]] = []
+        """(partition, whether it commits, producer epoch) of every marker that ended something."""
+        self.open: dict[TopicPartition, None] = {}
+        """Partitions in which a producer has written since the last marker."""
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.waiting: list[Callable[[], None]] = []
         self.is_slow = False
@@ -54,6 +58,16 @@ class Leaders:
         self.requests.append((broker_id, markers))
         if self.is_lost:
             return Pending.failed(BrokerError(ErrorCode.NETWORK_EXCEPTION))
+        self.accepted += [
+            (partition, marker.is_commit, marker.producer_epoch)
+            for marker, partitions in markers
+            for partition in partitions
+            if partition not in self.errors and partition in self.open
+        ]
+        for _, partitions in markers:
+            for partition in partitions:
+                if partition not in self.errors:
+                    self.open.pop(partition, None)
         written: Pending[Results] = Pending()
 
         def respond() -> None:
