@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.interbroker.network_client import NetworkClients
@@ -14,12 +14,14 @@ from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.topics import TRANSACTION_TOPIC, Topics
 from odradek.broker.transaction.context import TransactionContext, TransactionSettings
 from odradek.broker.transaction.coordinator import TransactionCoordinator
-from odradek.broker.transaction.markers import TxnMarker
 from odradek.broker.transaction.verifier import CoordinatorVerifier
 from odradek.broker.transaction_markers import Marker, TransactionMarkers
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
+
+if TYPE_CHECKING:
+    from odradek.broker.transaction.markers import TxnMarker
 
 
 class TransactionLeadership:
