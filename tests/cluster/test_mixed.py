@@ -73,7 +73,7 @@ def test_each_follows_the_other_and_takes_over_when_it_is_killed(
 
 
 def transactional(cluster: BrokerCluster) -> Producer:
-    """A producer that knows its coordinator, Apache's broker: ours refuses to name one."""
+    """A producer that knows its coordinator, while there is one broker only."""
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "transactional.id": "moves", "linger.ms": 0}
     )
