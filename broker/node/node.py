@@ -84,7 +84,7 @@ class Node:
         self._loop = loop
         self._settings = settings
         self._should_stop = should_stop
-        self._platform = Platform(loop, on_fatal=self._on_fatal)
+        self._platform = self._open_platform()
         self._stopping = asyncio.Event()
         self._fatal: str | None = None
         self._own_descriptors = 0
@@ -104,6 +104,9 @@ class Node:
         except BaseException:
             self._close_listeners()
             raise
+
+    def _open_platform(self) -> Platform:
+        return Platform(self._loop, on_fatal=self._on_fatal)
 
     def _open_directories(self, settings: BrokerSettings) -> None:
         identities = self._logs.open_directories()

@@ -125,7 +125,10 @@ class ZooKeeperSession:
         self._limit_after(self._options.connection_timeout_ms)
         # Only the newest connection changes the state of this session.
         self._generation += 1
-        self._connection = ZooKeeperConnection(self._options, partial(self._post, self._generation))
+        self._connection = self._open_connection(partial(self._post, self._generation))
+
+    def _open_connection(self, post: Callable[[Posted], None]) -> ZooKeeperConnection:
+        return ZooKeeperConnection(self._options, post)
 
     # Calls.
 

@@ -167,6 +167,9 @@ class ZooKeeperConnection:
         self._is_sending = False
         self._is_ended = False
         self._client: KazooClient | None = None
+        self._start()
+
+    def _start(self) -> None:
         Thread(target=self._open, name="zookeeper-open", daemon=True).start()
 
     def submit(self, call: Call) -> None:

@@ -1,0 +1,14 @@
+"""Whole brokers of this code in one process, on virtual time, driven by one seed.
+
+world      virtual time, randomness, what is noted
+loop       the event loop of one process
+network    hosts, links and connections, in place of sockets
+ensemble   the coordination service, and the broker's session with it
+process    a broker: the product's `Node` on all of these, and its disk
+clients    producers and consumers
+plan       what a seed decides: the cluster, and when which fault happens
+faults     how faults are made
+oracle     what must hold after each event, and in the end
+simulation puts these together and runs one seed; `python -m tests.sim.simulation SEED` repeats it
+planted    bugs that the simulator must find
+"""

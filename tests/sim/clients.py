@@ -1,0 +1,268 @@
+"""The clients of a simulated cluster: idempotent producers and a consumer, over its network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from odradek.broker.interbroker.network_client import NetworkClient
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.protocol.records.batch import iterate_batches
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.clock import Clock
+from odradek.runtime.pending import Pending
+from odradek.runtime.timers import TimingWheel
+from odradek.runtime.wheel_driver import WheelDriver
+from tests.sim.loop import ProcessClock, SimulatedLoop
+from tests.sim.network import Network, connector
+from tests.sim.oracle import Oracle
+from tests.sim.process import PORT
+from tests.sim.world import World
+
+TOPIC: Final = "orders"
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+INIT_VERSION: Final = 4
+REQUEST_TIMEOUT_MS: Final = 4_000
+RETRY_US: Final = 150_000
+REFUSED_BEFORE_APPEND: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+MAY_BE_REPEATED: Final = (
+    *REFUSED_BEFORE_APPEND,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    # Of a leader that does not know yet that it leads no more, and lacks what was sent since.
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
+
+
+@cache
+def produced(producer_id: int, sequence: int, value: bytes) -> bytes:
+    """A batch with one record."""
+    return bytes(
+        build_batch(
+            [Record(None, value, timestamp_ms=1_700_000_000_000)],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+    )
+
+
+@cache
+def scribbled(number: int) -> bytes:
+    """A batch with one record, of no producer."""
+    return bytes(build_batch([Record(None, b"scribbled-%d" % number, timestamp_ms=1)]))
+
+
+class ClientHost:
+    """A machine with clients; it does not fail."""
+
+    def __init__(
+        self, world: World, network: Network, oracle: Oracle, broker_ids: list[int]
+    ) -> None:
+        self.world = world
+        self.oracle = oracle
+        self.broker_ids = broker_ids
+        self.host = network.host("clients")
+        self.loop = self.host.loop = SimulatedLoop(
+            world, on_turn=lambda: None, connect=connector(network, self.host)
+        )
+        clock: Clock = ProcessClock(world, 0)
+        loop: Any = self.loop
+        self.wheel = WheelDriver(loop, clock, TimingWheel(clock.monotonic_ms()))
+        self._clients: dict[int, NetworkClient] = {}
+
+    def send(self, broker_id: int, message: Any, version: int) -> Pending[Any]:
+        """Send a request to a broker."""
+        client = self._clients.get(broker_id)
+        if client is None:
+            loop: Any = self.loop
+            client = self._clients[broker_id] = NetworkClient(
+                loop,
+                f"broker-{broker_id}",
+                PORT,
+                client_id="client",
+                connect_timeout_ms=REQUEST_TIMEOUT_MS,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                wheel=self.wheel,
+            )
+        return client.send(message, version)
+
+    def any_broker(self) -> int:
+        return self.world.random.choice(self.broker_ids)
+
+    def leader_of(self, key: TopicPartition) -> int:
+        """The leader by the newest state, or any broker: metadata may be old."""
+        state = self.oracle.state_of(key)
+        if state is None or state.leader < 0 or self.world.random.randrange(8) == 0:
+            return self.any_broker()
+        return state.leader
+
+    def after(self, delay_us: int, call: Callable[[], None]) -> None:
+        self.loop.post(delay_us, call)
+
+
+class Producer:
+    """Sends values in order with acks=all, each until it is acknowledged."""
+
+    def __init__(
+        self, clients: ClientHost, name: str, keys: list[TopicPartition], pause_us: int
+    ) -> None:
+        self._clients = clients
+        self.name = name
+        self._keys = keys
+        self._pause_us = pause_us
+        self._producer_id = -1
+        self.is_stopped = False
+        self.waiting: dict[TopicPartition, bytes] = {}
+        """What has no response yet, or not the last one."""
+        self._sequences = dict.fromkeys(keys, 0)
+        self._values = 0
+        clients.after(0, self._open)
+
+    def _open(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
+        pending = self._clients.send(self._clients.any_broker(), request, INIT_VERSION)
+
+        def done(pending: Pending[Any]) -> None:
+            try:
+                response = pending.result()
+            except BrokerError:
+                self._clients.after(RETRY_US, self._open)
+                return
+            if response.error_code:
+                self._clients.after(RETRY_US, self._open)
+                return
+            self._producer_id = response.producer_id
+            self._clients.oracle.on_producer_id(response.producer_id, self.name)
+            for key in self._keys:
+                self._next(key)
+
+        pending.on_done(done)
+
+    def _next(self, key: TopicPartition) -> None:
+        if self.is_stopped:
+            return
+        self._values += 1
+        self.waiting[key] = b"%s-%d-%d" % (self.name.encode(), key.partition, self._values)
+        self._send(key)
+
+    def _send(self, key: TopicPartition) -> None:
+        value = self.waiting[key]
+        sequence = self._sequences[key]
+        batch = memoryview(produced(self._producer_id, sequence, value))
+        data = PartitionProduceData(index=key.partition, records=batch)
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=REQUEST_TIMEOUT_MS - 1_000,
+            topic_data=[TopicProduceData(name=key.topic, partition_data=[data])],
+        )
+        self._clients.oracle.on_sent(key, value)
+        pending = self._clients.send(self._clients.leader_of(key), request, PRODUCE_VERSION)
+        pending.on_done(lambda done: self._on_response(key, done))
+
+    def _on_response(self, key: TopicPartition, done: Pending[Any]) -> None:
+        clients = self._clients
+        try:
+            (topic,) = done.result().responses
+            (response,) = topic.partition_responses
+            code, offset = ErrorCode(response.error_code), response.base_offset
+        except BrokerError:
+            code, offset = ErrorCode.NETWORK_EXCEPTION, -1
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            clients.oracle.on_acknowledged(key, self.waiting.pop(key), offset)
+            self._sequences[key] += 1
+            pause_us = clients.world.random.randrange(self._pause_us)
+            clients.after(pause_us, lambda: self._next(key))
+        elif code in MAY_BE_REPEATED:
+            clients.after(RETRY_US, lambda: self._send(key))
+        else:
+            clients.world.fail(f"a record of {self.name} for {key} was refused: {code!r}")
+
+
+class Scribbler:
+    """Sends records with acks=1 to any broker: what only one replica has, and may be dropped."""
+
+    def __init__(self, clients: ClientHost, keys: list[TopicPartition], pause_us: int) -> None:
+        self._clients = clients
+        self._keys = keys
+        self._pause_us = pause_us
+        self.is_stopped = False
+        self._count = 0
+        clients.after(pause_us, self._send)
+
+    def _send(self) -> None:
+        if self.is_stopped:
+            return
+        clients, random = self._clients, self._clients.world.random
+        key = random.choice(self._keys)
+        self._count += 1
+        batch = scribbled(self._count)
+        data = PartitionProduceData(index=key.partition, records=memoryview(batch))
+        request = ProduceRequest(
+            acks=1,
+            timeout_ms=1_000,
+            topic_data=[TopicProduceData(name=key.topic, partition_data=[data])],
+        )
+        broker_id = clients.any_broker() if random.randrange(2) else clients.leader_of(key)
+        clients.send(broker_id, request, PRODUCE_VERSION)
+        clients.after(random.randrange(self._pause_us), self._send)
+
+
+class Consumer:
+    """Reads each partition from its start and compares what it gets with what is committed."""
+
+    def __init__(self, clients: ClientHost, keys: list[TopicPartition], pause_us: int) -> None:
+        self._clients = clients
+        self._pause_us = pause_us
+        self.offsets = dict.fromkeys(keys, 0)
+        for key in keys:
+            clients.after(pause_us, lambda key=key: self._fetch(key))  # type: ignore[misc]
+
+    def _fetch(self, key: TopicPartition) -> None:
+        partition = FetchPartition(
+            partition=key.partition, fetch_offset=self.offsets[key], partition_max_bytes=2_000
+        )
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=2_000,
+            topics=[FetchTopic(topic=key.topic, partitions=[partition])],
+        )
+        pending = self._clients.send(self._clients.leader_of(key), request, FETCH_VERSION)
+        pending.on_done(lambda done: self._on_response(key, done))
+
+    def _on_response(self, key: TopicPartition, done: Pending[Any]) -> None:
+        clients = self._clients
+        try:
+            response = done.result()
+        except BrokerError:
+            response = None
+        if response is not None and not response.error_code:
+            ((data,),) = [topic.partitions for topic in response.responses]
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                clients.oracle.on_out_of_range(key, self.offsets[key])
+            elif not data.error_code and data.records is not None:
+                for batch in iterate_batches(memoryview(bytes(data.records)), allow_partial=True):
+                    if batch.last_offset >= self.offsets[key]:
+                        clients.oracle.on_consumed(key, batch)
+                        self.offsets[key] = batch.next_offset
+        clients.after(self._pause_us, lambda: self._fetch(key))

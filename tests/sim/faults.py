@@ -1,0 +1,264 @@
+"""How the faults of a plan are made, and how all of them end."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
+from tests.sim.ensemble import HOST, Ensemble
+from tests.sim.network import Network
+from tests.sim.oracle import Oracle
+from tests.sim.plan import Fault
+from tests.sim.process import Process
+from tests.sim.world import World
+
+OPERATIONS_MAX: Final = 40
+CLOCK_MS_MAX: Final = 3_600_000
+FREE_BYTES_MAX: Final = 2_000
+SLOWNESS: Final = 150
+LEADER_BIT: Final = 1 << 10
+
+
+class Faults:
+    """Makes the faults of one simulation."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        ensemble: Ensemble,
+        oracle: Oracle,
+        keys: list[TopicPartition],
+    ) -> None:
+        self._world = world
+        self._network = network
+        self._ensemble = ensemble
+        self._oracle = oracle
+        self._keys = keys
+        self._exposed: Process | None = None
+        """Has lost power, and with it records that it had not flushed: until the controller has
+        taken it out of the in-sync replicas, no other one leaves them."""
+        self._acts: dict[str, Callable[[Process, Fault], None]] = {
+            "kill": self._kill,
+            "stop": self._stop,
+            "power": self._power,
+            "power in an operation": self._power,
+            "pause": self._pause,
+            "cut": self._cut,
+            "cut one way": self._cut,
+            "isolate": self._cut,
+            "cut from coordination": self._cut,
+            "expire": self._expire,
+            "clock": self._clock,
+            "disk error": self._disk_error,
+            "disk full": self._fill_disk,
+            "slow disk": self._slow_disk,
+        }
+
+    def schedule(self, faults: tuple[Fault, ...]) -> None:
+        """Have each of them happen in its time."""
+        for fault in faults:
+            self._world.after(fault.at_ms * 1_000, lambda fault=fault: self._make(fault))  # type: ignore[misc]
+
+    def _make(self, fault: Fault) -> None:
+        if self._world.is_calm:
+            return
+        processes = list(self._oracle.processes.values())
+        process = processes[fault.first % len(processes)]
+        if fault.first & LEADER_BIT:
+            state = self._oracle.state_of(self._keys[0])
+            process = self._oracle.processes.get(-1 if state is None else state.leader, process)
+        if self._is_exposed():
+            self._world.note(f"left out, since records are exposed: {fault}")
+            return
+        self._acts[fault.kind](process, fault)
+
+    def _is_exposed(self) -> bool:
+        process = self._exposed
+        if process is None:
+            return False
+        for key in self._keys:
+            state = self._oracle.state_of(key)
+            if state is None or process.broker_id not in state.isr:
+                continue
+            node = process.node
+            partition = None if node is None else node.parts.partitions.get(*key)
+            if partition is None or not process.is_serving:
+                return True
+            if partition.log.end_offset < len(self._oracle.of(key).batches):
+                return True
+        self._exposed = None
+        return False
+
+    def _is_whole(self) -> bool:
+        """Whether nothing is wrong, and all replicas are in sync."""
+        if self._network.cuts or not all(
+            one.is_serving and not one.loop.is_paused for one in self._oracle.processes.values()
+        ):
+            return False
+        states = [self._oracle.state_of(key) for key in self._keys]
+        return all(state is not None and len(state.isr) > 2 for state in states)
+
+    def _start_later(self, process: Process, fault: Fault) -> None:
+        life = process.life
+
+        def start() -> None:
+            if not process.is_up and process.life == life:
+                process.start()
+
+        self._world.after(fault.length_ms * 1_000, start)
+
+    def _kill(self, process: Process, fault: Fault) -> None:
+        if process.is_up:
+            process.kill()
+            self._start_later(process, fault)
+
+    def _stop(self, process: Process, fault: Fault) -> None:
+        process.stop()
+
+    def _may_lose_records(self, process: Process, fault: Fault) -> bool:
+        """Whether a disk may lose now what was not flushed; the others keep it."""
+        is_kept = self._is_whole() or self._is_kept_by_leaders(process)
+        if self._is_exposed() or not is_kept:
+            self._world.note(f"left out, since not all is well: {fault}")
+            return False
+        self._exposed = process
+        return True
+
+    def _is_kept_by_leaders(self, process: Process) -> bool:
+        """Whether other brokers, with which nothing is wrong, lead what it is in sync for."""
+        if self._network.cuts:
+            return False
+        for key in self._keys:
+            state = self._oracle.state_of(key)
+            if state is None or process.broker_id not in state.isr:
+                continue
+            leader = self._oracle.processes.get(state.leader)
+            if leader is None or leader is process or not leader.is_serving:
+                return False
+            if leader.loop.is_paused or not leader.has_session():
+                return False
+        return True
+
+    def _disk_error(self, process: Process, fault: Fault) -> None:
+        if process.is_up:
+            number = 1 + fault.second % OPERATIONS_MAX
+            self._world.note(f"operation {number} of broker {process.broker_id}'s disk will fail")
+            process.disk.fail_operation(number, OSError(errno.EIO, "failed by the simulation"))
+
+    def _fill_disk(self, process: Process, fault: Fault) -> None:
+        if not process.is_up:
+            return
+        disk, life = process.disk, process.life
+        disk.capacity_bytes = disk.used_bytes() + fault.second % FREE_BYTES_MAX
+        self._world.note(f"the disk of broker {process.broker_id} is full")
+
+        def free() -> None:
+            if process.life == life:
+                disk.capacity_bytes = UNLIMITED_BYTES
+
+        self._world.after(fault.length_ms * 1_000, free)
+
+    def _slow_disk(self, process: Process, fault: Fault) -> None:
+        if not process.is_up:
+            return
+        loop = process.loop
+        loop.slowness = SLOWNESS
+        self._world.note(f"the disk of broker {process.broker_id} is slow")
+        self._world.counts["slow disk"] += 1
+
+        def recover() -> None:
+            loop.slowness = 1
+
+        self._world.after(fault.length_ms * 1_000, recover)
+
+    def _power(self, process: Process, fault: Fault) -> None:
+        if not process.is_up or (
+            fault.kind == "power" and not self._may_lose_records(process, fault)
+        ):
+            return
+        if fault.kind == "power":
+            process.cut_power(0)
+            self._start_later(process, fault)
+            return
+
+        def may_cut() -> bool:
+            if not self._may_lose_records(process, fault):
+                return False
+            self._start_later(process, fault)
+            return True
+
+        process.disk.may_cut = may_cut
+        process.cut_power(1 + fault.second % OPERATIONS_MAX)
+
+    def _pause(self, process: Process, fault: Fault) -> None:
+        if not process.is_up or process.loop.is_paused:
+            return
+        loop = process.loop
+        self._world.note(f"broker {process.broker_id} is paused for {fault.length_ms} ms")
+        self._world.counts["pause"] += 1
+        loop.pause()
+
+        def resume() -> None:
+            if loop.is_paused and not loop.is_ended:
+                self._world.note(f"broker {process.broker_id} goes on")
+                loop.resume()
+
+        self._world.after(fault.length_ms * 1_000, resume)
+
+    def _cut(self, process: Process, fault: Fault) -> None:
+        name = process.host.name
+        others = [one for one in self._network.hosts if one not in (name, "clients")]
+        if fault.kind == "isolate":
+            chosen = others
+        elif fault.kind == "cut from coordination":
+            chosen = [HOST]
+        else:
+            chosen = [others[fault.second % len(others)]]
+        links = [(name, one) for one in chosen]
+        if fault.kind != "cut one way":
+            links += [(one, name) for one in chosen]
+        elif fault.second & 256:
+            links = [(one, name) for one, name in [(other, name) for _, other in links]]
+        self._world.note(f"{fault.kind}: {links} for {fault.length_ms} ms")
+        self._network.cuts.update(links)
+
+        def heal() -> None:
+            if self._network.cuts.issuperset(links):
+                self._world.note(f"healed: {links}")
+            kept = self._network.cuts.difference(links)
+            self._network.heal()
+            self._network.cuts.update(sorted(kept))
+
+        self._world.after(fault.length_ms * 1_000, heal)
+
+    def _expire(self, process: Process, fault: Fault) -> None:
+        ensemble = self._ensemble
+        session_id = process.session_id()
+        if session_id in ensemble.sessions:
+            self._world.counts["forced expiry"] += 1
+            ensemble.expire(session_id)
+
+    def _clock(self, process: Process, fault: Fault) -> None:
+        offset_ms = fault.second * 977 % (2 * CLOCK_MS_MAX) - CLOCK_MS_MAX
+        self._world.note(f"the clock of broker {process.broker_id} is set to {offset_ms} ms off")
+        self._world.counts["clock"] += 1
+        process.clock.offset_ms = offset_ms
+
+    def end_all(self) -> None:
+        """Everything works again."""
+        self._world.is_calm = True
+        self._world.note("all faults end")
+        self._network.heal()
+        for process in self._oracle.processes.values():
+            process.disk.cut_at = -1
+            process.disk.capacity_bytes = UNLIMITED_BYTES
+            process.disk.forget_failures()
+            process.loop.slowness = 1
+            if process.is_up and process.loop.is_paused:
+                process.loop.resume()
+            if not process.is_up:
+                process.start()

@@ -1,0 +1,360 @@
+"""What must hold in a simulated cluster, after each event and in the end.
+
+The oracle knows what no broker knows: the logs of all brokers, the state of each partition in the
+coordination service, and what brokers have acknowledged to clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from odradek.broker.replication.partition import Partition
+from odradek.controller.znodes.zk_data import PartitionStateZnode, partition_state_path
+from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log.log import Log
+from tests.sim.ensemble import Ensemble
+from tests.sim.process import Process
+from tests.sim.world import World
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+"""Of a batch, without what precedes the records' count."""
+HEADER_BYTES: Final = 61
+
+
+class StoredBatch(NamedTuple):
+    """A batch in a log."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    producer_id: int
+    base_sequence: int
+    content: bytes
+
+
+@dataclass
+class Committed:
+    """What is known of one partition."""
+
+    batches: list[StoredBatch] = field(default_factory=list)
+    """Each has one record, so the index is the offset."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Leader epoch -> the broker that leads in it."""
+    sequences: dict[int, int] = field(default_factory=dict)
+    """Producer id -> its newest sequence."""
+    acknowledged: dict[int, bytes] = field(default_factory=dict)
+    """Offset -> value."""
+    known_values: dict[bytes, None] = field(default_factory=dict)
+    unlocated: list[bytes] = field(default_factory=list)
+    """Acknowledged as duplicates, without an offset."""
+
+
+class ReplicaView(NamedTuple):
+    """What the oracle saw of a replica last."""
+
+    life: int
+    leader: Any
+    leader_epoch: int
+    log_start_offset: int
+    high_watermark: int
+    end_offset: int
+
+
+class Oracle:
+    """Checks the promises of `ARCHITECTURE.md` and of Kafka's replication protocol."""
+
+    def __init__(self, world: World, ensemble: Ensemble) -> None:
+        self.world = world
+        self._ensemble = ensemble
+        self.partitions: dict[TopicPartition, Committed] = {}
+        self._views: dict[tuple[int, str, int], ReplicaView] = {}
+        self._states: dict[TopicPartition, tuple[int, PartitionStateZnode]] = {}
+        self.processes: dict[int, Process] = {}
+        self._producers: dict[int, str] = {}
+        self.checks = 0
+
+    def of(self, key: TopicPartition) -> Committed:
+        return self.partitions.setdefault(key, Committed())
+
+    def state_of(self, key: TopicPartition) -> PartitionStateZnode | None:
+        """The state of a partition in the coordination service."""
+        node = self._ensemble.tree.nodes.get(partition_state_path(*key))
+        if node is None:
+            return None
+        known = self._states.get(key)
+        if known is None or known[0] != node.mzxid:
+            known = self._states[key] = node.mzxid, PartitionStateZnode.decode(node.data)
+        return known[1]
+
+    # What clients see.
+
+    def on_producer_id(self, producer_id: int, name: str) -> None:
+        """No producer id is given twice."""
+        former = self._producers.setdefault(producer_id, name)
+        if former != name:
+            self.world.fail(f"producer id {producer_id} was given to {former} and to {name}")
+
+    def on_sent(self, key: TopicPartition, value: bytes) -> None:
+        self.of(key).known_values[value] = None
+
+    def on_acknowledged(self, key: TopicPartition, value: bytes, offset: int) -> None:
+        """A record is durable at its offset."""
+        found = self.of(key)
+        if offset < 0:
+            found.unlocated.append(value)
+            return
+        former = found.acknowledged.setdefault(offset, value)
+        if former != value:
+            self.world.fail(f"{key}: offset {offset} is acknowledged for {former!r} and {value!r}")
+        if offset >= len(found.batches):
+            self.world.fail(f"{key}: offset {offset} is acknowledged and not committed")
+        if value not in found.batches[offset].content:
+            self.world.fail(
+                f"{key}: offset {offset} is acknowledged for {value!r}, not that record"
+            )
+
+    def on_consumed(self, key: TopicPartition, batch: RecordBatch) -> None:
+        """What a consumer reads is committed."""
+        batches = self.of(key).batches
+        if batch.base_offset >= len(batches):
+            self.world.fail(f"{key}: a consumer read offset {batch.base_offset}, not committed")
+        stored = batches[batch.base_offset]
+        if bytes(batch.view) != stored.content:
+            self.world.fail(f"{key}: a consumer read another record at {batch.base_offset}")
+
+    def on_out_of_range(self, key: TopicPartition, offset: int) -> None:
+        """A leader may be behind for a moment, and nothing is ever deleted."""
+        if offset > len(self.of(key).batches):
+            self.world.fail(f"{key}: a consumer got beyond the end, to {offset}")
+
+    # What brokers do.
+
+    def after_turn(self, process: Process) -> None:
+        """Check the replicas of a process that have changed."""
+        node = process.node
+        if not process.is_up or node is None or not process.is_serving:
+            return
+        views, broker_id, life = self._views, process.broker_id, process.life
+        for partition in node.parts.partitions.all():
+            log = partition.log
+            if log.is_offline or log.is_truncating:
+                continue
+            seen = ReplicaView(
+                life,
+                partition.leader,
+                partition.leader_epoch,
+                log.log_start_offset,
+                log.high_watermark,
+                log.head.end_offset,
+            )
+            name = (broker_id, partition.topic, partition.index)
+            before = views.get(name)
+            if before != seen:
+                views[name] = seen
+                self.checks += 1
+                self._check(process, partition, before, seen)
+
+    def _check(
+        self, process: Process, partition: Partition, before: ReplicaView | None, now: ReplicaView
+    ) -> None:
+        fail, who = self.world.fail, f"broker {process.broker_id}, {partition.log}"
+        key = TopicPartition(partition.topic, partition.index)
+        found = self.of(key)
+        if not now.log_start_offset <= now.high_watermark <= now.end_offset:
+            fail(f"{who}: not start <= high watermark <= end: {now}")
+        if now.leader is not None:
+            leader = found.leaders.setdefault(now.leader_epoch, process.broker_id)
+            if leader != process.broker_id:
+                fail(f"{who}: brokers {leader} and {process.broker_id} lead in {now.leader_epoch}")
+            if partition.log.leader_epochs.latest_epoch != now.leader_epoch:
+                fail(f"{who}: the leader epoch {now.leader_epoch} is not noted in the log")
+        is_same_life = before is not None and before.life == now.life
+        verified = 0
+        if before is not None and is_same_life:
+            if now.leader_epoch < before.leader_epoch:
+                fail(f"{who}: the leader epoch falls from {before} to {now}")
+            is_led = now.leader is not None and now.leader is before.leader
+            if is_led and now.high_watermark < before.high_watermark:
+                fail(f"{who}: the high watermark of a leader falls from {before} to {now}")
+            if is_led and now.end_offset < before.end_offset:
+                fail(f"{who}: the end of a leader's log falls from {before} to {now}")
+            truncated = now.end_offset < before.end_offset
+            if truncated and now.end_offset < len(found.batches):
+                self._check_truncation(key, process, now)
+            verified = 0 if truncated else before.high_watermark
+        if not is_same_life or now.end_offset < before.end_offset:  # type: ignore[union-attr]
+            self.check_log(process, partition.log)
+        if now.high_watermark > verified:
+            self._check_committed(process, partition, verified, now.high_watermark)
+
+    def _check_truncation(self, key: TopicPartition, process: Process, now: ReplicaView) -> None:
+        state = self.state_of(key)
+        if state is None or state.leader < 0 or process.broker_id not in state.isr:
+            return
+        if state.leader_epoch == now.leader_epoch:
+            self.world.fail(
+                f"{key}: broker {process.broker_id}, in sync by {state}, truncates committed "
+                f"records from {now.end_offset} on"
+            )
+
+    def _check_committed(
+        self, process: Process, partition: Partition, start: int, end: int
+    ) -> None:
+        """The records below a high watermark are those that were committed, or become so."""
+        key = TopicPartition(partition.topic, partition.index)
+        found = self.of(key)
+        batches = found.batches
+        for stored in stored_batches(process, partition.log, start):
+            offset = stored.base_offset
+            if offset >= end:
+                break
+            if offset < len(batches):
+                if batches[offset] != stored:
+                    self.world.fail(
+                        f"{key}: broker {process.broker_id} has another committed record at "
+                        f"{offset}: {stored}, not {batches[offset]}"
+                    )
+                continue
+            if offset != len(batches) or stored.next_offset != offset + 1:
+                self.world.fail(f"{key}: a gap before {offset} at broker {process.broker_id}")
+            self._commit(key, found, stored)
+        if end > len(batches):
+            self.world.fail(f"{key}: broker {process.broker_id} lacks records below {end}")
+        if partition.leader is not None:
+            self._check_in_sync_replicas(key, process, end)
+
+    def _commit(self, key: TopicPartition, found: Committed, stored: StoredBatch) -> None:
+        batches = found.batches
+        if batches and stored.leader_epoch < batches[-1].leader_epoch:
+            self.world.fail(f"{key}: the leader epoch falls at offset {stored.base_offset}")
+        if stored.producer_id >= 0:
+            newest = found.sequences.get(stored.producer_id, -1)
+            if stored.base_sequence != newest + 1:
+                self.world.fail(
+                    f"{key}: sequence {stored.base_sequence} of producer {stored.producer_id} "
+                    f"follows {newest} at offset {stored.base_offset}"
+                )
+            found.sequences[stored.producer_id] = stored.base_sequence
+        batches.append(stored)
+
+    def _check_in_sync_replicas(self, key: TopicPartition, process: Process, end: int) -> None:
+        """What a leader has committed is on every in-sync replica."""
+        state = self.state_of(key)
+        if state is None or end == 0:
+            return
+        expected = self.of(key).batches[end - 1]
+        for broker_id in state.isr:
+            other = self.processes[broker_id]
+            if broker_id == process.broker_id or not other.is_serving or other.node is None:
+                continue
+            replica = other.node.parts.partitions.get(*key)
+            if replica is None or replica.log.is_offline or replica.log.is_truncating:
+                continue
+            log = replica.log
+            if log.end_offset < end:
+                self.world.fail(
+                    f"{key}: broker {process.broker_id} commits up to {end}, and broker "
+                    f"{broker_id}, in sync by {state}, has {log.end_offset} only"
+                )
+            if log.leader_epochs.epoch_of(end - 1) != expected.leader_epoch:
+                self.world.fail(f"{key}: broker {broker_id}, in sync, has another record {end - 1}")
+
+    def check_log(self, process: Process, log: Log) -> None:
+        """Leader epochs and producer state are those of the records."""
+        epochs: dict[int, int] = {}
+        sequences: dict[int, tuple[int, int]] = {}
+        expected = log.log_start_offset
+        epoch = -1
+        for stored in stored_batches(process, log, 0):
+            if stored.base_offset != expected:
+                self.world.fail(f"{log}: offset {stored.base_offset} follows {expected - 1}")
+            expected = stored.next_offset
+            if stored.leader_epoch < epoch:
+                self.world.fail(f"{log}: leader epoch {stored.leader_epoch} follows {epoch}")
+            if stored.leader_epoch > epoch:
+                epoch = stored.leader_epoch
+                epochs[epoch] = stored.base_offset
+            if stored.producer_id >= 0:
+                sequences[stored.producer_id] = stored.base_sequence, stored.base_offset
+        where = f"broker {process.broker_id}, {log}"
+        if expected != log.end_offset:
+            self.world.fail(f"{where}: its records end at {expected}")
+        entries = {entry.epoch: entry.start_offset for entry in log.leader_epochs.entries}
+        for epoch, start in epochs.items():
+            if entries.get(epoch) != start:
+                self.world.fail(f"{where}: epochs {entries}, by its records {epochs}")
+        for epoch in entries:
+            if epoch not in epochs and log.leader_epochs.epoch_of(log.end_offset) < epoch:
+                self.world.fail(f"{where}: epochs {entries}, by its records {epochs}")
+        states = log.producer_states.entries
+        known = {one: (entry.last_sequence, entry.last_offset) for one, entry in states.items()}
+        if known != sequences:
+            self.world.fail(f"{where}: producers {known}, by its records {sequences}")
+
+    # In the end.
+
+    def unlevel(self, key: TopicPartition) -> str | None:
+        """Why the replicas of a partition do not agree yet."""
+        state = self.state_of(key)
+        if state is None or state.leader < 0:
+            return f"{key} has no leader: {state}"
+        if sorted(state.isr) != sorted(self.processes):
+            return f"{key}: not all replicas are in sync: {state}"
+        ends = set()
+        for process in self.processes.values():
+            node = process.node
+            partition = None if node is None else node.parts.partitions.get(*key)
+            if partition is None or not process.is_serving:
+                return f"{key}: broker {process.broker_id} does not serve it"
+            log = partition.log
+            ends.add((log.end_offset, log.high_watermark, log.last_stable_offset))
+            if partition.leader_epoch != state.leader_epoch:
+                return f"{key}: broker {process.broker_id} is in another leader epoch than {state}"
+        if len(ends) != 1 or len(set(next(iter(ends)))) != 1:
+            return f"{key}: (end, high watermark, last stable offset) of the replicas are {ends}"
+        return None
+
+    def check_end(self, key: TopicPartition) -> None:
+        """All replicas are equal, and have what was acknowledged."""
+        found = self.of(key)
+        for process in self.processes.values():
+            assert process.node is not None
+            log = process.node.parts.partitions.held(*key).log
+            self.check_log(process, log)
+            if stored_batches(process, log, 0) != found.batches:
+                self.world.fail(f"{key}: broker {process.broker_id} differs from what is committed")
+        for offset, value in found.acknowledged.items():
+            if offset >= len(found.batches) or value not in found.batches[offset].content:
+                self.world.fail(f"{key}: {value!r}, acknowledged at {offset}, is lost")
+        stored = [one.content[-24:] for one in found.batches]
+        for value in found.unlocated:
+            if not any(value in one for one in stored):
+                self.world.fail(f"{key}: {value!r}, acknowledged as a duplicate, is lost")
+
+
+def stored_batches(process: Process, log: Log, start: int) -> list[StoredBatch]:
+    """The batches from an offset on, read around the broker."""
+    disk = process.disk
+    found: list[StoredBatch] = []
+    bases = log.base_offsets
+    for number, base in enumerate(bases):
+        if number + 1 < len(bases) and bases[number + 1] <= start:
+            continue
+        content = disk._find_file(f"{log.directory}/{base:020d}.log").content
+        position, end = 0, len(content)
+        while position + HEADER_BYTES <= end:
+            (offset, size, epoch, _, _, _, delta, _, _, producer_id, _, sequence, _) = (
+                HEADER.unpack_from(content, position)
+            )
+            if offset >= log.end_offset:
+                break
+            if offset >= start:
+                whole = bytes(content[position : position + size + 12])
+                found.append(
+                    StoredBatch(offset, offset + delta + 1, epoch, producer_id, sequence, whole)
+                )
+            position += size + 12
+    return found

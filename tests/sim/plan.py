@@ -1,0 +1,120 @@
+"""What a seed decides before anything runs: the cluster, and when which fault happens."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+LENGTH_MS: Final = 16_000
+BROKERS: Final = 3
+FAULTS_MAX: Final = 14
+KINDS: Final = (
+    "kill",
+    "stop",
+    "power",
+    "power in an operation",
+    "pause",
+    "cut",
+    "cut one way",
+    "isolate",
+    "cut from coordination",
+    "expire",
+    "clock",
+    "disk error",
+    "disk full",
+    "slow disk",
+)
+LOSING: Final = ("power", "power in an operation")
+
+
+class Fault(NamedTuple):
+    """One fault; `first` and `second` choose what it hits: often a leader."""
+
+    at_ms: int
+    kind: str
+    first: int
+    second: int
+    length_ms: int
+
+    def __str__(self) -> str:
+        return f"at {self.at_ms} ms: {self.kind} {self.first} {self.second}, {self.length_ms} ms"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cluster and its faults."""
+
+    seed: int
+    partitions: int
+    flushes: bool
+    """Whether leaders flush each record before they acknowledge it.  Followers do not yet, so even
+    then one broker alone may lose power."""
+    segment_bytes: int
+    long_delay_one_in: int
+    producers: int
+    has_scribbler: bool
+    """Whether a client writes what need not stay."""
+    pause_us: int
+    """The longest pause of a producer between two records."""
+    faults: tuple[Fault, ...]
+
+    def settings(self) -> dict[str, str]:
+        """Those of the brokers."""
+        written = {
+            "default.replication.factor": str(BROKERS),
+            "min.insync.replicas": "2",
+            "num.partitions": str(self.partitions),
+            "log.segment.bytes": str(self.segment_bytes),
+            "replica.lag.time.max.ms": "3000",
+            "replica.fetch.wait.max.ms": "1000",
+            "replica.fetch.response.max.bytes": "4000",
+            "replica.fetch.max.bytes": "1000",
+            "replica.socket.timeout.ms": "5000",
+            "request.timeout.ms": "5000",
+            "controller.socket.timeout.ms": "5000",
+            "socket.connection.setup.timeout.ms": "3000",
+            "replica.high.watermark.checkpoint.interval.ms": "2000",
+            "log.flush.offset.checkpoint.interval.ms": "4000",
+            "leader.imbalance.check.interval.seconds": "10",
+            "controlled.shutdown.retry.backoff.ms": "500",
+        }
+        if self.flushes:
+            written["log.flush.interval.messages"] = "1"
+        return written
+
+    def loses_records(self) -> bool:
+        """Whether a disk loses what was not flushed."""
+        return any(fault.kind in LOSING for fault in self.faults)
+
+    def with_faults(self, numbers: list[int]) -> Plan:
+        """The same with some of the faults."""
+        return replace(self, faults=tuple(self.faults[number] for number in numbers))
+
+
+def make_plan(seed: int) -> Plan:
+    """The plan of a seed: whole kinds of faults are left out at random."""
+    rng = random.Random(f"plan {seed}")
+    kinds = [kind for kind in KINDS if rng.random() < 0.55] or ["kill"]
+    count = rng.randrange(2, FAULTS_MAX)
+    faults = sorted(
+        Fault(
+            at_ms=rng.randrange(2_000, LENGTH_MS),
+            kind=rng.choice(kinds),
+            first=rng.randrange(1 << 16),
+            second=rng.randrange(1 << 16),
+            length_ms=rng.choice((50, 300, 1_000, 2_500, 5_000, 9_000)),
+        )
+        for _ in range(count)
+    )
+    return Plan(
+        seed=seed,
+        partitions=rng.choice((1, 1, 2, 3)),
+        flushes=rng.random() < 0.3,
+        segment_bytes=rng.choice((1_000, 3_000, 1 << 20)),
+        long_delay_one_in=rng.choice((0, 0, 200, 2_000)),
+        producers=rng.choice((1, 2)),
+        has_scribbler=rng.random() < 0.7,
+        pause_us=rng.choice((200_000, 600_000, 1_500_000)),
+        faults=tuple(faults),
+    )

@@ -1,0 +1,226 @@
+"""Bugs that the simulator must find: each is a patch, most of them are bugs that Kafka once had.
+
+python -m tests.sim.planted [NAME...]    looks for them and says how many seeds it took
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
+
+import pytest
+
+from odradek.broker.handlers import produce
+from odradek.broker.replication.follower import fetcher_state
+from odradek.broker.replication.follower.fetcher_state import FetcherState, Truncate
+from odradek.broker.replication.follower.partition_fetch_state import PartitionFetchState
+from odradek.broker.replication.in_sync_replicas import InSyncReplicas
+from odradek.broker.replication.leader import InSyncState, PartitionLeader
+from odradek.broker.replication.partition import Partition
+from odradek.controller.active import partition_states
+from odradek.controller.coordination.session import SetData
+from odradek.controller.coordination.zookeeper import ZooKeeperSession
+from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochFileCache
+from odradek.storage.directories.disk_jobs import FinishTruncation
+from odradek.storage.log.log import Log
+from odradek.storage.producers.producer_state import ProducerStates
+from tests.sim.simulation import Result, run_seed
+
+SEEDS_MAX: Final = 500
+BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def bug(function: Bug) -> Bug:
+    """Register a bug under the name of its function."""
+    BUGS[function.__name__] = function
+    return function
+
+
+@bug
+def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """KIP-101: what Kafka once did when a broker became a follower."""
+    add = FetcherState.add
+
+    def truncating(self: FetcherState, replica: PartitionFetchState) -> Truncate | None:
+        decided = add(self, replica)
+        log = replica.log
+        if decided is None and not log.is_truncating and log.end_offset > log.high_watermark:
+            return self._truncate(replica, log.high_watermark)
+        return decided
+
+    patch.setattr(FetcherState, "add", truncating)
+
+
+@bug
+def fetch_without_the_last_epoch(patch: pytest.MonkeyPatch) -> None:
+    """KIP-320: a follower that never looks for a divergence."""
+    requested = PartitionFetchState.requested
+    patch.setattr(
+        PartitionFetchState,
+        "requested",
+        lambda self: requested(self)._replace(last_fetched_epoch=UNDEFINED_EPOCH),
+    )
+
+
+@bug
+def expansion_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-7128, together with a high watermark that does not wait for expansions."""
+    propose = PartitionLeader.propose_expansion
+
+    def early(self: PartitionLeader, broker_id: int, high_watermark: int) -> InSyncState | None:
+        follower = self.followers[broker_id]
+        follower.log_end_offset = max(
+            high_watermark, self.epoch_start_offset, follower.log_end_offset
+        )
+        return propose(self, broker_id, high_watermark)
+
+    patch.setattr(PartitionLeader, "propose_expansion", early)
+
+
+@bug
+def truncation_that_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """A power cut brings dropped records back."""
+    run = FinishTruncation.run
+
+    class Unsynced:
+        """A file system that syncs nothing."""
+
+        def __init__(self, files: Any) -> None:
+            self._files = files
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._files, name)
+
+        def open(self, path: str) -> Any:
+            return Unsynced(self._files.open(path))
+
+        def sync(self) -> None:
+            """Nothing."""
+
+        def sync_directory(self, path: str) -> None:
+            """Nothing."""
+
+    patch.setattr(
+        FinishTruncation, "run", lambda self, files: run(self, cast(Any, Unsynced(files)))
+    )
+
+
+@bug
+def truncation_to_the_leaders_end_of_another_epoch(patch: pytest.MonkeyPatch) -> None:
+    """KIP-279: the leader's end offset alone, whatever epochs the follower has."""
+    patch.setattr(
+        fetcher_state,
+        "truncation_offset",
+        lambda log, epoch, end_offset: min(end_offset, log.end_offset),
+    )
+
+
+@bug
+def high_watermark_of_one_follower(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-13091: in-sync replicas that the high watermark does not wait for."""
+
+    def first(self: PartitionLeader, end_offset: int, **others: Any) -> int:
+        ends = [one.log_end_offset for one in self.followers.values()]
+        return min(end_offset, max(ends))
+
+    patch.setattr(PartitionLeader, "replicated_end", first)
+
+
+@bug
+def acknowledgement_at_the_append(patch: pytest.MonkeyPatch) -> None:
+    """acks=all is served as acks=1."""
+    patch.setattr(produce, "_is_stored", lambda partition, last_offset, acks: True)
+
+
+@bug
+def read_up_to_the_end(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-9196: consumers get what is not committed."""
+    patch.setattr(Partition, "fetch_end", lambda self, *, read_committed: self.log.end_offset)
+
+
+@bug
+def epoch_of_a_new_leader_is_not_noted(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-7415: the epochs of a log do not begin with a leadership."""
+    patch.setattr(Log, "assign_epoch", lambda self, leader_epoch, start_offset: None)
+
+
+@bug
+def epochs_are_not_cut_with_the_log(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-10706."""
+    patch.setattr(LeaderEpochFileCache, "truncate_from_end", lambda self, end_offset: None)
+
+
+@bug
+def watches_are_not_set_again(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-13461: after a lost connection changes are not seen any more."""
+    patch.setattr(ZooKeeperSession, "_watch_calls", lambda self: [])
+
+
+@bug
+def states_are_written_without_version(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-1382: two writers of a state overwrite one another."""
+
+    def unversioned(path: str, data: bytes | None, version: int) -> SetData:
+        return SetData(path, data)
+
+    patch.setattr(partition_states, "SetData", unversioned)
+
+
+@bug
+def producers_are_not_noted_by_followers(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-6003, KAFKA-12153: a new leader takes a repeated batch for a new one."""
+    append_as_follower, apply = Log.append_as_follower, ProducerStates.apply
+    is_following = False
+
+    def forgetting(self: Log, *arguments: Any, **keywords: Any) -> Any:
+        nonlocal is_following
+        is_following = True
+        try:
+            return append_as_follower(self, *arguments, **keywords)
+        finally:
+            is_following = False
+
+    def applied(self: ProducerStates, batch: Any, base_offset: int | None = None) -> Any:
+        return None if is_following else apply(self, batch, base_offset)
+
+    patch.setattr(Log, "append_as_follower", forgetting)
+    patch.setattr(ProducerStates, "apply", applied)
+
+
+@bug
+def replicas_never_leave_the_in_sync_ones(patch: pytest.MonkeyPatch) -> None:
+    """A follower that is cut off keeps acks=all waiting."""
+    patch.setattr(InSyncReplicas, "check", lambda self: None)
+
+
+def results(name: str, seeds: int) -> Iterator[Result]:
+    """Those of the first seeds, with a bug."""
+    for seed in range(seeds):
+        with pytest.MonkeyPatch.context() as patch:
+            BUGS[name](patch)
+            result = run_seed(seed)
+        yield result
+
+
+def seeds_until_found(name: str, seeds: int = SEEDS_MAX) -> int | None:
+    """How many seeds it takes to find a bug; None when it is not found."""
+    for count, result in enumerate(results(name, seeds), start=1):
+        if result.failure is not None:
+            return count
+    return None
+
+
+def main() -> None:
+    for name in sys.argv[1:] or BUGS:
+        for count, result in enumerate(results(name, SEEDS_MAX), start=1):
+            if result.failure is not None:
+                print(f"{name}: {count} seeds: {result.failure.splitlines()[-1][:150]}", flush=True)
+                break
+        else:
+            print(f"{name}: NOT FOUND in {SEEDS_MAX} seeds", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""One seed: a cluster, its clients and its faults, until everything works again.
+
+python -m tests.sim.simulation SEED [--faults 0,3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.decide.topics import CreateTopicSpec
+from odradek.protocol.topic_partition import TopicPartition
+from tests.sim.clients import TOPIC, ClientHost, Consumer, Producer, Scribbler
+from tests.sim.ensemble import HOST, Ensemble
+from tests.sim.faults import Faults
+from tests.sim.network import Network
+from tests.sim.oracle import Oracle
+from tests.sim.plan import BROKERS, LENGTH_MS, Plan, make_plan
+from tests.sim.process import Process
+from tests.sim.world import Broken, World
+
+CALM_STEP_MS: Final = 250
+CALM_MAX_MS: Final = 90_000
+IDLE_MS: Final = 1_500
+CLOCK_STEP_NS: Final = 20_000
+
+
+class LoggedErrors(logging.Handler):
+    """Exceptions that the broker has logged: none is expected."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, CoordinationError):
+            self.found.append(self.format(record))
+
+
+@dataclass
+class Result:
+    """What a seed has come to."""
+
+    seed: int
+    failure: str | None
+    history: list[str]
+    events: int
+    counts: dict[str, int]
+    acknowledged: int
+
+
+class Simulation:
+    """A cluster with its clients."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        self.network = Network(
+            self.world,
+            long_one_in=plan.long_delay_one_in,
+            # A session that a delay ends is one more fault: not while records are exposed.
+            prompt_host=HOST if plan.loses_records() else "",
+        )
+        self.ensemble = Ensemble(self.world, self.network)
+        self.oracle = Oracle(self.world, self.ensemble)
+        self.errors = LoggedErrors()
+        self.processes = {
+            broker_id: Process(
+                self.world,
+                self.network,
+                broker_id,
+                plan.settings(),
+                after_turn=self._after_turn,
+                is_heard=self.ensemble.is_heard,
+            )
+            for broker_id in range(1, BROKERS + 1)
+        }
+        self.oracle.processes = self.processes
+        self.faults = Faults(
+            self.world, self.network, self.ensemble, self.oracle, self.partition_keys()
+        )
+        self.producers: list[Producer] = []
+        self.scribblers: list[Scribbler] = []
+
+    def partition_keys(self) -> list[TopicPartition]:
+        return [TopicPartition(TOPIC, index) for index in range(self.plan.partitions)]
+
+    def _after_turn(self, process: Process) -> None:
+        if self.errors.found:
+            self.world.fail(f"broker {process.broker_id} logged: {self.errors.found[0]}")
+        bug = getattr(self.world, "bug", None)
+        if bug is not None:
+            raise Broken(f"broker {process.broker_id} ended by {bug!r}") from bug
+        self.oracle.after_turn(process)
+
+    def run(self) -> None:
+        """The whole history.
+
+        raises  Broken
+        """
+        world = self.world
+        world.is_calm = True
+        for process in self.processes.values():
+            process.start()
+        self._create_topic()
+        world.is_calm = False
+        clients = ClientHost(world, self.network, self.oracle, list(self.processes))
+        self.producers = [
+            Producer(clients, f"producer-{number}", self.partition_keys(), self.plan.pause_us)
+            for number in range(self.plan.producers)
+        ]
+        if self.plan.has_scribbler:
+            self.scribblers = [Scribbler(clients, self.partition_keys(), self.plan.pause_us)]
+        Consumer(clients, self.partition_keys(), 2 * self.plan.pause_us)
+        self.faults.schedule(self.plan.faults)
+        self._run_until(LENGTH_MS)
+        self.faults.end_all()
+        self._settle()
+
+    def _run_until(self, until_ms: int) -> None:
+        self.world.run(until_ms, lambda: None)
+
+    def _create_topic(self) -> None:
+        """By the active controller, once every broker is registered."""
+        spec = CreateTopicSpec(TOPIC, self.plan.partitions, BROKERS)
+        for until_ms in range(100, 2_000, 100):
+            self._run_until(until_ms)
+            for process in self.processes.values():
+                if process.node is None or not process.is_serving:
+                    continue
+                controller = process.node.services.controller
+                if len(controller.image.brokers) == BROKERS and controller.is_active:
+                    admin = controller.admin
+                    process.loop.call_soon(lambda admin=admin: admin.create_topics([spec]))
+                    return
+        self.world.fail("the cluster does not start")
+
+    def _settle(self) -> None:
+        """Wait until all is well, end the clients' work, and compare everything."""
+        world = self.world
+        start_ms = world.elapsed_ms
+        why: str | None = "nothing was tried"
+        is_stopped = False
+        while why is not None or not is_stopped:
+            if world.elapsed_ms > start_ms + CALM_MAX_MS:
+                world.fail(f"after {CALM_MAX_MS} ms without faults: {why}")
+            self._run_until(world.elapsed_ms + CALM_STEP_MS)
+            why = self._trouble(is_stopped=is_stopped)
+            if why is None and not is_stopped:
+                is_stopped = True
+                for producer in self.producers:
+                    producer.is_stopped = True
+                for scribbler in self.scribblers:
+                    scribbler.is_stopped = True
+                why = "clients have been stopped just now"
+        self._run_until(world.elapsed_ms + IDLE_MS)
+        for key in self.partition_keys():
+            self.oracle.check_end(key)
+
+    def _trouble(self, *, is_stopped: bool) -> str | None:
+        for key in self.partition_keys():
+            state = self.oracle.state_of(key)
+            if state is None or len(state.isr) < BROKERS:
+                return f"{key}: {state}"
+        if is_stopped:
+            for producer in self.producers:
+                if producer.waiting:
+                    return f"{producer.name} waits for {producer.waiting}"
+            for key in self.partition_keys():
+                why = self.oracle.unlevel(key)
+                if why is not None:
+                    return why
+        return None
+
+
+class _Ticks:
+    """A clock that moves with each reading: slices end at the same step in each run."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def __call__(self) -> int:
+        self._now_ns += CLOCK_STEP_NS
+        return self._now_ns
+
+
+def _count_time() -> None:
+    """Replace the clock by which the product measures its slices."""
+    ticks = _Ticks()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("odradek.") and hasattr(module, "monotonic_ns"):
+            replaced: Any = module
+            replaced.monotonic_ns = ticks
+
+
+def run_plan(plan: Plan) -> Result:
+    """Run a plan; exceptions of the product are failures."""
+    _count_time()
+    root = logging.getLogger("odradek")
+    level, propagates = root.level, root.propagate
+    root.setLevel(logging.ERROR)
+    root.propagate = False
+    was_enabled = gc.isenabled()
+    gc.disable()
+    # What a process had not begun when it ended.
+    warnings.filterwarnings("ignore", message="coroutine .* was never awaited")
+    simulation = Simulation(plan)
+    root.addHandler(simulation.errors)
+    failure = None
+    try:
+        simulation.run()
+    except AssertionError as broken:
+        failure = str(broken) or repr(broken)
+        if not isinstance(broken, Broken):
+            failure = f"{broken!r} at {broken.__traceback__.tb_lineno}"  # type: ignore[union-attr]
+    finally:
+        root.removeHandler(simulation.errors)
+        root.setLevel(level)
+        root.propagate = propagates
+        if was_enabled:
+            gc.enable()
+    world = simulation.world
+    acknowledged = sum(len(one.acknowledged) for one in simulation.oracle.partitions.values())
+    return Result(
+        plan.seed, failure, list(world.history), world.events, dict(world.counts), acknowledged
+    )
+
+
+def run_seed(seed: int) -> Result:
+    return run_plan(make_plan(seed))
+
+
+def shortest(plan: Plan) -> tuple[list[int], Result]:
+    """The fewest faults with which the plan still fails, and that result."""
+    kept = list(range(len(plan.faults)))
+    result = run_plan(plan)
+    size = max(1, len(kept) // 2)
+    while size:
+        start = 0
+        while start < len(kept):
+            fewer = kept[:start] + kept[start + size :]
+            tried = run_plan(plan.with_faults(fewer))
+            if tried.failure is not None:
+                kept, result = fewer, tried
+            else:
+                start += size
+        size //= 2
+    return kept, result
+
+
+def report(result: Result, plan: Plan, kept: list[int]) -> str:
+    """What a developer needs of a failing seed."""
+    numbers = ",".join(map(str, kept))
+    return "\n".join(
+        [
+            f"seed {plan.seed}: {result.failure}",
+            f"cluster: {plan.settings()}",
+            *(str(plan.faults[number]) for number in kept),
+            "history:",
+            *result.history,
+            f"repeat: .venv/bin/python -m tests.sim.simulation {plan.seed} --faults {numbers!r}",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--faults", help="the numbers of the faults that happen, by commas")
+    arguments = parser.parse_args()
+    plan = make_plan(arguments.seed)
+    if arguments.faults is not None:
+        kept = [int(number) for number in arguments.faults.split(",") if number]
+        result = run_plan(plan.with_faults(kept))
+    else:
+        kept, result = list(range(len(plan.faults))), run_plan(plan)
+        if result.failure is not None:
+            kept, result = shortest(plan)
+    if result.failure is not None:
+        print(report(result, plan, kept))
+        raise SystemExit(1)
+    print(f"seed {plan.seed}: {result}")
+
+
+if __name__ == "__main__":
+    main()
