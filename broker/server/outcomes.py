@@ -30,7 +30,7 @@ from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import framed
 from odradek.broker.server.rounds import Rounds, SlicedSteps
 from odradek.broker.services import Services
-from odradek.controller.coordination.errors import StorageFailed
+from odradek.controller.coordination.errors import CoordinationError, StorageFailed
 from odradek.protocol.compiler import step_encoder
 from odradek.protocol.disposal import dispose_in_steps
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -354,6 +354,10 @@ class Outcomes:
         if isinstance(error, StorageFailed):
             logger.warning("%s is refused: %s", call.loaded.name, error)
             return call.failed(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        if isinstance(error, CoordinationError):
+            # No bug of the handler: without a session the controller can do nothing.
+            logger.warning("%s has failed: %r", call.loaded.name, error)
+            return call.failed(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         self._metrics.request_errors += 1
         logger.error("a waiting %s failed", call.loaded.name, exc_info=error)
         return call.failed(ErrorCode.UNKNOWN_SERVER_ERROR, None)

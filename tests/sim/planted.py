@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
@@ -18,11 +19,13 @@ from odradek.broker.replication.follower.partition_fetch_state import PartitionF
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.leader import InSyncState, PartitionLeader
 from odradek.broker.replication.partition import Partition
-from odradek.controller.active import partition_states
-from odradek.controller.coordination.session import SetData
+from odradek.controller.active import isr_changes
+from odradek.controller.controller import Controller
+from odradek.controller.coordination.session import SessionEvent, SessionState
 from odradek.controller.coordination.zookeeper import ZooKeeperSession
 from odradek.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochFileCache
 from odradek.storage.directories.disk_jobs import FinishTruncation
+from odradek.storage.log import appending, head
 from odradek.storage.log.log import Log
 from odradek.storage.producers.producer_state import ProducerStates
 from tests.sim.simulation import Result, run_seed
@@ -159,16 +162,6 @@ def watches_are_not_set_again(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug
-def states_are_written_without_version(patch: pytest.MonkeyPatch) -> None:
-    """KAFKA-1382: two writers of a state overwrite one another."""
-
-    def unversioned(path: str, data: bytes | None, version: int) -> SetData:
-        return SetData(path, data)
-
-    patch.setattr(partition_states, "SetData", unversioned)
-
-
-@bug
 def producers_are_not_noted_by_followers(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-6003, KAFKA-12153: a new leader takes a repeated batch for a new one."""
     append_as_follower, apply = Log.append_as_follower, ProducerStates.apply
@@ -193,6 +186,55 @@ def producers_are_not_noted_by_followers(patch: pytest.MonkeyPatch) -> None:
 def replicas_never_leave_the_in_sync_ones(patch: pytest.MonkeyPatch) -> None:
     """A follower that is cut off keeps acks=all waiting."""
     patch.setattr(InSyncReplicas, "check", lambda self: None)
+
+
+@bug
+def producers_are_not_cut_with_the_log(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-5829: after a truncation the state of producers is not that of the log."""
+    run = FinishTruncation.run
+
+    def without_producers(self: FinishTruncation, files: Any) -> None:
+        run(replace(self, truncation=replace(self.truncation, rebuild=None)), files)
+
+    patch.setattr(FinishTruncation, "run", without_producers)
+
+
+@bug
+def follower_takes_its_end_for_committed(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-14704: a diverging end of the log becomes visible before it is truncated."""
+    apply_state = Partition.apply_state
+
+    def exposing(self: Partition, state: Any, leader: PartitionLeader | None) -> None:
+        apply_state(self, state, leader)
+        if leader is None:
+            self.log.advance_high_watermark(self.log.end_offset)
+
+    patch.setattr(Partition, "apply_state", exposing)
+
+
+@bug
+def repeated_batches_are_stored(patch: pytest.MonkeyPatch) -> None:
+    """No producer's batch is recognised as sent before."""
+    patch.setattr(head, "check_append", lambda entry, batch, *, from_client: None)
+    patch.setattr(appending, "check_append", lambda entry, batch, *, from_client: None)
+
+
+@bug
+def expired_sessions_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-5473: a broker whose session has expired does not register again."""
+    on_event = Controller._on_event
+
+    def deaf(self: Controller, event: SessionEvent) -> None:
+        if event is not SessionState.EXPIRED:
+            on_event(self, event)
+
+    patch.setattr(Controller, "_on_event", deaf)
+
+
+@bug
+def brokers_are_not_fenced_by_their_epoch(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-15221: replicas of an earlier registration come into sync."""
+    patch.setattr(isr_changes, "check_sender", lambda image, broker_id, broker_epoch: None)
 
 
 def results(name: str, seeds: int) -> Iterator[Result]:

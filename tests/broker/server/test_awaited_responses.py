@@ -19,6 +19,7 @@ from odradek.broker.server.call import Call
 from odradek.broker.server.connection import Connection
 from odradek.broker.server.loaded_api import LoadedApi
 from odradek.broker.server.outcomes import Outcomes
+from odradek.controller.coordination.errors import ConnectionLoss
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.frames import SCRATCH_BYTES, BufferPool, FrameReader
@@ -209,6 +210,18 @@ def test_result_that_failed_returns_its_error(client: Client) -> None:
     client.settle(WhenDone(pending, response))
     pending.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert client.responses(1) == [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+
+
+def test_result_that_failed_for_want_of_coordination_is_logged_without_a_traceback(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    pending: Pending[int] = Pending()
+    client.settle(WhenDone(pending, response))
+    pending.fail(ConnectionLoss("the connection is lost"))
+    assert client.responses(1) == [(1, ErrorCode.UNKNOWN_SERVER_ERROR)]
+    (line,) = (one for one in caplog.records if "HEARTBEAT" in one.getMessage())
+    assert (line.levelno, line.exc_info) == (logging.WARNING, None)
+    assert client.metrics.request_errors == 0
 
 
 def test_charge_of_a_large_request_is_held_until_its_response(client: Client) -> None:
