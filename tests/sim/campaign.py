@@ -2,8 +2,8 @@
 
     python -m tests.sim.campaign MINUTES
 
-A line of `ledger.jsonl`: commit, first seed, seeds, events, faults, processor seconds, verdict (the
-seeds that have failed, or "none failed").
+A line of `ledger.jsonl`: commit, first seed, seeds, events, faults that were made, how often they
+had an effect, processor seconds, verdict (the seeds that have failed, or "none failed").
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def campaign(minutes: float) -> dict[str, Any]:
     first = seed = next_seed()
     end_s = time.monotonic() + minutes * 60
     counts: Counter[str] = Counter()
-    events, spent_s = 0, 0.0
+    events, faults, spent_s = 0, 0, 0.0
     failed: list[int] = []
     with ProcessPoolExecutor(PROCESSES) as pool:
         while time.monotonic() < end_s or seed == first:
@@ -70,6 +70,7 @@ def campaign(minutes: float) -> dict[str, Any]:
                 spent_s += took_s
                 for result in results:
                     events += result.events
+                    faults += result.faults
                     counts.update(result.counts)
                     if result.failure is not None:
                         failed.append(result.seed)
@@ -80,8 +81,8 @@ def campaign(minutes: float) -> dict[str, Any]:
         "first_seed": first,
         "seeds": seed - first,
         "events": events,
-        "faults": counts.total(),
-        "by_kind": dict(sorted(counts.items())),
+        "faults": faults,
+        "effects": dict(sorted(counts.items())),
         "processor_s": round(spent_s),
         "verdict": f"failed: {failed}" if failed else "none failed",
     }

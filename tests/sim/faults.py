@@ -19,6 +19,7 @@ OPERATIONS_MAX: Final = 40
 CLOCK_MS_MAX: Final = 3_600_000
 FREE_BYTES_MAX: Final = 2_000
 SLOWNESS: Final = 150
+TRUNCATION_MS_MAX: Final = 3_000
 LEADER_BIT: Final = 1 << 10
 
 
@@ -38,6 +39,7 @@ class Faults:
         self._ensemble = ensemble
         self._oracle = oracle
         self._keys = keys
+        self.made = 0
         self._exposed: Process | None = None
         """Has lost power, and with it records that it had not flushed: until the controller has
         taken it out of the in-sync replicas, no other one leaves them."""
@@ -46,6 +48,7 @@ class Faults:
             "stop": self._stop,
             "power": self._power,
             "power in an operation": self._power,
+            "power after a truncation": self._power_after_truncation,
             "pause": self._pause,
             "cut": self._cut,
             "cut one way": self._cut,
@@ -74,6 +77,7 @@ class Faults:
         if self._is_exposed():
             self._world.note(f"left out, since records are exposed: {fault}")
             return
+        self.made += 1
         self._acts[fault.kind](process, fault)
 
     def _is_exposed(self) -> bool:
@@ -124,6 +128,7 @@ class Faults:
         is_kept = self._is_whole() or self._is_kept_by_leaders(process)
         if self._is_exposed() or not is_kept:
             self._world.note(f"left out, since not all is well: {fault}")
+            self.made -= 1
             return False
         self._exposed = process
         return True
@@ -194,6 +199,16 @@ class Faults:
         process.disk.may_cut = may_cut
         process.cut_power(1 + fault.second % OPERATIONS_MAX)
 
+    def _power_after_truncation(self, process: Process, fault: Fault) -> None:
+        """When what was cut off is not synced, it comes back."""
+        delay_us = fault.second % TRUNCATION_MS_MAX * 1_000
+
+        def cut() -> None:
+            if not self._world.is_calm:
+                self._power(process, fault._replace(kind="power"))
+
+        process.on_truncation = lambda: self._world.after(delay_us, cut)
+
     def _pause(self, process: Process, fault: Fault) -> None:
         if not process.is_up or process.loop.is_paused:
             return
@@ -255,6 +270,7 @@ class Faults:
         self._network.heal()
         for process in self._oracle.processes.values():
             process.disk.cut_at = -1
+            process.on_truncation = None
             process.disk.capacity_bytes = UNLIMITED_BYTES
             process.disk.forget_failures()
             process.loop.slowness = 1

@@ -140,7 +140,10 @@ class Oracle:
         views, broker_id, life = self._views, process.broker_id, process.life
         for partition in node.parts.partitions.all():
             log = partition.log
-            if log.is_offline or log.is_truncating:
+            if log.is_truncating:
+                self._note_truncation(process)
+                continue
+            if log.is_offline:
                 continue
             seen = ReplicaView(
                 life,
@@ -156,6 +159,12 @@ class Oracle:
                 views[name] = seen
                 self.checks += 1
                 self._check(process, partition, before, seen)
+
+    def _note_truncation(self, process: Process) -> None:
+        self.world.counts["truncation"] += 1
+        call, process.on_truncation = process.on_truncation, None
+        if call is not None:
+            call()
 
     def _check(
         self, process: Process, partition: Partition, before: ReplicaView | None, now: ReplicaView

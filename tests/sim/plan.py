@@ -14,6 +14,7 @@ KINDS: Final = (
     "stop",
     "power",
     "power in an operation",
+    "power after a truncation",
     "pause",
     "cut",
     "cut one way",
@@ -25,7 +26,7 @@ KINDS: Final = (
     "disk full",
     "slow disk",
 )
-LOSING: Final = ("power", "power in an operation")
+LOSING: Final = ("power", "power in an operation", "power after a truncation")
 
 
 class Fault(NamedTuple):

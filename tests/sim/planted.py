@@ -19,7 +19,6 @@ from odradek.broker.replication.follower.partition_fetch_state import PartitionF
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.leader import InSyncState, PartitionLeader
 from odradek.broker.replication.partition import Partition
-from odradek.controller.active import isr_changes
 from odradek.controller.controller import Controller
 from odradek.controller.coordination.session import SessionEvent, SessionState
 from odradek.controller.coordination.zookeeper import ZooKeeperSession
@@ -229,12 +228,6 @@ def expired_sessions_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
             on_event(self, event)
 
     patch.setattr(Controller, "_on_event", deaf)
-
-
-@bug
-def brokers_are_not_fenced_by_their_epoch(patch: pytest.MonkeyPatch) -> None:
-    """KAFKA-15221: replicas of an earlier registration come into sync."""
-    patch.setattr(isr_changes, "check_sender", lambda image, broker_id, broker_epoch: None)
 
 
 def results(name: str, seeds: int) -> Iterator[Result]:

@@ -232,6 +232,8 @@ class Process:
         self.is_up = False
         self.is_serving = False
         self.is_stopping = False
+        self.on_truncation: Callable[[], None] | None = None
+        """Called once, when a log is being truncated."""
         self.files = ProcessFiles(self.disk, lambda: None)
         self.node: SimulatedNode | None = None
         self._settings = broker_settings(broker_id, tuple(written.items()))

@@ -50,7 +50,9 @@ class Result:
     failure: str | None
     history: list[str]
     events: int
+    faults: int
     counts: dict[str, int]
+    """How often faults had an effect, by kind."""
     acknowledged: int
 
 
@@ -227,7 +229,13 @@ def run_plan(plan: Plan) -> Result:
     world = simulation.world
     acknowledged = sum(len(one.acknowledged) for one in simulation.oracle.partitions.values())
     return Result(
-        plan.seed, failure, list(world.history), world.events, dict(world.counts), acknowledged
+        seed=plan.seed,
+        failure=failure,
+        history=list(world.history),
+        events=world.events,
+        faults=simulation.faults.made,
+        counts=dict(world.counts),
+        acknowledged=acknowledged,
     )
 
 

@@ -32,6 +32,7 @@ EFFECTS: Final = (
     "session expiry",
     "session suspended",
     "slow disk",
+    "truncation",
 )
 PLANTED_AT_ONCE: Final = 3
 
