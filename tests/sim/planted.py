@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
@@ -16,7 +16,6 @@ from odradek.broker.handlers import produce
 from odradek.broker.replication.follower import fetcher_state
 from odradek.broker.replication.follower.fetcher_state import FetcherState, Truncate
 from odradek.broker.replication.follower.partition_fetch_state import PartitionFetchState
-from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.leader import InSyncState, PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.controller.controller import Controller
@@ -79,34 +78,6 @@ def expansion_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
         return propose(self, broker_id, high_watermark)
 
     patch.setattr(PartitionLeader, "propose_expansion", early)
-
-
-@bug
-def truncation_that_is_not_synced(patch: pytest.MonkeyPatch) -> None:
-    """A power cut brings dropped records back."""
-    run = FinishTruncation.run
-
-    class Unsynced:
-        """A file system that syncs nothing."""
-
-        def __init__(self, files: Any) -> None:
-            self._files = files
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._files, name)
-
-        def open(self, path: str) -> Any:
-            return Unsynced(self._files.open(path))
-
-        def sync(self) -> None:
-            """Nothing."""
-
-        def sync_directory(self, path: str) -> None:
-            """Nothing."""
-
-    patch.setattr(
-        FinishTruncation, "run", lambda self, files: run(self, cast(Any, Unsynced(files)))
-    )
 
 
 @bug
@@ -179,12 +150,6 @@ def producers_are_not_noted_by_followers(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Log, "append_as_follower", forgetting)
     patch.setattr(ProducerStates, "apply", applied)
-
-
-@bug
-def replicas_never_leave_the_in_sync_ones(patch: pytest.MonkeyPatch) -> None:
-    """A follower that is cut off keeps acks=all waiting."""
-    patch.setattr(InSyncReplicas, "check", lambda self: None)
 
 
 @bug

@@ -7,6 +7,7 @@ import random
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -35,6 +36,19 @@ EFFECTS: Final = (
     "truncation",
 )
 PLANTED_AT_ONCE: Final = 3
+
+# Coroutines of processes that have ended are collected unfinished.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """What a simulation leaves is collected within its test."""
+    yield
+    gc.collect()
 
 
 def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
