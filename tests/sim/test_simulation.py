@@ -16,7 +16,7 @@ from tests.sim.plan import make_plan
 from tests.sim.planted import BUGS, SEEDS_MAX, seeds_until_found
 from tests.sim.simulation import report, run_plan, run_seed, shortest
 
-PROCESSOR_S: Final = 60
+PROCESSOR_S: Final = 30
 SEEDS_AT_LEAST: Final = 40
 EFFECTS: Final = (
     "clock",
