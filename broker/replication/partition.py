@@ -146,12 +146,16 @@ class Partition:
 
         With flush.messages, records below it are on disk or need not be yet.
         """
+        self.begin_awaited_flush(start_offset)
+        return self.log.awaited_flush.committable_end(self.log.end_offset)
+
+    def begin_awaited_flush(self, start_offset: int) -> None:
+        """Have what was appended from `start_offset` on flushed, if flush.messages asks for it."""
         log = self.log
         is_due = log.unflushed_messages() >= log.config.flush_messages
         if is_due and log.end_offset > start_offset:
             log.awaited_flush.hold(start_offset, log.end_offset)
             self._on_flush_awaited(log)
-        return log.awaited_flush.committable_end(log.end_offset)
 
     def apply_state(self, state: PartitionState, leader: PartitionLeader | None) -> None:
         """Lead with `leader`, or follow when it is None, in the leader epoch of `state`."""

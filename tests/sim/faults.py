@@ -33,7 +33,11 @@ class Faults:
         ensemble: Ensemble,
         oracle: Oracle,
         keys: list[TopicPartition],
+        *,
+        flushes: bool,
     ) -> None:
+        """flushes  every record is flushed before it is acknowledged"""
+        self._flushes = flushes
         self._world = world
         self._network = network
         self._ensemble = ensemble
@@ -124,7 +128,10 @@ class Faults:
         process.stop()
 
     def _may_lose_records(self, process: Process, fault: Fault) -> bool:
-        """Whether a disk may lose now what was not flushed; the others keep it."""
+        """Whether a disk may lose now what was not flushed: nothing that counts, or the others keep
+        it."""
+        if self._flushes:
+            return True
         is_kept = self._is_whole() or self._is_kept_by_leaders(process)
         if self._is_exposed() or not is_kept:
             self._world.note(f"left out, since not all is well: {fault}")

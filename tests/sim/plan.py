@@ -49,8 +49,8 @@ class Plan:
     seed: int
     partitions: int
     flushes: bool
-    """Whether leaders flush each record before they acknowledge it.  Followers do not yet, so even
-    then one broker alone may lose power."""
+    """Whether brokers flush each record before they acknowledge it: then any of them may lose power
+    at any time."""
     segment_bytes: int
     long_delay_one_in: int
     producers: int

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from odradek.broker.handlers import produce
-from odradek.broker.replication.follower import fetcher_state
-from odradek.broker.replication.follower.fetcher_state import FetcherState, Truncate
+from odradek.broker.replication.follower import fetcher_state, followed_log
+from odradek.broker.replication.follower.followed_log import FollowedLog
 from odradek.broker.replication.follower.partition_fetch_state import PartitionFetchState
 from odradek.broker.replication.leader import InSyncState, PartitionLeader
 from odradek.broker.replication.partition import Partition
@@ -42,16 +42,14 @@ def bug(function: Bug) -> Bug:
 @bug
 def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     """KIP-101: what Kafka once did when a broker became a follower."""
-    add = FetcherState.add
+    first = followed_log.first_truncation_offset
 
-    def truncating(self: FetcherState, replica: PartitionFetchState) -> Truncate | None:
-        decided = add(self, replica)
-        log = replica.log
-        if decided is None and not log.is_truncating and log.end_offset > log.high_watermark:
-            return self._truncate(replica, log.high_watermark)
-        return decided
+    def truncating(log: FollowedLog) -> int | None:
+        offset = first(log)
+        is_longer = log.end_offset > log.high_watermark
+        return log.high_watermark if offset is None and is_longer else offset
 
-    patch.setattr(FetcherState, "add", truncating)
+    patch.setattr(fetcher_state, "first_truncation_offset", truncating)
 
 
 @bug

@@ -28,6 +28,7 @@ from odradek.runtime.testing.memory_files import UNLIMITED_BYTES, MemoryFileSyst
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
+from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.files.descriptors import Descriptors
 from tests.sim.ensemble import SimulatedSession
 from tests.sim.loop import ProcessClock, ProcessEnded, SimulatedLoop
@@ -278,10 +279,16 @@ class Process:
             try:
                 await node._start()
                 await node.run_until_stopped()
-            except (StartError, CoordinationError, RegistrationRefused, OSError) as error:
+            except (
+                StartError,
+                CoordinationError,
+                NoDirectoryLeft,
+                RegistrationRefused,
+                OSError,
+            ) as error:
                 failure = error
                 await node.stop()
-        except (StartError, CoordinationError, OSError) as error:
+        except (StartError, CoordinationError, NoDirectoryLeft, OSError) as error:
             failure = error
         except Exception as error:  # noqa: BLE001 - the simulation fails
             failure = error

@@ -84,7 +84,12 @@ class Simulation:
         }
         self.oracle.processes = self.processes
         self.faults = Faults(
-            self.world, self.network, self.ensemble, self.oracle, self.partition_keys()
+            self.world,
+            self.network,
+            self.ensemble,
+            self.oracle,
+            self.partition_keys(),
+            flushes=plan.flushes,
         )
         self.producers: list[Producer] = []
         self.scribblers: list[Scribbler] = []

@@ -24,7 +24,9 @@ class PartialAppend:
         self.size = 0
         """Bytes that were appended."""
         self.truncation_count = self.log.truncation_count
-        self.end_offset = self.log.end_offset
+        self.start_offset = self.log.end_offset
+        """Before the first part."""
+        self.end_offset = self.start_offset
         """After the parts that are done."""
 
     @property

@@ -49,6 +49,7 @@ from odradek.runtime.timers import Timer
 from odradek.storage.directories.disk_jobs import DiskJob
 from odradek.storage.directories.log_manager import NoDirectoryLeft
 from odradek.storage.directories.truncation import Truncations
+from odradek.storage.log.log import Log
 
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 7
@@ -124,6 +125,8 @@ class ReplicaFetcher:
         self._left: deque[FetchedPartition] = deque()
         """Partitions of the last response that have not been handled."""
         self._part: PartialAppend | None = None
+        self._flushing: dict[Log, None] = {}
+        """Logs that await a flush (flush.messages): a request would acknowledge their records."""
         self._last_failure = ""
         self._is_closed = False
 
@@ -150,12 +153,14 @@ class ReplicaFetcher:
             self._await_truncation(replica)
         else:
             self._execute_due()
+        self._await_flush(partition.log)
 
     def remove(self, partition: Partition) -> None:
         """Follow no longer; what is under way of it is dropped."""
         key = (partition.topic_id, partition.index)
         if self._partitions.pop(key, None) is not None:
             self._state.remove(key)
+            self._on_flushed(partition.log)
 
     def start(self) -> None:
         """Fetch what was added."""
@@ -197,7 +202,7 @@ class ReplicaFetcher:
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        if self._is_busy or self._is_closed:
+        if self._is_busy or self._is_closed or self._flushing:
             return
         self._cancel_timer()
         context = self._context
@@ -371,10 +376,23 @@ class ReplicaFetcher:
         log.advance_high_watermark(append.leader_high_watermark)
         log.advance_log_start(min(append.leader_log_start_offset, log.end_offset))
         self._state.on_appended(append, has_records=part.size > 0)
+        partition.begin_awaited_flush(part.start_offset)
+        self._await_flush(log)
         context.metrics.replication_bytes_in += part.size
         if part.size and context.throttle.is_limited and self._is_throttled(replica):
             context.throttle.record(part.size)
         context.purgatory.notify(partition)
+
+    def _await_flush(self, log: Log) -> None:
+        """Send no request while a flush is awaited, as Kafka, which flushes within the append."""
+        if log.awaited_flush.held_from is not None and log not in self._flushing:
+            self._flushing[log] = None
+            log.awaited_flush.when_done(partial(self._on_flushed, log))
+
+    def _on_flushed(self, log: Log) -> None:
+        if log in self._flushing:
+            del self._flushing[log]
+            self._schedule()
 
     # Truncations.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -423,6 +424,43 @@ def test_a_request_that_waits_for_records_is_given_up_when_a_truncation_has_ende
     request = following.respond(data(0, records=memoryview(records(2, 2))), data(1))
     assert [one.fetch_offset for one in request.topics[0].partitions] == [2, 0]
     assert cut.log.end_offset == 4
+
+
+@pytest.mark.parametrize("flush_messages", [1, 3, 4])
+def test_records_are_acknowledged_once_they_are_flushed(flush_messages: int) -> None:
+    following = Following()
+    partition = following.replicas.follow()
+    other = following.replicas.follow(index=1)
+    log = partition.log
+    log.config = replace(log.config, flush_messages=flush_messages)
+    following.respond(data(0, records=memoryview(records(0, 3))), data(1))
+    following.run_deferred()
+    assert following.leader is not None
+    is_held = flush_messages <= 3
+    assert bool(following.leader.requests) != is_held, "a request would acknowledge them"
+    assert following.replicas.awaited == ([log] if is_held else [])
+    if is_held:
+        flush = log.prepare_flush()
+        flush.run()
+        log.mark_flushed(flush.end_offset)
+        following.run_deferred()
+    request, _ = following.next_request()
+    assert [one.fetch_offset for one in request.topics[0].partitions] == [3]
+    assert other.log.end_offset == 0
+
+
+def test_a_replica_that_is_followed_no_longer_delays_no_other_by_its_flush() -> None:
+    following = Following()
+    partition = following.replicas.follow()
+    following.replicas.follow(index=1)
+    partition.log.config = replace(partition.log.config, flush_messages=1)
+    following.respond(data(0, records=memoryview(records(0, 3))), data(1))
+    following.run_deferred()
+    assert following.leader is not None
+    assert not following.leader.requests
+    following.replicas.lead(in_sync=(1, 2))
+    request, _ = following.next_request()
+    assert request.forgotten_topics_data[0].partitions == [0]
 
 
 def test_a_broker_about_to_stop_follows_nothing_more() -> None:
