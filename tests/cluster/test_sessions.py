@@ -28,8 +28,20 @@ def brokers(
     server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
     """Three brokers on it."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with broker_cluster(folder, zookeeper_connect=f"{server.address}/kafka") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def patient(
+    server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerCluster]:
+    """Three brokers whose sessions outlast a restart of the server on a busy machine."""
     with broker_cluster(
-        tmp_path_factory.mktemp("cluster"), zookeeper_connect=f"{server.address}/kafka"
+        tmp_path_factory.mktemp("cluster"),
+        zookeeper_connect=f"{server.address}/kafka",
+        overrides={"zookeeper.session.timeout.ms": "60000"},
     ) as cluster:
         yield cluster
 
@@ -66,24 +78,24 @@ def test_paused_controller_registers_again_and_follows_the_next_one(
 
 
 def test_records_are_taken_while_zookeeper_is_away_and_topics_afterwards(
-    server: ZooKeeperServer, brokers: BrokerCluster
+    server: ZooKeeperServer, patient: BrokerCluster
 ) -> None:
-    brokers.create_topic(TOPIC, partitions=PARTITIONS)
-    controller = brokers.controller()
-    with producing(brokers.bootstrap, TOPIC, PARTITIONS) as (production, sender):
+    patient.create_topic(TOPIC, partitions=PARTITIONS)
+    controller = patient.controller()
+    with producing(patient.bootstrap, TOPIC, PARTITIONS) as (production, sender):
         sender.wait_for(300, timeout_s=90)
         server.kill()
         sender.wait_for(1_000, timeout_s=90)
         server.start()
         sender.wait_for(300, timeout_s=90)
     assert not production.failures
-    brokers.brokers[controller].process.wait_for_line(
+    patient.brokers[controller].process.wait_for_line(
         "the connection to the coordination service is back", timeout_s=60
     )
-    brokers.create_topic("later", partitions=PARTITIONS)
-    check(production, brokers.bootstrap)
-    assert brokers.controller() == controller
-    for broker in brokers.brokers.values():
+    patient.create_topic("later", partitions=PARTITIONS)
+    check(production, patient.bootstrap)
+    assert patient.controller() == controller
+    for broker in patient.brokers.values():
         lines = "\n".join(broker.process.lines())
         assert "the connection to the coordination service is lost" in lines
         assert "has expired" not in lines
