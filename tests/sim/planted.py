@@ -29,6 +29,8 @@ from odradek.storage.producers.producer_state import ProducerStates
 from tests.sim.simulation import Result, run_seed
 
 SEEDS_MAX: Final = 500
+RARE: Final = ("truncation_to_the_leaders_end_of_another_epoch", "watches_are_not_set_again")
+"""They take a hundred seeds and more: `make test` leaves them out."""
 BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
 Bug = Callable[[pytest.MonkeyPatch], None]
 
