@@ -22,7 +22,6 @@ from odradek.protocol.schema import schema_of
 DECLARED = [key for key in ApiKey if key not in UNDECLARED]
 PLANNED = {
     "KRaft": (58,),
-    "transactions": (24, 25, 26, 27, 28, 65, 66),
     "security": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
     "quotas and features": (48, 49, 57),
     "telemetry": (71, 72, 74),
