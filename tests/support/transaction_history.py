@@ -5,6 +5,7 @@ The broker runs with `SETTINGS`: without a transaction coordinator, the markers 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -146,6 +147,10 @@ def _offsets(talk: Talk, *, is_stable: bool) -> Any:
     return found.topics
 
 
+def _fetched(talk: Talk, request: FetchRequest) -> Any:
+    return talk.quiet(request, 11).responses[0].partitions[0]
+
+
 def _read_committed(talk: Talk, partition: int) -> list[tuple[int, int, int]]:
     """(base offset, producer id, attributes) of the batches that a consumer keeps."""
     kept: list[tuple[int, int, int]] = []
@@ -160,8 +165,11 @@ def _read_committed(talk: Talk, partition: int) -> list[tuple[int, int, int]]:
             isolation_level=COMMITTED,
             topics=[FetchTopic(topic=TOPIC, partitions=[place])],
         )
-        answer = talk.quiet(request, 11).responses[0].partitions[0]
-        assert answer.error_code == 0, answer
+        answer = talk.until(
+            "the partition",
+            partial(_fetched, talk, request),
+            lambda one: one.error_code == 0,
+        )
         batches = list(
             iterate_batches(memoryview(bytes(answer.records or b"")), allow_partial=True)
         )

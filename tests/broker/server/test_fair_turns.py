@@ -27,6 +27,7 @@ from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
 CALLBACK_NS_MAX: Final = 100_000_000
 """Of a machine at a third of its speed: what is seen here is 5 to 30 ms."""
 CANARY_NS_MAX: Final = 200_000_000
+NOISE_MAX: Final = 4.0
 
 
 @pytest.fixture
@@ -78,8 +79,20 @@ class Canary:
 def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
     """Send what an attacker sends, and see what the others see meanwhile.
 
+    A host that others use may take the processor away within a callback: what is above the bounds
+    once, and not by far, is measured again.
+
     responses  that it is to get; fewer when its connection is closed
     """
+    found, excess = endure_once(here, content, responses)
+    if 1.0 <= excess < NOISE_MAX:
+        _, excess = endure_once(here, content, responses)
+    assert excess < 1.0, here.longest
+    return found
+
+
+def endure_once(here: NodeHere, content: bytes, responses: int) -> tuple[list[bytes], float]:
+    """The responses, and how many times the bounds were reached."""
     attacker = here.caller()
     canary = Canary(here)
     found: list[bytes] = []
@@ -93,14 +106,13 @@ def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
         return (len(found) >= responses or attacker.is_closed) and canary.count > 0
 
     here.until(is_over, "the attacker gets no response")
-    if here.longest_ns >= CALLBACK_NS_MAX or canary.worst_ns >= CANARY_NS_MAX:
-        factor = slowness()
-        assert here.longest_ns < CALLBACK_NS_MAX * factor, here.longest
-        assert canary.worst_ns < CANARY_NS_MAX * factor
+    excess = max(here.longest_ns / CALLBACK_NS_MAX, canary.worst_ns / CANARY_NS_MAX)
+    if excess >= 1.0:
+        excess /= slowness()
     attacker.close()
     canary.close()
     here.until(lambda: len(here.server.connections) == 1, "a connection stays")
-    return found
+    return found, excess
 
 
 @pytest.mark.parametrize("name", REQUESTS)
