@@ -51,14 +51,18 @@ def run(
         transactions.setdefault(one.transactional_id, one)
     pending: list[Pending[Errors]] = []
     for transaction in transactions.values():
-        pending.append(_add_or_verify(context, transaction))
-        yield None
+        decided = yield from _add_or_verify(context, transaction)
+        pending.append(decided)
 
     def respond(done: Sequence[Pending[Errors]]) -> Steps[AddPartitionsToTxnResponse]:
         results: list[AddPartitionsToTxnResult] = []
         for transaction, errors in zip(transactions.values(), done, strict=True):
-            results.append(_result(transaction, errors.result()))
-            yield None
+            topics = yield from _topic_results(transaction.topics, errors.result())
+            results.append(
+                AddPartitionsToTxnResult(
+                    transactional_id=transaction.transactional_id, topic_results=topics
+                )
+            )
         if is_batched:
             return AddPartitionsToTxnResponse(results_by_transaction=results)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
@@ -75,23 +79,21 @@ def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransact
     )
 
 
-def _add_or_verify(context: Context, transaction: AddPartitionsToTxnTransaction) -> Pending[Errors]:
-    partitions = {
-        TopicPartition(topic.name, index): None
-        for topic in transaction.topics
-        for index in topic.partitions
-    }
+def _add_or_verify(
+    context: Context, transaction: AddPartitionsToTxnTransaction
+) -> Steps[Pending[Errors]]:
     image = context.services.topics.image()
-    unknown = {one: None for one in partitions if image.partition(*one) is None}
+    partitions: dict[TopicPartition, None] = {}
+    unknown: dict[TopicPartition, ErrorCode] = {}
+    for topic in transaction.topics:
+        for index in topic.partitions:
+            partition = TopicPartition(topic.name, index)
+            partitions[partition] = None
+            if image.partition(*partition) is None:
+                unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            yield None
     if unknown:
-        return Pending.of(
-            {
-                partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if partition in unknown
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for partition in partitions
-            }
-        )
+        return Pending.of(_Unattempted(unknown))
     name, producer_id = transaction.transactional_id, transaction.producer_id
     try:
         shard = shard_of(context, name)
@@ -106,41 +108,47 @@ def _add_or_verify(context: Context, transaction: AddPartitionsToTxnTransaction)
     )
 
 
-def _result(transaction: AddPartitionsToTxnTransaction, errors: Errors) -> AddPartitionsToTxnResult:
-    return AddPartitionsToTxnResult(
-        transactional_id=transaction.transactional_id,
-        topic_results=_topic_results(transaction.topics, errors),
-    )
+class _Unattempted(dict[TopicPartition, ErrorCode]):
+    """The errors of a transaction of which some partitions do not exist."""
+
+    def __missing__(self, key: TopicPartition) -> ErrorCode:
+        return ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
 def _topic_results(
     topics: list[AddPartitionsToTxnTopic], errors: Errors
-) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+    results: list[AddPartitionsToTxnTopicResult] = []
+    for topic in topics:
+        result = AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[])
+        results.append(result)
+        for index in topic.partitions:
+            result.results_by_partition.append(
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
                     partition_error_code=errors[TopicPartition(topic.name, index)],
                 )
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+            )
+            yield None
+    return results
 
 
 def failed(
     request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None
 ) -> AddPartitionsToTxnResponse:
     """The same error for every partition of a client; a top-level error for a broker."""
-    errors = {
-        TopicPartition(topic.name, index): code
-        for topic in request.v3_and_below_topics
-        for index in topic.partitions
-    }
     return AddPartitionsToTxnResponse(
         error_code=code,
-        results_by_topic_v3_and_below=_topic_results(request.v3_and_below_topics, errors),
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=code
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ],
     )

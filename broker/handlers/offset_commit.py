@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.handlers.handler import Context, Reply, Steps, WhenDone
+from odradek.broker.handlers.offsets_to_commit import Errors, check_offsets, error_of
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -30,13 +30,9 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from odradek.protocol.topic_partition import TopicPartition
 
 EXPIRE_MAX_MS: Final = 2**63 - 1
 """The latest time that a record can have."""
-
-Errors = dict[tuple[str, int], ErrorCode]
-"""By topic and partition; plain tuples, since a request may name a million partitions."""
 
 
 def run(context: Context, request: OffsetCommitRequest) -> Steps[Reply | WhenDone[ErrorCode]]:
@@ -45,9 +41,11 @@ def run(context: Context, request: OffsetCommitRequest) -> Steps[Reply | WhenDon
     A partition with an error does not prevent the commit of the others.
     """
     groups = context.services.groups
-    commits, errors, has_known = yield from _check(context, request)
+    commits, errors, has_known = yield from check_offsets(
+        context, request.topics, expire_ms=_expire_ms(context, request)
+    )
     if not has_known:
-        return Reply(_respond(request, errors, ErrorCode.NONE))
+        return Reply((yield from _respond(request, errors, ErrorCode.NONE)))
     pending = groups.shard_of(request.group_id).commit_offsets(
         request.group_id,
         member_id=request.member_id,
@@ -59,61 +57,39 @@ def run(context: Context, request: OffsetCommitRequest) -> Steps[Reply | WhenDon
     return WhenDone(pending, lambda error: _respond(request, errors, error))
 
 
-def _check(
-    context: Context, request: OffsetCommitRequest
-) -> Steps[tuple[dict[TopicPartition, OffsetAndMetadata], Errors, bool]]:
-    """What may be stored, the errors of the other partitions, and whether any partition exists."""
-    services = context.services
-    metadata_bytes_max = services.groups.limits.metadata_bytes_max
-    expire_ms = -1
-    if request.retention_time_ms != -1:
-        expire_ms = min(max(0, context.now_ms + request.retention_time_ms), EXPIRE_MAX_MS)
-    commits: dict[TopicPartition, OffsetAndMetadata] = {}
-    errors: Errors = {}
-    has_known = False
-    for topic in request.topics:
-        for partition in topic.partitions:
-            yield None
-            key = (topic.name, partition.partition_index)
-            if services.topics.absence(*key) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            has_known = True
-            metadata = partition.committed_metadata or ""
-            if java_length(metadata) > metadata_bytes_max:
-                errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            commits[TopicPartition(*key)] = OffsetAndMetadata(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                metadata,
-                context.now_ms,
-                expire_ms,
-            )
-    return commits, errors, has_known
-
-
-def java_length(text: str) -> int:
-    """The length as Kafka bounds it: in UTF-16 code units."""
-    if text.isascii():
-        return len(text)
-    return len(text.encode("utf-16-be", "surrogatepass")) // 2
+def _expire_ms(context: Context, request: OffsetCommitRequest) -> int:
+    if request.retention_time_ms == -1:
+        return -1
+    return min(max(0, context.now_ms + request.retention_time_ms), EXPIRE_MAX_MS)
 
 
 def _respond(
     request: OffsetCommitRequest, errors: Errors, coordinator_error: ErrorCode
+) -> Steps[OffsetCommitResponse]:
+    response = OffsetCommitResponse(topics=[])
+    for topic in request.topics:
+        results: list[OffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            code = error_of(errors, (topic.name, index), coordinator_error)
+            results.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+            yield None
+        if results:
+            response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=results))
+    return response
+
+
+def failed(
+    request: OffsetCommitRequest, code: ErrorCode, message: str | None
 ) -> OffsetCommitResponse:
+    """The same error for every partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=_error(
-                            errors.get((topic.name, partition.partition_index)),
-                            coordinator_error,
-                        ),
+                        partition_index=partition.partition_index, error_code=code
                     )
                     for partition in topic.partitions
                 ],
@@ -122,19 +98,3 @@ def _respond(
             if topic.partitions
         ]
     )
-
-
-def _error(own: ErrorCode | None, coordinator_error: ErrorCode) -> ErrorCode:
-    if own is None:
-        return coordinator_error
-    # An error of the whole commit replaces the check of the metadata.
-    if own is ErrorCode.OFFSET_METADATA_TOO_LARGE and coordinator_error:
-        return coordinator_error
-    return own
-
-
-def failed(
-    request: OffsetCommitRequest, code: ErrorCode, message: str | None
-) -> OffsetCommitResponse:
-    """The same error for every partition."""
-    return _respond(request, {}, code)

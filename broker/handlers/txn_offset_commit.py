@@ -17,11 +17,10 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.group.append_errors import AppendPurpose, response_error
-from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.offsets_log import OffsetsTransaction
 from odradek.broker.group.shard import Shard
 from odradek.broker.handlers.handler import Awaited, Context, Reply, Steps, WhenDone
-from odradek.broker.handlers.offset_commit import Errors, java_length
+from odradek.broker.handlers.offsets_to_commit import Errors, check_offsets, error_of
 from odradek.broker.transaction_verifier import VerifiedTransaction, client_error
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.txn_offset_commit import (
@@ -30,7 +29,6 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.producers.verification import VerificationGuard
 
 LOAD_IN_PROGRESS_FROM: Final = 2
@@ -39,9 +37,9 @@ ABORTABLE_FROM: Final = 4
 
 def run(context: Context, request: TxnOffsetCommitRequest) -> Steps[Reply | WhenDone[ErrorCode]]:
     """The response waits until the commit is replicated."""
-    commits, errors, has_known = yield from _check(context, request)
+    commits, errors, has_known = yield from check_offsets(context, request.topics)
     if not has_known:
-        return Reply(_respond(request, errors, ErrorCode.NONE))
+        return Reply((yield from _respond(request, errors, ErrorCode.NONE)))
     try:
         transaction = yield from _verify(context, request)
         # Only now: after the verification, another broker may be the coordinator.
@@ -58,7 +56,7 @@ def run(context: Context, request: TxnOffsetCommitRequest) -> Steps[Reply | When
         is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if is_loading and context.version < LOAD_IN_PROGRESS_FROM:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return Reply(_respond(request, errors, error))
+        return Reply((yield from _respond(request, errors, error)))
     return WhenDone(pending, lambda error: _respond(request, errors, error))
 
 
@@ -66,36 +64,6 @@ def _shard(context: Context, request: TxnOffsetCommitRequest) -> Shard:
     if not request.group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
     return context.services.groups.shard_of(request.group_id)
-
-
-def _check(
-    context: Context, request: TxnOffsetCommitRequest
-) -> Steps[tuple[dict[TopicPartition, OffsetAndMetadata], Errors, bool]]:
-    """What may be stored, the errors of the other partitions, and whether any partition exists."""
-    services = context.services
-    metadata_bytes_max = services.groups.limits.metadata_bytes_max
-    commits: dict[TopicPartition, OffsetAndMetadata] = {}
-    errors: Errors = {}
-    has_known = False
-    for topic in request.topics:
-        for partition in topic.partitions:
-            yield None
-            key = (topic.name, partition.partition_index)
-            if services.topics.absence(*key) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            has_known = True
-            metadata = partition.committed_metadata or ""
-            if java_length(metadata) > metadata_bytes_max:
-                errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            commits[TopicPartition(*key)] = OffsetAndMetadata(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                metadata,
-                context.now_ms,
-            )
-    return commits, errors, has_known
 
 
 def _verify(context: Context, request: TxnOffsetCommitRequest) -> Steps[OffsetsTransaction]:
@@ -124,38 +92,44 @@ def _verify(context: Context, request: TxnOffsetCommitRequest) -> Steps[OffsetsT
 
 def _respond(
     request: TxnOffsetCommitRequest, errors: Errors, coordinator_error: ErrorCode
-) -> TxnOffsetCommitResponse:
-    def error_of(topic: str, index: int) -> ErrorCode:
-        own = errors.get((topic, index), coordinator_error)
-        # As in OffsetCommit: an error of the whole commit replaces the check of the metadata.
-        if own is ErrorCode.OFFSET_METADATA_TOO_LARGE and coordinator_error:
-            return coordinator_error
-        return own
-
+) -> Steps[TxnOffsetCommitResponse]:
     # As in Kafka, a partition that is named twice has one result, and an empty topic none.
-    named: dict[str, dict[int, None]] = {}
+    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
+    done: dict[tuple[str, int], None] = {}
     for topic in request.topics:
-        if topic.partitions:
-            indexes = dict.fromkeys(one.partition_index for one in topic.partitions)
-            named.setdefault(topic.name, {}).update(indexes)
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=index, error_code=error_of(name, index)
-                    )
-                    for index in indexes
-                ],
-            )
-            for name, indexes in named.items()
-        ]
-    )
+        for partition in topic.partitions:
+            yield None
+            key = (topic.name, partition.partition_index)
+            if key in done:
+                continue
+            done[key] = None
+            code = error_of(errors, key, coordinator_error)
+            result = TxnOffsetCommitResponsePartition(partition_index=key[1], error_code=code)
+            known = topics.get(topic.name)
+            if known is None:
+                known = topics[topic.name] = TxnOffsetCommitResponseTopic(
+                    name=topic.name, partitions=[]
+                )
+            known.partitions.append(result)
+    return TxnOffsetCommitResponse(topics=list(topics.values()))
 
 
 def failed(
     request: TxnOffsetCommitRequest, code: ErrorCode, message: str | None
 ) -> TxnOffsetCommitResponse:
     """The same error for every partition."""
-    return _respond(request, {}, code)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+            if topic.partitions
+        ]
+    )

@@ -23,6 +23,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from tests.support.attacks import PIPELINED, REQUESTS, named_topics
 from tests.support.machine_speed import slowness
 from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
+from tests.support.transaction_attacks import TRANSACTION_REQUESTS
 
 CALLBACK_NS_MAX: Final = 100_000_000
 """Of a machine at a third of its speed: what is seen here is 5 to 30 ms."""
@@ -35,7 +36,8 @@ def here(tmp_path: Path) -> Iterator[NodeHere]:
     with node_here(tmp_path, num_partitions="1", log_cleaner_enable="false") as node:
         caller = node.caller()
         make_topic(node, caller, "topic", 100)
-        node.call(caller, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+        for key_type in (0, 1):
+            node.call(caller, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"]), 4)
         yield node
         assert node.failures == []
         assert node.server.budget.held_bytes == 0
@@ -115,9 +117,9 @@ def endure_once(here: NodeHere, content: bytes, responses: int) -> tuple[list[by
     return found, excess
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("name", [*REQUESTS, *TRANSACTION_REQUESTS])
 def test_request_with_many_names_delays_no_other_connection(here: NodeHere, name: str) -> None:
-    request, version = REQUESTS[name]
+    request, version = REQUESTS.get(name) or TRANSACTION_REQUESTS[name]
     (response,) = endure(here, framed(request, version, 1), 1)
     assert response
 
