@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
+from odradek.broker.coordinator_log.context import CoordinatorContext
 from odradek.broker.group.limits import GroupLimits, Now
 from odradek.broker.group.member_memory import MemberMemory
 from odradek.broker.group.unreadable import Refuse
 from odradek.broker.purgatory import Purgatory, Wheel
 from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.runtime.clock import Clock
-from odradek.runtime.slicing import run_in_slices
 
 
-class GroupContext:
+class GroupContext(CoordinatorContext):
     """Clock, timers, purgatory and settings of the node, and the memory that all groups share.
 
     codec              compression of the appended batches, 0 none
@@ -21,17 +19,7 @@ class GroupContext:
     refuse             which groups are refused when records are unreadable
     """
 
-    __slots__ = (
-        "clock",
-        "codec",
-        "commit_timeout_ms",
-        "consumer",
-        "limits",
-        "memory",
-        "purgatory",
-        "refuse",
-        "wheel",
-    )
+    __slots__ = ("codec", "commit_timeout_ms", "consumer", "limits", "memory", "refuse")
 
     def __init__(
         self,
@@ -45,9 +33,7 @@ class GroupContext:
         consumer: ConsumerGroupSettings | None = None,
         refuse: Refuse = Refuse.GROUP,
     ) -> None:
-        self.purgatory = purgatory
-        self.wheel = wheel
-        self.clock = clock
+        super().__init__(purgatory, wheel, clock)
         self.limits = limits
         self.codec = codec
         self.commit_timeout_ms = commit_timeout_ms
@@ -58,11 +44,3 @@ class GroupContext:
     def now(self) -> Now:
         """The present time, on both clocks."""
         return Now(self.clock.now_ms(), self.clock.monotonic_ms())
-
-    def defer(self, work: Callable[[], None]) -> None:
-        """Call `work` in the next turn of the event loop."""
-        self.wheel.add(self.clock.monotonic_ms(), work)
-
-    def run_between_requests(self, steps: Iterator[None]) -> None:
-        """Run steps in slices of 2 ms, from the next turn of the event loop on."""
-        self.defer(lambda: run_in_slices(steps, self.clock, self.defer))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from odradek.broker.coordinator_log.partition_writer import PartitionWriter
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.context import GroupContext
 from odradek.broker.group.records import batches
-from odradek.broker.replication.awaited_replication import when_replicated
-from odradek.broker.replication.partition import Partition
-from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.batch import NO_SEQUENCE, RecordBatch
 from odradek.protocol.records.builder import build_batch
 from odradek.protocol.records.record import Record
@@ -39,20 +39,11 @@ class OffsetsTransaction(NamedTuple):
 
 
 class OffsetsLog:
-    """A partition, as long as this broker leads it without a break."""
+    """Appends to a partition of `__consumer_offsets`."""
 
-    def __init__(self, partition: Partition, context: GroupContext) -> None:
-        self.partition = partition
+    def __init__(self, writer: PartitionWriter, context: GroupContext) -> None:
+        self._writer = writer
         self._context = context
-        self._leader = partition.leader
-
-    def __repr__(self) -> str:
-        return f"{self.partition.topic}-{self.partition.index}"
-
-    def is_leading(self) -> bool:
-        """Whether this broker has led the partition all the time since this was made."""
-        leader = self.partition.leader
-        return leader is not None and leader.continues(self._leader)
 
     def append(self, records: Sequence[Record], call: WhenReplicated) -> None:
         """Append one batch; `call` is called once, perhaps within this call."""
@@ -64,7 +55,7 @@ class OffsetsLog:
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
         """The guard under which offsets are verified; None when the transaction is open here."""
-        return self.partition.log.producer_states.begin_verification(
+        return self._writer.partition.log.producer_states.begin_verification(
             producer_id,
             sequence=NO_SEQUENCE,
             producer_epoch=producer_epoch,
@@ -79,26 +70,12 @@ class OffsetsLog:
         errors  NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE, and those of the
                 log: for a transaction INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE
         """
-        partition = self.partition
-        leader = partition.leader
-        if leader is None or not leader.continues(self._leader):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
-        if leader.is_under_min_isr(partition.log.config.min_insync_replicas):
-            return ErrorCode.NOT_ENOUGH_REPLICAS, -1
-        batch = self._batch(records, transaction)
-        if batch.size > partition.log.config.max_message_bytes:
-            return ErrorCode.MESSAGE_TOO_LARGE, -1
+        check: Callable[[RecordBatch], None] | None = None
         if transaction is not None and transaction.is_verified:
-            try:
-                partition.log.producer_states.check_verified(batch, transaction.guard)
-            except BrokerError as error:
-                return error.code, -1
-        (result,) = partition.append([batch], self._context.clock.now_ms())
-        self._context.purgatory.notify(partition)
-        self._context.purgatory.notify(partition.log_end_key)
-        if isinstance(result, BrokerError):
-            return result.code, -1
-        return ErrorCode.NONE, result.base_offset
+            states = self._writer.partition.log.producer_states
+            check = partial(states.check_verified, guard=transaction.guard)
+        written = self._writer.write(self._batch(records, transaction), check)
+        return written.error, written.base_offset
 
     def _batch(
         self, records: Sequence[Record], transaction: OffsetsTransaction | None
@@ -122,10 +99,10 @@ class OffsetsLog:
         """
         if not tombstones:
             return Pending.of(ErrorCode.NONE)
-        for batch in batches(tombstones, self.partition.log.config.max_message_bytes):
+        for batch in batches(tombstones, self._writer.partition.log.config.max_message_bytes):
             error, _ = self.write(batch)
             if error:
-                logger.warning("%s: tombstones cannot be appended: %s", self, error.name)
+                logger.warning("%s: tombstones cannot be appended: %s", self._writer, error.name)
                 return Pending.of(response_error(error, AppendPurpose.OFFSETS))
         deleted: Pending[ErrorCode] = Pending()
         self.when_replicated(
@@ -135,18 +112,13 @@ class OffsetsLog:
 
     def when_replicated(self, call: Callable[[ErrorCode], None]) -> None:
         """Call when all records that the log holds now are replicated, or with the error."""
-        last_offset = self.partition.log.end_offset - 1
+        last_offset = self._writer.partition.log.end_offset - 1
         self.await_replicas(last_offset, last_offset, lambda error, _: call(error))
 
     def await_replicas(self, base_offset: int, last_offset: int, call: WhenReplicated) -> None:
         """Call once the records up to `last_offset` are replicated, or with the error."""
-        context = self._context
-        when_replicated(
-            self.partition,
-            self._leader,
+        self._writer.when_replicated(
             last_offset,
             lambda error: call(error, base_offset),
-            purgatory=context.purgatory,
-            clock=context.clock,
-            timeout_ms=context.commit_timeout_ms,
+            timeout_ms=self._context.commit_timeout_ms,
         )

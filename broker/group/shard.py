@@ -13,7 +13,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
-from odradek.broker.coordinator_log.loader import load_steps
+from odradek.broker.coordinator_log.partition_writer import PartitionWriter
+from odradek.broker.coordinator_log.shard import CoordinatorShard
 from odradek.broker.group.append_errors import AppendPurpose, response_error
 from odradek.broker.group.classic.events import Join, JoinResult, LeavingMember, Sync, SyncResult
 from odradek.broker.group.classic.offsets import check_transactional_commit
@@ -36,7 +37,6 @@ from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
-from odradek.runtime.slicing import TimeSlice
 from odradek.runtime.timers import Timer
 from odradek.storage.producers.verification import VerificationGuard
 
@@ -48,65 +48,30 @@ logger = logging.getLogger("odradek.groups")
 T = TypeVar("T")
 
 
-class Shard:
+class Shard(CoordinatorShard[GroupContext, GroupReplay]):
     """The groups of one partition, from the leader epoch in which this broker began to lead it."""
 
     def __init__(
         self, partition: Partition, context: GroupContext, directory: TopicDirectory
     ) -> None:
+        writer = PartitionWriter(partition, context)
+        super().__init__(writer, context, "groups")
         self.groups: dict[str, Group] = {}
-        self.is_loading = True
-        self.has_failed = False
-        """The records could not be loaded."""
         self.refused: dict[str, None] = {}
         """Groups that have lost a committed offset: COORDINATOR_NOT_AVAILABLE."""
-        self.is_closed = False
         self.deleted = DeletedPartitions()
         self._open_transactions = OpenTransactions({})
-        self._context = context
-        self._log = OffsetsLog(partition, context)
+        self._log = OffsetsLog(writer, context)
         self._classic = ClassicGroups(context, self._log, self._settle)
         self._consumer = ConsumerGroups(context, directory, self._log)
         self._timers: dict[str, Timer] = {}
-        replay = GroupReplay(context.memory)
-        if partition.log.log_start_offset == partition.log.end_offset:
-            self._loaded(replay)
-        else:
-            steps = load_steps(partition.log, replay)
-            context.defer(lambda: self._load(steps, replay))
-
-    def __repr__(self) -> str:
-        return repr(self._log)
-
-    def continues_with(self, partition: Partition) -> bool:
-        """Whether another leader epoch of the partition changes nothing: this broker led before."""
-        is_same = self._log.partition is partition and self._log.is_leading()
-        return is_same and not self.is_closed and not self.has_failed
+        self._load(GroupReplay(context.memory))
 
     def waiting_count(self) -> int:
         """Requests of classic members that wait for their responses."""
         return self._classic.waiting_count()
 
     # Loading.
-
-    def _load(self, steps: Iterator[None], replay: GroupReplay) -> None:
-        context = self._context
-        time_slice = TimeSlice(context.clock)
-        try:
-            while not self.is_closed:
-                if next(steps, steps) is steps:
-                    self._loaded(replay)
-                    return
-                if replay.wait_ms or time_slice.is_over():
-                    at_ms = context.clock.monotonic_ms() + replay.wait_ms
-                    context.wheel.add(at_ms, lambda: self._load(steps, replay))
-                    return
-        except (BrokerError, OSError) as error:
-            self._fail(error)
-
-    def _fail(self, reason: object) -> None:
-        self.has_failed = True
-        logger.error("%s cannot be loaded, its groups have no coordinator: %s", self, reason)
 
     def _loaded(self, replay: GroupReplay) -> None:
         context = self._context
@@ -130,8 +95,7 @@ class Shard:
             context.run_between_requests(self.forget_deleted())
 
     def close(self) -> None:
-        """This broker no longer leads the partition: waiting requests get NOT_COORDINATOR."""
-        self.is_closed = True
+        super().close()
         self._consumer.close()
         for group in self.groups.values():
             if isinstance(group.body, ClassicGroup):
@@ -141,18 +105,6 @@ class Shard:
             timer.cancel()
         self._timers.clear()
         self.groups.clear()
-
-    def check_ready(self) -> None:
-        """Whether requests can be served.
-
-        raises  BrokerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
-        """
-        if self.is_closed or not self._log.is_leading():
-            raise BrokerError(ErrorCode.NOT_COORDINATOR)
-        if self.has_failed:
-            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if self.is_loading:
-            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     # Members.
 
@@ -392,7 +344,7 @@ class Shard:
 
     def offsets_partition(self) -> TopicPartition:
         """The partition of `__consumer_offsets`."""
-        return TopicPartition(self._log.partition.topic, self._log.partition.index)
+        return TopicPartition(self._writer.partition.topic, self._writer.partition.index)
 
     def commit_transactional_offsets(
         self,
@@ -494,7 +446,7 @@ class Shard:
 
     def note_deleted_partition(self, partition: TopicPartition) -> None:
         """A partition was deleted: `forget_deleted` deletes the offsets committed for it."""
-        self.deleted.add(partition, self._log.partition.log.end_offset)
+        self.deleted.add(partition, self._writer.partition.log.end_offset)
 
     def forget_deleted(self) -> Iterator[None]:
         """Delete the offsets of all deleted partitions, step by step."""

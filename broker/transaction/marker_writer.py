@@ -21,7 +21,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.runtime.pending import Pending, settled
 from odradek.runtime.slicing import run_in_slices
 
@@ -92,9 +92,6 @@ class BrokerMarkerWriter:
 def _request(markers: Markers) -> WriteTxnMarkersRequest:
     request = WriteTxnMarkersRequest(markers=[])
     for marker, partitions in markers:
-        topics: dict[str, list[int]] = {}
-        for topic, index in partitions:
-            topics.setdefault(topic, []).append(index)
         request.markers.append(
             WritableTxnMarker(
                 producer_id=marker.producer_id,
@@ -102,7 +99,7 @@ def _request(markers: Markers) -> WriteTxnMarkersRequest:
                 transaction_result=marker.is_commit,
                 topics=[
                     WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
-                    for name, indexes in topics.items()
+                    for name, indexes in by_topic(partitions).items()
                 ],
                 coordinator_epoch=marker.coordinator_epoch,
             )

@@ -26,7 +26,7 @@ from odradek.protocol.stored.transaction_log import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition, by_topic
 
 VERSION: Final = Struct(">h")
 KEY_VERSION: Final = 0
@@ -54,9 +54,7 @@ def transaction_record(
     key_bytes = VERSION.pack(KEY_VERSION) + encoder(TransactionLogKey, KEY_VERSION)(key)
     if metadata is None:
         return Record(key_bytes, None, timestamp_ms=wall_ms)
-    topics: dict[str, list[int]] = {}
-    for topic, index in metadata.partitions:
-        topics.setdefault(topic, []).append(index)
+    topics = by_topic(metadata.partitions)
     is_empty = metadata.state is TransactionState.EMPTY
     value = TransactionLogValue(
         producer_id=metadata.producer_id,

@@ -15,7 +15,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from odradek.broker.coordinator_log.loader import load_steps
+from odradek.broker.coordinator_log.partition_writer import PartitionWriter
+from odradek.broker.coordinator_log.shard import CoordinatorShard
 from odradek.broker.replication.partition import Partition
 from odradek.broker.transaction.context import TransactionContext
 from odradek.broker.transaction.decisions import (
@@ -43,11 +44,10 @@ from odradek.broker.transaction.records import transaction_record
 from odradek.broker.transaction.replay import TransactionReplay
 from odradek.broker.transaction.state import TransactionState
 from odradek.broker.transaction.transaction_log import TransactionLog
-from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.record import Record
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
-from odradek.runtime.slicing import TimeSlice
 
 RETRY_MS: Final = 100
 """Between two attempts to append that all markers are written."""
@@ -58,58 +58,23 @@ EXPIRED_BYTES_MAX: Final = 16_384
 logger = logging.getLogger("odradek.transactions")
 
 
-class TransactionShard:
+class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
     """The ids of one partition, from the leader epoch in which this broker began to lead it."""
 
     def __init__(
         self, partition: Partition, context: TransactionContext, markers: MarkerChannels
     ) -> None:
+        writer = PartitionWriter(partition, context)
+        super().__init__(writer, context, "transactional ids")
         self.ids: dict[str, TransactionMetadata] = {}
-        self.is_loading = True
-        self.has_failed = False
-        """The records could not be loaded."""
-        self.is_closed = False
-        self._context = context
         self._markers = markers
-        self._log = TransactionLog(partition, context)
-        replay = TransactionReplay()
-        if partition.log.log_start_offset == partition.log.end_offset:
-            self._loaded(replay)
-        else:
-            steps = load_steps(partition.log, replay)
-            context.defer(lambda: self._load(steps, replay))
-
-    def __repr__(self) -> str:
-        return repr(self._log)
+        self._log = TransactionLog(writer)
+        self._load(TransactionReplay())
 
     @property
     def coordinator_epoch(self) -> int:
         """The leader epoch, with which markers are written: those of an older coordinator fail."""
-        return self._log.partition.leader_epoch
-
-    def continues_with(self, partition: Partition) -> bool:
-        """Whether another leader epoch of the partition changes nothing: this broker led before."""
-        is_same = self._log.partition is partition and self._log.is_leading()
-        return is_same and not self.is_closed and not self.has_failed
-
-    # Loading.
-
-    def _load(self, steps: Iterator[None], replay: TransactionReplay) -> None:
-        context = self._context
-        time_slice = TimeSlice(context.clock)
-        try:
-            while not self.is_closed:
-                if next(steps, steps) is steps:
-                    self._loaded(replay)
-                    return
-                if replay.wait_ms or time_slice.is_over():
-                    context.after(replay.wait_ms, lambda: self._load(steps, replay))
-                    return
-        except (BrokerError, OSError) as error:
-            self.has_failed = True
-            logger.error(
-                "%s cannot be loaded, its transactional ids have no coordinator: %s", self, error
-            )
+        return self._writer.partition.leader_epoch
 
     def _loaded(self, replay: TransactionReplay) -> None:
         self.ids = replay.ids
@@ -130,22 +95,9 @@ class TransactionShard:
                 self._write_markers(metadata)
 
     def close(self) -> None:
-        """This broker no longer leads the partition."""
-        self.is_closed = True
+        super().close()
         self._markers.cancel(self)
         self.ids.clear()
-
-    def check_ready(self) -> None:
-        """Whether requests can be served.
-
-        raises  BrokerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
-        """
-        if self.is_closed or not self._log.is_leading():
-            raise BrokerError(ErrorCode.NOT_COORDINATOR)
-        if self.has_failed:
-            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if self.is_loading:
-            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     # Requests.
 

@@ -24,7 +24,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.runtime.pending import Pending
 
 ADD_PARTITIONS_TO_TXN_VERSION: Final = 5
@@ -168,9 +168,6 @@ def _failed(transaction: VerifiedTransaction, error: ErrorCode) -> Pending[Parti
 def _request(batch: Batch) -> AddPartitionsToTxnRequest:
     request = AddPartitionsToTxnRequest(transactions=[])
     for transaction, _ in batch:
-        topics: dict[str, list[int]] = {}
-        for topic, index in transaction.partitions:
-            topics.setdefault(topic, []).append(index)
         request.transactions.append(
             AddPartitionsToTxnTransaction(
                 transactional_id=transaction.transactional_id,
@@ -179,7 +176,7 @@ def _request(batch: Batch) -> AddPartitionsToTxnRequest:
                 verify_only=not transaction.adds_partitions,
                 topics=[
                     AddPartitionsToTxnTopic(name=name, partitions=indexes)
-                    for name, indexes in topics.items()
+                    for name, indexes in by_topic(transaction.partitions).items()
                 ],
             )
         )

@@ -20,7 +20,7 @@ from odradek.protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     TopicPartitions,
 )
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools import options as command_line
 from odradek.tools.client import Client
 from odradek.tools.client_config import open_client
@@ -178,14 +178,14 @@ def elect(client: Client, election_type: int, partitions: Sequence[TopicPartitio
 def _request(
     client: Client, election_type: int, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, KafkaError | None]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions or ():
-        topics.setdefault(topic, []).append(partition)
     request = ElectLeadersRequest(
         election_type=election_type,
         topic_partitions=None
         if partitions is None
-        else [TopicPartitions(topic=name, partitions=found) for name, found in topics.items()],
+        else [
+            TopicPartitions(topic=name, partitions=found)
+            for name, found in by_topic(partitions).items()
+        ],
         timeout_ms=TIMEOUT_MS,
     )
     response = client.controller(

@@ -8,28 +8,16 @@ Appends a line to `ledger.jsonl` for each: when, commit, attack, seed, figures, 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from tests.attack import attacks_damage, attacks_floods, attacks_requests
 from tests.attack.scene import ATTACKS, Attack, Bars, perform
+from tests.support.ledger import append, commit
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
 MODULES = (attacks_damage, attacks_floods, attacks_requests)
-
-
-def commit() -> str:
-    """What is attacked; with a plus when files differ from it."""
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
 
 
 def run(one: Attack, *, seed: int, scale: float) -> bool:
@@ -45,9 +33,7 @@ def run(one: Attack, *, seed: int, scale: float) -> bool:
         "verdict": "withstood" if harm is None else harm.splitlines()[0][:300],
         "figures": figures,
     }
-    with LEDGER.open("a") as ledger:
-        ledger.write(json.dumps(line) + "\n")
-    print(f"{one.name:32} {line['verdict']}  {json.dumps(figures)}", flush=True)
+    append(LEDGER, line)
     return harm is None
 
 

@@ -11,7 +11,6 @@ Appends a line to `ledger.jsonl` for each run: when, commit, seed, faults, recor
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -22,7 +21,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from tests.attack.__main__ import commit
 from tests.chaos.checker import anomalies
 from tests.chaos.disks import Disk, disks
 from tests.chaos.faults import BROKERS, FAULTS, SESSION_S, Scene
@@ -31,6 +29,7 @@ from tests.chaos.workload import PARTITIONS, Workload
 from tests.cluster.replicas import assert_identical
 from tests.cluster.stored_logs import assert_undamaged
 from tests.support.broker_cluster import broker_cluster
+from tests.support.ledger import append, commit
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
@@ -103,13 +102,6 @@ def run_once(found: Scene, name: str, seed: int, seconds: float) -> dict[str, ob
     }
 
 
-def append(line: dict[str, object]) -> None:
-    """Show a line and add it to the ledger."""
-    print(json.dumps(line), flush=True)
-    with LEDGER.open("a") as ledger:
-        ledger.write(json.dumps(line) + "\n")
-
-
 def main(words: Sequence[str]) -> int:
     """Run until the time is up, or a check fails: then the files stay, and the exit code is 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
@@ -125,7 +117,7 @@ def main(words: Sequence[str]) -> int:
             with scene(folder, mounted, Random(seed)) as found:
                 for number in range(RUNS):
                     line = run_once(found, f"records-{number}", seed, arguments.seconds)
-                    append(line)
+                    append(LEDGER, line)
                     seed += 1
                     if line["verdict"] != "held" or time.monotonic() > deadline:
                         break

@@ -57,8 +57,17 @@ class Scene:
     def others(self, broker_id: int) -> list[int]:
         return [one for one in BROKERS if one != broker_id]
 
-    def heal_network(self) -> None:
-        """Raises Toothless when nothing was dropped."""
+    def cut_both(self, one: str, other: str) -> None:
+        """Neither machine receives what the other sends."""
+        self.network.cut(one, other)
+        self.network.cut(other, one)
+
+    def hold_and_heal(self) -> None:
+        """Let a fault of the network last, beyond a session or not.
+
+        raises  Toothless when nothing was dropped
+        """
+        self.hold(2.0, 2 * SESSION_S)
         if not self.network.heal():
             raise Toothless("no packet was dropped")
 
@@ -110,8 +119,7 @@ def isolate(scene: Scene) -> str:
     """A broker receives nothing."""
     victim = scene.broker()
     scene.network.isolate(f"b{victim}")
-    scene.hold(2.0, 2 * SESSION_S)
-    scene.heal_network()
+    scene.hold_and_heal()
     return f"isolate {victim}"
 
 
@@ -119,10 +127,8 @@ def cut_from_brokers(scene: Scene) -> str:
     """A broker and the others cannot reach each other; ZooKeeper and clients can."""
     victim = scene.broker()
     for other in scene.others(victim):
-        scene.network.cut(f"b{victim}", f"b{other}")
-        scene.network.cut(f"b{other}", f"b{victim}")
-    scene.hold(2.0, 2 * SESSION_S)
-    scene.heal_network()
+        scene.cut_both(f"b{victim}", f"b{other}")
+    scene.hold_and_heal()
     return f"cut {victim} from the brokers"
 
 
@@ -133,8 +139,7 @@ def cut_one_way(scene: Scene) -> str:
     for other in scene.others(victim):
         source, target = (other, victim) if is_inbound else (victim, other)
         scene.network.cut(f"b{source}", f"b{target}")
-    scene.hold(2.0, 2 * SESSION_S)
-    scene.heal_network()
+    scene.hold_and_heal()
     return f"cut {'to' if is_inbound else 'from'} {victim} one way"
 
 
@@ -143,8 +148,7 @@ def cut_from_zookeeper(scene: Scene) -> str:
     victim = scene.broker()
     for number in range(1, len(scene.servers) + 1):
         scene.network.cut(f"z{number}", f"b{victim}")
-    scene.hold(2.0, 2 * SESSION_S)
-    scene.heal_network()
+    scene.hold_and_heal()
     return f"cut {victim} from ZooKeeper"
 
 
@@ -152,10 +156,8 @@ def cut_ring(scene: Scene) -> str:
     """Two brokers cannot reach each other, the third reaches both."""
     victim = scene.broker()
     other = scene.random.choice(scene.others(victim))
-    scene.network.cut(f"b{victim}", f"b{other}")
-    scene.network.cut(f"b{other}", f"b{victim}")
-    scene.hold(2.0, 2 * SESSION_S)
-    scene.heal_network()
+    scene.cut_both(f"b{victim}", f"b{other}")
+    scene.hold_and_heal()
     return f"cut {victim} from {other}"
 
 
@@ -163,8 +165,7 @@ def lose_packets(scene: Scene) -> str:
     """A broker loses a third of what it receives."""
     victim = scene.broker()
     scene.network.lose(f"b{victim}", 0.33)
-    scene.hold(2.0, 2 * SESSION_S)
-    scene.heal_network()
+    scene.hold_and_heal()
     return f"lose packets of {victim}"
 
 

@@ -9,7 +9,6 @@ for each: when, commit, coordination, seed, what was killed, records, verdict.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -19,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from tests.attack.__main__ import commit
 from tests.cluster.killing import VICTIMS, Scene, scene
 from tests.cluster.stored_logs import assert_undamaged
 from tests.support.broker_cluster import broker_cluster
+from tests.support.ledger import append, commit
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
@@ -73,6 +72,7 @@ def run_once(coordination: str, seed: int, deadline: float) -> bool:
         print(f"{error}\nlogs in {folder}", file=sys.stderr)
         verdict = f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
     append(
+        LEDGER,
         {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
             "commit": commit(),
@@ -82,16 +82,9 @@ def run_once(coordination: str, seed: int, deadline: float) -> bool:
             "kills": steps,
             "acknowledged": acknowledged,
             "verdict": verdict,
-        }
+        },
     )
     return verdict == "held"
-
-
-def append(line: dict[str, object]) -> None:
-    """Show a line and add it to the ledger."""
-    print(json.dumps(line), flush=True)
-    with LEDGER.open("a") as ledger:
-        ledger.write(json.dumps(line) + "\n")
 
 
 def main(words: Sequence[str]) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from tests.sim.plan import make_plan
 from tests.sim.simulation import Result, report, run_seed, shortest
+from tests.support.ledger import append, commit
 
 LEDGER: Final = Path(__file__).with_name("ledger.jsonl")
 SEEDS_AT_ONCE: Final = 20
@@ -48,12 +48,6 @@ def next_seed() -> int:
             entry = json.loads(line)
             newest = max(newest, entry["first_seed"] + entry["seeds"])
     return newest
-
-
-def commit() -> str:
-    """The commit that is checked out; with a + when files differ from it."""
-    described = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    return subprocess.run(described, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def campaign(minutes: float) -> dict[str, Any]:
@@ -92,9 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("minutes", type=float)
     entry = campaign(parser.parse_args().minutes)
-    with LEDGER.open("a") as ledger:
-        ledger.write(json.dumps(entry) + "\n")
-    print(json.dumps(entry, indent=1))
+    append(LEDGER, entry)
     if entry["verdict"] != "none failed":
         failed = json.loads(entry["verdict"].removeprefix("failed: "))
         for seed in failed[:REPORTED_MAX]:

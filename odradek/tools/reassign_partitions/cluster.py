@@ -21,7 +21,7 @@ from odradek.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools.client import Client
 from odradek.tools.errors import exception_of, partition_text, refused
 from odradek.tools.java_hash_order import in_hash_order
@@ -66,14 +66,6 @@ def list_reassignments(
         for topic in response.topics
         for one in topic.partitions
     }
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topic -> its partitions."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return topics
 
 
 def alter_reassignments(

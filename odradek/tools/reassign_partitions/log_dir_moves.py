@@ -23,10 +23,9 @@ from odradek.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.tools.client import Client
 from odradek.tools.errors import ToolError, exception_of
-from odradek.tools.reassign_partitions.cluster import by_topic
 from odradek.tools.reassign_partitions.errors import TerseError
 from odradek.tools.reassign_partitions.plan import Replica
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
-from uuid import UUID
 
+from odradek.broker.coordinator_log.partition_writer import PartitionWriter
 from odradek.broker.group.classic.events import Join, JoinResult, Sync
 from odradek.broker.group.classic.rebalance import FIRST_JOIN_WAIT_MS
 from odradek.broker.group.classic.state import ClassicGroup
@@ -17,69 +17,34 @@ from odradek.broker.group.limits import GroupLimits
 from odradek.broker.group.offsets import OffsetAndMetadata
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.broker.group.shard import Shard
-from odradek.broker.purgatory import Purgatory
-from odradek.broker.replication.leader import InSyncRules, PartitionLeader
-from odradek.broker.replication.partition import Partition
-from odradek.controller.image import Image, PartitionState
+from odradek.controller.image import Image
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records.record import Record
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
-from odradek.runtime.testing.memory_files import MemoryFileSystem
-from odradek.runtime.testing.virtual_clock import VirtualClock
-from odradek.runtime.timers import TimingWheel
-from tests.support.log_directories import Broker
+from tests.support.coordinator_host import CoordinatorHost
 
 PARTITION = TopicPartition("t", 0)
 NONE = ErrorCode.NONE
 
 
-class Host:
+class Host(CoordinatorHost):
     """A node that leads one partition of `__consumer_offsets`."""
 
     def __init__(self, limits: GroupLimits | None = None, in_sync: tuple[int, ...] = (1,)) -> None:
-        self.clock = VirtualClock()
-        self.wheel = TimingWheel(self.clock.monotonic_ms())
-        self.purgatory = Purgatory(self.wheel, BrokerMetrics())
+        super().__init__("__consumer_offsets", in_sync)
         self.context = GroupContext(
             self.purgatory, self.wheel, self.clock, limits or GroupLimits(initial_delay_ms=0)
         )
         self.image = Image()
         self.directory = TopicDirectory(lambda: self.image)
-        self.files = MemoryFileSystem(folders=["/a"])
-        log = Broker(self.files, ["/a"]).start().create("__consumer_offsets")
-        self.partition = Partition("__consumer_offsets", UUID(int=1), 0, log)
-        self.partition.leader_epoch = 0
-        self.in_sync = in_sync
         self.tickets = count(1)
         self.shard = self.lead()
 
     def lead(self) -> Shard:
         """Lead in a new leader epoch; the shard loads the records."""
-        log, leader_epoch = self.partition.log, self.partition.leader_epoch + 1
-        log.assign_epoch(leader_epoch, log.end_offset)
-        self.partition.apply_state(
-            PartitionState(1, leader_epoch, self.in_sync, leader_epoch, controller_epoch=1),
-            PartitionLeader(
-                replica_id=1,
-                leader_epoch=leader_epoch,
-                replicas=self.in_sync,
-                in_sync=self.in_sync,
-                end_offset=log.end_offset,
-                rules=InSyncRules(30_000, lambda _: True, self.clock.monotonic_ms),
-                now_ms=self.clock.monotonic_ms(),
-            ),
-        )
+        self.lead_again()
         return Shard(self.partition, self.context, self.directory)
-
-    def wait(self, wait_ms: int) -> None:
-        """Advance the clock, and run what is due."""
-        for _ in range(wait_ms):
-            self.clock.advance(1)
-            for callback in self.wheel.advance(self.clock.monotonic_ms()):
-                callback()
-            self.purgatory.run_notified()
 
     def reload(self) -> Shard:
         """Close the shard and load another one."""
@@ -142,7 +107,8 @@ class Host:
 
     def append(self, *records: Record) -> None:
         """Append records that no request makes."""
-        OffsetsLog(self.partition, self.context).append(records, lambda error, _: None)
+        writer = PartitionWriter(self.partition, self.context)
+        OffsetsLog(writer, self.context).append(records, lambda error, _: None)
 
     def commit(
         self,

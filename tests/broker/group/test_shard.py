@@ -71,14 +71,7 @@ def test_a_commit_is_answered_when_the_replicas_have_it() -> None:
     pending = host.commit(5)
     assert not pending.is_done
     assert not host.offsets()
-    assert host.partition.leader is not None
-    end_offset = host.partition.log.end_offset
-    host.partition.leader.followers[2].on_fetch(
-        end_offset, 0, leader_end_offset=end_offset, broker_epoch=-1, now_ms=0
-    )
-    assert host.partition.update_high_watermark()
-    host.purgatory.notify(host.partition)
-    host.purgatory.run_notified()
+    host.replicate()
     assert pending.result() is NONE
     assert host.offsets()[PARTITION].offset == 5
 

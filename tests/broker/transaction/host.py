@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from uuid import UUID
 
-from odradek.broker.purgatory import Purgatory
-from odradek.broker.replication.leader import InSyncRules, PartitionLeader
-from odradek.broker.replication.partition import Partition
 from odradek.broker.transaction.context import TransactionContext, TransactionSettings
 from odradek.broker.transaction.marker_channels import MarkerChannels, Results
 from odradek.broker.transaction.markers import TxnMarker
@@ -18,15 +14,10 @@ from odradek.broker.transaction.metadata import (
     TxnTransitMetadata,
 )
 from odradek.broker.transaction.shard import TransactionShard
-from odradek.controller.image import PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.pending import Pending
-from odradek.runtime.testing.memory_files import MemoryFileSystem
-from odradek.runtime.testing.virtual_clock import VirtualClock
-from odradek.runtime.timers import TimingWheel
-from tests.support.log_directories import Broker
+from tests.support.coordinator_host import CoordinatorHost
 
 NONE = ErrorCode.NONE
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -102,42 +93,22 @@ class Leaders:
         ]
 
 
-class Host:
+class Host(CoordinatorHost):
     """A node that leads one partition of `__transaction_state`."""
 
     def __init__(self, in_sync: tuple[int, ...] = (1,)) -> None:
-        self.clock = VirtualClock()
-        self.wheel = TimingWheel(self.clock.monotonic_ms())
-        self.purgatory = Purgatory(self.wheel, BrokerMetrics())
+        super().__init__("__transaction_state", in_sync)
         self.context = TransactionContext(
             self.purgatory, self.wheel, self.clock, TransactionSettings(expiration_ms=100_000)
         )
         self.leaders = Leaders()
         self.channels = MarkerChannels(self.leaders, self.context)
-        self.files = MemoryFileSystem(folders=["/a"])
-        log = Broker(self.files, ["/a"]).start().create("__transaction_state")
-        self.partition = Partition("__transaction_state", UUID(int=1), 0, log)
-        self.partition.leader_epoch = 0
-        self.in_sync = in_sync
         self.producer_ids = count(1_000)
         self.shard = self.lead()
 
     def lead(self) -> TransactionShard:
         """Lead in a new leader epoch; the shard loads the records."""
-        log, leader_epoch = self.partition.log, self.partition.leader_epoch + 1
-        log.assign_epoch(leader_epoch, log.end_offset)
-        self.partition.apply_state(
-            PartitionState(1, leader_epoch, self.in_sync, leader_epoch, controller_epoch=1),
-            PartitionLeader(
-                replica_id=1,
-                leader_epoch=leader_epoch,
-                replicas=self.in_sync,
-                in_sync=self.in_sync,
-                end_offset=log.end_offset,
-                rules=InSyncRules(30_000, lambda _: True, self.clock.monotonic_ms),
-                now_ms=self.clock.monotonic_ms(),
-            ),
-        )
+        self.lead_again()
         return TransactionShard(self.partition, self.context, self.channels)
 
     def reload(self) -> TransactionShard:
@@ -147,25 +118,6 @@ class Host:
         self.shard = self.lead()
         self.wait(5)
         return self.shard
-
-    def wait(self, wait_ms: int) -> None:
-        """Advance the clock, and run what is due."""
-        for _ in range(wait_ms):
-            self.clock.advance(1)
-            for callback in self.wheel.advance(self.clock.monotonic_ms()):
-                callback()
-            self.purgatory.run_notified()
-
-    def replicate(self) -> None:
-        """The follower fetches everything."""
-        leader, end_offset = self.partition.leader, self.partition.log.end_offset
-        assert leader is not None
-        leader.followers[2].on_fetch(
-            end_offset, 0, leader_end_offset=end_offset, broker_epoch=-1, now_ms=0
-        )
-        self.partition.update_high_watermark()
-        self.purgatory.notify(self.partition)
-        self.purgatory.run_notified()
 
     def ask(
         self, name: str = "t", expected: tuple[int, int] | None = None, timeout_ms: int = 60_000

@@ -164,13 +164,19 @@ def test_append_that_is_not_replicated_in_time_can_be_tried_again() -> None:
     assert again.result() == (NONE, 1_000, 0)
 
 
-def test_completion_that_is_not_replicated_in_time_is_appended_again() -> None:
-    host = Host(in_sync=(1, 2))
+def begin_replicated(host: Host) -> tuple[int, int]:
+    """A transaction in one partition, whose records have a time-out of 50 ms; broker 2 has them."""
     asked = host.ask(timeout_ms=50)
     host.replicate()
-    producer = asked.result()[1:]
-    host.shard.add_partitions("t", *producer, {A0: None})
+    _, producer_id, epoch = asked.result()
+    host.shard.add_partitions("t", producer_id, epoch, {A0: None})
     host.replicate()
+    return producer_id, epoch
+
+
+def test_completion_that_is_not_replicated_in_time_is_appended_again() -> None:
+    host = Host(in_sync=(1, 2))
+    producer = begin_replicated(host)
     host.shard.end_transaction("t", *producer, is_commit=True)
     host.replicate()
     host.wait(300)
@@ -182,11 +188,7 @@ def test_completion_that_is_not_replicated_in_time_is_appended_again() -> None:
 
 def test_failed_fence_does_not_raise_the_epoch_twice() -> None:
     host = Host(in_sync=(1, 2))
-    asked = host.ask(timeout_ms=50)
-    host.replicate()
-    producer = asked.result()[1:]
-    host.shard.add_partitions("t", *producer, {A0: None})
-    host.replicate()
+    begin_replicated(host)
     for _ in range(3):
         fenced = host.ask()
         host.wait(51)

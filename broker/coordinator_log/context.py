@@ -1,0 +1,32 @@
+"""What the shards of every coordinator need from their node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from odradek.broker.purgatory import Purgatory, Wheel
+from odradek.runtime.clock import Clock
+from odradek.runtime.slicing import run_in_slices
+
+
+class CoordinatorContext:
+    """Clock, timers and purgatory of the node."""
+
+    __slots__ = ("clock", "purgatory", "wheel")
+
+    def __init__(self, purgatory: Purgatory, wheel: Wheel, clock: Clock) -> None:
+        self.purgatory = purgatory
+        self.wheel = wheel
+        self.clock = clock
+
+    def after(self, wait_ms: int, work: Callable[[], None]) -> None:
+        """Call `work` once, in `wait_ms`."""
+        self.wheel.add(self.clock.monotonic_ms() + wait_ms, work)
+
+    def defer(self, work: Callable[[], None]) -> None:
+        """Call `work` in the next turn of the event loop."""
+        self.after(0, work)
+
+    def run_between_requests(self, steps: Iterator[None]) -> None:
+        """Run steps in slices of 2 ms, from the next turn of the event loop on."""
+        self.defer(lambda: run_in_slices(steps, self.clock, self.defer))

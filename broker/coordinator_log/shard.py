@@ -1,0 +1,98 @@
+"""What one partition of an internal topic holds, while this broker leads it: it is loaded, serves
+requests, and is closed.
+
+Source: Kafka's CoordinatorRuntime and CoordinatorShard.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from odradek.broker.coordinator_log.context import CoordinatorContext
+from odradek.broker.coordinator_log.loader import Replay, load_steps
+from odradek.broker.coordinator_log.partition_writer import PartitionWriter
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.slicing import TimeSlice
+
+C = TypeVar("C", bound=CoordinatorContext)
+R = TypeVar("R", bound=Replay)
+
+logger = logging.getLogger("odradek.coordinators")
+
+
+class CoordinatorShard(ABC, Generic[C, R]):
+    """A shard of a coordinator, which is loading when it is made.
+
+    writer   appends to its partition
+    content  what it holds, for the log: "groups"
+    """
+
+    def __init__(self, writer: PartitionWriter, context: C, content: str) -> None:
+        self.is_loading = True
+        self.has_failed = False
+        """The records could not be loaded."""
+        self.is_closed = False
+        self._writer = writer
+        self._context = context
+        self._content = content
+
+    def __repr__(self) -> str:
+        return repr(self._writer)
+
+    def continues_with(self, partition: Partition) -> bool:
+        """Whether another leader epoch of the partition changes nothing: this broker led before."""
+        is_same = self._writer.partition is partition and self._writer.is_leading()
+        return is_same and not self.is_closed and not self.has_failed
+
+    def check_ready(self) -> None:
+        """Whether requests can be served.
+
+        raises  BrokerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE
+        """
+        if self.is_closed or not self._writer.is_leading():
+            raise BrokerError(ErrorCode.NOT_COORDINATOR)
+        if self.has_failed:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self.is_loading:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def close(self) -> None:
+        """This broker no longer leads the partition: requests get NOT_COORDINATOR."""
+        self.is_closed = True
+
+    @abstractmethod
+    def _loaded(self, replay: R) -> None:
+        """Take over what the records have made, and end `is_loading`."""
+
+    def _load(self, replay: R) -> None:
+        """Load the partition in short steps, from the next turn on; an empty one at once."""
+        log = self._writer.partition.log
+        if log.log_start_offset == log.end_offset:
+            self._loaded(replay)
+        else:
+            steps = load_steps(log, replay)
+            self._context.defer(lambda: self._load_more(steps, replay))
+
+    def _load_more(self, steps: Iterator[None], replay: R) -> None:
+        context = self._context
+        time_slice = TimeSlice(context.clock)
+        try:
+            while not self.is_closed:
+                if next(steps, steps) is steps:
+                    self._loaded(replay)
+                    return
+                if replay.wait_ms or time_slice.is_over():
+                    context.after(replay.wait_ms, lambda: self._load_more(steps, replay))
+                    return
+        except (BrokerError, OSError) as error:
+            self._fail(error)
+
+    def _fail(self, reason: object) -> None:
+        self.has_failed = True
+        logger.error(
+            "%s cannot be loaded, its %s have no coordinator: %s", self, self._content, reason
+        )
