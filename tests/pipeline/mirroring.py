@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from odradek.pipeline.jobs.mirror import MirrorJob
 from odradek.pipeline.spec.mirror import Mirror, parse
 from tests.support import maven
-from tests.support.pipeline_job import SMALL_JVM
+from tests.support.class_archives import small_spark
 from tests.support.prepare import SPARK_VERSION
 from tests.support.processes import LoggedProcess
 from tests.support.tool_cache import PROJECT
@@ -99,7 +99,7 @@ def mirror_process(path: Path, *arguments: str) -> Iterator[LoggedProcess]:
         command,
         log=path.parent / "mirror.log",
         folder=path.parent,
-        environment={"PYTHONPATH": str(PROJECT), **SMALL_JVM},
+        environment={"PYTHONPATH": str(PROJECT), **small_spark()},
     ) as process:
         yield process
 

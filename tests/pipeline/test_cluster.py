@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.crashes import FILE, START_TIMEOUT_S, Orders, check, create_topics
 from tests.support.broker_process import odradek_broker
-from tests.support.pipeline_job import SMALL_JVM, PipelineJob
+from tests.support.class_archives import small_spark
+from tests.support.pipeline_job import PipelineJob
 from tests.support.processes import LoggedProcess, free_port
 
 HOME: Final = Path(pyspark.__file__).parent
@@ -33,7 +34,7 @@ CLUSTER: Final = """
 def daemon(folder: Path, name: str, main: str, *arguments: str) -> LoggedProcess:
     """Start a master or a worker; executors are children of a worker."""
     environment = {
-        **SMALL_JVM,
+        **small_spark(),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_WORKER_DIR": str(folder / name),
     }

@@ -41,6 +41,7 @@ from tests.pipeline.mirroring import (
 from tests.support import maven
 from tests.support.apache import JUDGE_VERSION
 from tests.support.broker_process import BrokerProcess
+from tests.support.class_archives import SMALL
 
 TRANSLATE_OFFSETS = Path(__file__).parent / "java" / "TranslateOffsets.java"
 
@@ -132,7 +133,7 @@ def mirrormaker_says(folder: Path, address: str, group: str) -> list[str]:
     libraries = maven.mirror_client_libraries(JUDGE_VERSION)
     done = subprocess.run(
         [
-            *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{libraries}/*"),
+            *("java", "-Xmx128m", *SMALL, "-cp", f"{libraries}/*"),
             *(str(TRANSLATE_OFFSETS), address, "east", group),
         ],
         capture_output=True,

@@ -14,7 +14,7 @@ from tests.pipeline.crashes import create_topics, read_topic
 from tests.pipeline.test_run import produce
 from tests.support import newest_pyspark
 from tests.support.broker_process import odradek_broker
-from tests.support.pipeline_job import SMALL_JVM
+from tests.support.class_archives import small_spark
 from tests.support.processes import LoggedProcess
 
 END_TIMEOUT_S = 600.0
@@ -149,7 +149,11 @@ def started(path: Path, command: str, text: str) -> LoggedProcess:
         [*words, "--master", "local[2]"],
         log=path.with_suffix(".log"),
         folder=path.parent,
-        environment={**newest_pyspark.environment(), **SMALL_JVM, "PYTHONUNBUFFERED": "1"},
+        environment={
+            **newest_pyspark.environment(),
+            **small_spark(sharing=[]),
+            "PYTHONUNBUFFERED": "1",
+        },
     )
 
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import maven
+from tests.support import class_archives, maven
+from tests.support.class_archives import SMALL
 from tests.support.processes import LoggedProcess, free_port
 from tests.support.zookeeper import zookeeper
 
@@ -66,13 +67,23 @@ class ApacheBroker:
     process: LoggedProcess
 
 
-def java_command(libraries: Path, main: str, arguments: Sequence[str], *, heap: str) -> list[str]:
-    """A JVM that starts quickly and stays small."""
+def java_command(
+    libraries: Path,
+    main: str,
+    arguments: Sequence[str],
+    *,
+    heap: str,
+    sharing: Sequence[str] | None = None,
+) -> list[str]:
+    """A JVM that starts quickly and stays small.
+
+    sharing  options in place of those that take the archive of the classes in `libraries`
+    """
     return [
         "java",
         f"-Xmx{heap}",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *SMALL,
+        *(class_archives.options(libraries.parent.name) if sharing is None else sharing),
         "-Djava.net.preferIPv4Stack=true",
         "-cp",
         f"{libraries}/*",
@@ -82,7 +93,11 @@ def java_command(libraries: Path, main: str, arguments: Sequence[str], *, heap: 
 
 
 def broker_command(
-    folder: Path, settings: Mapping[str, str], *, version: str = JUDGE_VERSION
+    folder: Path,
+    settings: Mapping[str, str],
+    *,
+    version: str = JUDGE_VERSION,
+    sharing: Sequence[str] | None = None,
 ) -> list[str]:
     """The command line of a broker; writes its files of settings into `folder`."""
     properties = folder / "server.properties"
@@ -91,7 +106,8 @@ def broker_command(
     logging = folder / "log4j.properties"
     logging.write_text(LOG4J)
     libraries = maven.broker_libraries(version)
-    command = java_command(libraries, "kafka.Kafka", [str(properties)], heap="256m")
+    arguments = [str(properties)]
+    command = java_command(libraries, "kafka.Kafka", arguments, heap="256m", sharing=sharing)
     command.insert(1, f"-Dlog4j.configuration=file:{logging}")
     return command
 
@@ -104,6 +120,7 @@ def apache_kafka(
     version: str = JUDGE_VERSION,
     port: int | None = None,
     overrides: Mapping[str, str] | None = None,
+    sharing: Sequence[str] | None = None,
 ) -> Iterator[ApacheBroker]:
     """Start a broker on `folder/data` (which may hold a directory from before); stop it cleanly.
 
@@ -120,7 +137,7 @@ def apache_kafka(
         "zookeeper.connect": zookeeper_address,
         **(overrides or {}),
     }
-    command = broker_command(folder, settings, version=version)
+    command = broker_command(folder, settings, version=version, sharing=sharing)
     with LoggedProcess(command, log=folder / "kafka.log") as process:
         process.wait_for_line(READY, timeout_s=READY_TIMEOUT_S)
         yield ApacheBroker(address, data, process)

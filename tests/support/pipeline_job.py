@@ -9,15 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support import maven
+from tests.support.class_archives import small_spark
 from tests.support.prepare import SPARK_VERSION
 from tests.support.processes import LoggedProcess, ProcessFailed
 
 END_TIMEOUT_S = 600.0
-SMALL_JVM = {
-    "SPARK_LOCAL_IP": "127.0.0.1",
-    "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-"""A Java that starts quickly."""
 
 
 class PipelineJob:
@@ -40,7 +36,7 @@ class PipelineJob:
             [*command, "--master", master, *arguments],
             log=log,
             folder=Path(__file__).parents[2],
-            environment={**SMALL_JVM, "PYTHONUNBUFFERED": "1"},
+            environment={**small_spark(), "PYTHONUNBUFFERED": "1"},
         )
 
     def kill(self) -> None:

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.support import apache, maven, newest_pyspark, programs
+from tests.support import apache, make_class_archives, maven, newest_pyspark, programs
 
 SPARK_VERSION: Final = "4.0.0"
 
 
 def main() -> None:
-    """Jars of Apache Kafka and of Spark's connectors, client programs, the newest PySpark."""
+    """Jars of Apache Kafka and of Spark's connectors, client programs, the newest PySpark, the
+    archives of classes."""
     apache.main()
     programs.main()
     maven.spark_connectors(SPARK_VERSION)
     maven.mirror_client_libraries(apache.JUDGE_VERSION)
     newest_pyspark.main()
+    make_class_archives.main()
 
 
 if __name__ == "__main__":

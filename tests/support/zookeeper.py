@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.class_archives import SMALL, ZOOKEEPER, options
 from tests.support.machines import HERE, Machine
 from tests.support.processes import LoggedProcess, free_port
 
@@ -69,15 +70,18 @@ class ZooKeeperServer:
         peers: Sequence[str] = (),
         lines: Sequence[str] = (),
         machine: Machine = HERE,
+        sharing: Sequence[str] | None = None,
     ) -> None:
         """
         number, peers  of an ensemble: this server's number from 1, and host:port:port of all
         lines          further settings of the server
+        sharing        options of Java, in place of those that take the archive of its classes
         """
         self.folder = folder
         self.port = free_port() if port is None else port
         self.address = f"{machine.host}:{self.port}"
         self._machine = machine
+        self._sharing = options(ZOOKEEPER) if sharing is None else sharing
         folder.mkdir(parents=True, exist_ok=True)
         self._configuration = write_configuration(
             folder, self.port, tick_ms, peers, lines, host=machine.host
@@ -93,12 +97,12 @@ class ZooKeeperServer:
             *self._machine.prefix,
             "java",
             "-cp",
-            ":".join((str(self.folder), *JARS)),
+            ":".join((*JARS, str(self.folder))),
+            *self._sharing,
             "-Dzookeeper.forceSync=no",
             "-Djute.maxbuffer=4194304",
             "-Djava.net.preferIPv4Stack=true",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *SMALL,
             "-Xms32m",
             "-Xmx128m",
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
@@ -125,6 +129,12 @@ class ZooKeeperServer:
         """SIGCONT."""
         assert self._process is not None, "the server is not running"
         os.kill(self._process.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        assert self._process is not None, "the server is not running"
+        self._process.stop()
+        self._process = None
 
     def kill(self) -> None:
         """SIGKILL; nothing when it does not run."""
