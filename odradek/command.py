@@ -46,6 +46,10 @@ SUBCOMMANDS: Final = {
     ),
     "start": ("odradek.tools.start", "start a broker in the foreground"),
     "topics": ("odradek.tools.topics.command", "create, list, describe, alter and delete topics"),
+    "transactions": (
+        "odradek.tools.transactions.command",
+        "list and describe transactions, find and abort those that hang",
+    ),
     "znodes": ("odradek.tools.znodes", "read the znodes of a cluster"),
     # A name, not an import: PySpark is an optional dependency.
     "pipeline": (

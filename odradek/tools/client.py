@@ -40,6 +40,9 @@ CONNECT_TIMEOUT_MS: Final = 10_000
 """Kafka: socket.connection.setup.timeout.ms."""
 RETRY_PAUSE_MS: Final = 100
 """Kafka: retry.backoff.ms."""
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""Types of keys for which there are coordinators."""
 COORDINATORS_AT_ONCE: Final = 4
 """The first version of FindCoordinator that takes several keys."""
 FRAME_BYTES_MAX: Final = 100 << 20
@@ -212,22 +215,24 @@ class Client:
                 return self._broker(node_id, broker.host, broker.port)
         raise ClientError(f"the cluster has no broker {node_id}")
 
-    def coordinators(self, groups: Sequence[str]) -> list[Coordinator]:
-        """The coordinator of each group, or an error code; one row per group."""
+    def coordinators(self, keys: Sequence[str], key_type: int = GROUP) -> list[Coordinator]:
+        """The coordinator of each key, or an error code; one row per key.
+
+        key_type  GROUP or TRANSACTION
+        """
         version = self._bootstrap().version_of(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest)
         if version >= COORDINATORS_AT_ONCE:
-            together = FindCoordinatorRequest(coordinator_keys=list(groups))
+            together = FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type)
             return self.any_broker(
                 ApiKey.FIND_COORDINATOR, together, FindCoordinatorResponse
             ).coordinators
         rows = []
-        for group in groups:
-            found = self.any_broker(
-                ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key=group), FindCoordinatorResponse
-            )
+        for key in keys:
+            one = FindCoordinatorRequest(key=key, key_type=key_type)
+            found = self.any_broker(ApiKey.FIND_COORDINATOR, one, FindCoordinatorResponse)
             rows.append(
                 Coordinator(
-                    key=group,
+                    key=key,
                     node_id=found.node_id,
                     host=found.host,
                     port=found.port,

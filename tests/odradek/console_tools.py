@@ -35,6 +35,7 @@ MAIN_CLASSES = {
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "topics": TOPICS_TOOL,
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
 
 Tool = Callable[[str, Sequence[str], str], ToolResult]

@@ -1,0 +1,316 @@
+"""`odradek transactions`: the commands, flags, lines and exit codes of `kafka-transactions.sh` 3.9.
+
+    list                       transactional ids with their coordinators and states
+    describe                   the state of a transactional id
+    describe-producers         the producers that a partition knows
+    find-hanging               transactions that no coordinator is going to end
+    abort                      end such a transaction
+    forceTerminateTransaction  abort what a transactional id has under way (of Kafka 4)
+
+Exit codes: 0 success; 1 failure, or help; 2 an invalid command line.  The reason is on stderr.
+Differs from Kafka: brokers that cannot be reached are reported at once; an invalid command line
+exits with 2 instead of 1.
+Source: Kafka 3.9's TransactionsCommand; forceTerminateTransaction is Kafka 4's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from time import time
+from typing import Final
+
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import open_client
+from odradek.tools.errors import ToolError, partition_text
+from odradek.tools.options import OptionsError
+from odradek.tools.run import KAFKA_VERSION, WRONG_USAGE, run_tool
+from odradek.tools.transactions.hanging import (
+    HangingError,
+    hanging_transactions,
+    open_transactions,
+    partitions_to_search,
+)
+from odradek.tools.transactions.options import (
+    HelpShown,
+    TransactionOptions,
+    VersionShown,
+    parse,
+)
+from odradek.tools.transactions.queries import (
+    AbortSpec,
+    AdminError,
+    abort_transaction,
+    describe_producers,
+    describe_transactions,
+    fence_producer,
+    list_transactions,
+    state_name,
+)
+
+MAX_TIMEOUT_MINUTES: Final = 15
+MINUTE_MS: Final = 60_000
+NONE: Final = "None"
+LISTED: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
+DESCRIBED: Final = (
+    "CoordinatorId",
+    "TransactionalId",
+    "ProducerId",
+    "ProducerEpoch",
+    "TransactionState",
+    "TransactionTimeoutMs",
+    "CurrentTransactionStartTimeMs",
+    "TransactionDurationMs",
+    "TopicPartitions",
+)
+PRODUCERS: Final = (
+    "ProducerId",
+    "ProducerEpoch",
+    "LatestCoordinatorEpoch",
+    "LastSequence",
+    "LastTimestamp",
+    "CurrentTransactionStartOffset",
+)
+HANGING: Final = (
+    "Topic",
+    "Partition",
+    "ProducerId",
+    "ProducerEpoch",
+    "CoordinatorEpoch",
+    "StartOffset",
+    "LastTimestamp",
+    "Duration(min)",
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = parse(arguments)
+    except HelpShown as shown:
+        print(shown)
+        return 1
+    except VersionShown:
+        print(KAFKA_VERSION)
+        return 0
+    except OptionsError as error:
+        print(error, file=sys.stderr)
+        return WRONG_USAGE
+    bootstrap = options.value("bootstrap-server")
+    assert bootstrap is not None, "parse requires one"
+    try:
+        with closing(open_client(bootstrap, options.value("command-config"))) as client:
+            ACTIONS[options.command](client, options)
+    except (ToolError, ClientError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _list(client: Client, options: TransactionOptions) -> None:
+    duration_ms = options.number("duration-filter")
+    try:
+        listed = list_transactions(client, duration_ms=-1 if duration_ms is None else duration_ms)
+    except AdminError as error:
+        raise _failed("Failed to list transactions", error) from error
+    rows = [
+        (one.transactional_id, node_id, one.producer_id, state_name(one.transaction_state))
+        for node_id, states in listed.items()
+        for one in states
+    ]
+    print_table(LISTED, rows)
+
+
+def _describe(client: Client, options: TransactionOptions) -> None:
+    name = _required(options, "transactional-id")
+    try:
+        described = describe_transactions(client, [name])[name]
+        if described is None:
+            raise AdminError(
+                f"DescribeTransactions request for transactionalId `{name}` failed because the ID "
+                "could not be found"
+            )
+    except AdminError as error:
+        what = f"Failed to describe transaction state of transactional-id `{name}`"
+        raise _failed(what, error) from error
+    state = described.state
+    has_begun = state.transaction_start_time_ms >= 0
+    row = (
+        described.coordinator_id,
+        name,
+        state.producer_id,
+        state.producer_epoch,
+        state_name(state.transaction_state),
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms if has_begun else NONE,
+        _now_ms() - state.transaction_start_time_ms if has_begun else NONE,
+        ",".join(map(partition_text, described.partitions)),
+    )
+    print_table(DESCRIBED, [row])
+
+
+def _describe_producers(client: Client, options: TransactionOptions) -> None:
+    partition = _partition(options)
+    broker_id = options.number("broker-id")
+    try:
+        producers = describe_producers(client, [partition], broker_id)[partition]
+    except AdminError as error:
+        on = "leader" if broker_id is None else f"broker {broker_id}"
+        what = f"Failed to describe producers for partition {partition_text(partition)} on {on}"
+        raise _failed(what, error) from error
+    rows = [
+        (
+            one.producer_id,
+            one.producer_epoch,
+            max(one.coordinator_epoch, -1),
+            one.last_sequence,
+            one.last_timestamp_ms,
+            NONE if one.current_txn_start_offset < 0 else one.current_txn_start_offset,
+        )
+        for one in producers
+    ]
+    print_table(PRODUCERS, rows)
+
+
+def _abort(client: Client, options: TransactionOptions) -> None:
+    partition = _partition(options)
+    start_offset = options.number("start-offset")
+    producer_id = options.number("producer-id")
+    if start_offset is not None:
+        spec = _abort_spec(client, partition, start_offset)
+    elif producer_id is not None:
+        spec = AbortSpec(
+            partition,
+            producer_id,
+            _given(options, "producer-epoch"),
+            # A producer whose first transaction hangs has none; 0 is at most what a leader has.
+            max(_given(options, "coordinator-epoch"), 0),
+        )
+    else:
+        raise ToolError(
+            "The transaction to abort must be identified either with --start-offset (for brokers "
+            "on 3.0 or above) or with --producer-id, --producer-epoch, and --coordinator-epoch "
+            "(for older brokers)"
+        )
+    try:
+        abort_transaction(client, spec)
+    except AdminError as error:
+        raise _failed(f"Failed to abort transaction {spec}", error) from error
+
+
+def _abort_spec(client: Client, partition: TopicPartition, start_offset: int) -> AbortSpec:
+    text = partition_text(partition)
+    try:
+        producers = describe_producers(client, [partition])[partition]
+    except AdminError as error:
+        what = f"Failed to validate producer state for partition {text}"
+        raise _failed(what, error) from error
+    for one in producers:
+        if start_offset >= 0 and one.current_txn_start_offset == start_offset:
+            coordinator_epoch = max(one.coordinator_epoch, 0)
+            return AbortSpec(partition, one.producer_id, one.producer_epoch, coordinator_epoch)
+    raise ToolError(
+        f"Could not find any open transactions starting at offset {start_offset} on partition "
+        f"{text}"
+    )
+
+
+def _find_hanging(client: Client, options: TransactionOptions) -> None:
+    topic, broker_id = options.value("topic"), options.number("broker-id")
+    if topic is None and broker_id is None:
+        raise ToolError(
+            "The `find-hanging` command requires either --topic or --broker-id to limit the scope "
+            "of the search"
+        )
+    partition = options.number("partition")
+    if partition is not None and topic is None:
+        raise ToolError("The --partition argument requires --topic to be provided")
+    minutes = options.number("max-transaction-timeout")
+    longest_ms = (MAX_TIMEOUT_MINUTES if minutes is None else minutes) * MINUTE_MS
+    now_ms = _now_ms()
+    try:
+        found = hanging_transactions(
+            client,
+            open_transactions(
+                client,
+                partitions_to_search(client, topic, partition, broker_id),
+                broker_id,
+                lambda producer: now_ms - producer.last_timestamp_ms > longest_ms,
+            ),
+        )
+    except HangingError as error:
+        raise _failed(error.what, error) from error
+    rows = [
+        (
+            one.partition.topic,
+            one.partition.partition,
+            one.producer.producer_id,
+            one.producer.producer_epoch,
+            max(one.producer.coordinator_epoch, -1),
+            one.producer.current_txn_start_offset,
+            one.producer.last_timestamp_ms,
+            int((now_ms - one.producer.last_timestamp_ms) / MINUTE_MS),
+        )
+        for one in found
+    ]
+    print_table(HANGING, rows)
+
+
+def _force_terminate(client: Client, options: TransactionOptions) -> None:
+    name = _required(options, "transactionalId")
+    try:
+        fence_producer(client, name)
+    except AdminError as error:
+        raise _failed(f"Failed to force terminate transactionalId `{name}`", error) from error
+
+
+ACTIONS: Final[dict[str, Callable[[Client, TransactionOptions], None]]] = {
+    "list": _list,
+    "describe": _describe,
+    "describe-producers": _describe_producers,
+    "abort": _abort,
+    "find-hanging": _find_hanging,
+    "forceTerminateTransaction": _force_terminate,
+}
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print columns that are as wide as their widest value, each with a tab after it.
+
+    source  Kafka's ToolsUtils.prettyPrintTable
+    """
+    table = [list(headers), *([str(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        print("".join(f"{text:{width}}\t" for text, width in zip(line, widths, strict=True)))
+
+
+def _partition(options: TransactionOptions) -> TopicPartition:
+    return TopicPartition(_required(options, "topic"), int(_required(options, "partition")))
+
+
+def _required(options: TransactionOptions, name: str) -> str:
+    value = options.value(name)
+    assert value is not None, f"parse requires --{name}"
+    return value
+
+
+def _given(options: TransactionOptions, name: str) -> int:
+    number = options.number(name)
+    if number is None:
+        raise ToolError(f"Missing required argument --{name}")
+    return number
+
+
+def _failed(what: str, error: AdminError) -> ToolError:
+    return ToolError(f"{what}: {error}. Enable debug logging for additional detail.")
+
+
+def _now_ms() -> int:
+    return int(time() * 1000)

@@ -1,0 +1,154 @@
+"""Transactions that are open in a partition, and that no coordinator is going to end (KIP-664).
+
+Source: Kafka 3.9's TransactionsCommand.FindHangingTransactionsCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from odradek.protocol.messages.describe_producers import ProducerState
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import Client
+from odradek.tools.errors import exception_of
+from odradek.tools.java_hash_order import in_hash_order
+from odradek.tools.transactions.queries import (
+    AdminError,
+    Described,
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+)
+
+BATCH: Final = 500
+"""Topics or partitions in one request."""
+
+Item = TypeVar("Item")
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that is open in a partition."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+
+class HangingError(AdminError):
+    """A step of the search failed; `str` of the error has Kafka's words for the step."""
+
+    def __init__(self, what: str, error: AdminError) -> None:
+        super().__init__(str(error))
+        self.what = what
+
+
+def partitions_to_search(
+    client: Client, topic: str | None, partition: int | None, broker_id: int | None
+) -> list[TopicPartition]:
+    """The partitions with a replica on the broker, of all topics unless one is named.
+
+    raises  HangingError, ClientError
+    """
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    if topic is not None:
+        names = [topic]
+    else:
+        names = [one.name for one in client.metadata().topics if one.name is not None]
+    found = []
+    for batch in _batches(names):
+        for row in client.metadata(list(batch)).topics:
+            if row.error_code:
+                error = AdminError(exception_of(row.error_code)[1])
+                raise HangingError(f"Failed to describe {len(batch)} topics", error)
+            assert row.name is not None, "a topic without an error has its name"
+            found += [
+                TopicPartition(row.name, one.partition_index)
+                for one in sorted(row.partitions, key=lambda one: one.partition_index)
+                if broker_id is None or broker_id in one.replica_nodes
+            ]
+    return found
+
+
+def open_transactions(
+    client: Client,
+    partitions: Sequence[TopicPartition],
+    broker_id: int | None,
+    is_old: Callable[[ProducerState], bool],
+) -> list[OpenTransaction]:
+    """The open transactions of producers that `is_old` chooses.
+
+    raises  HangingError, ClientError
+    """
+    found = []
+    for batch in _batches(partitions):
+        try:
+            producers = describe_producers(client, batch, broker_id)
+        except AdminError as error:
+            on = "Optional.empty" if broker_id is None else f"Optional[{broker_id}]"
+            what = f"Failed to describe producers for {len(batch)} partitions on broker {on}"
+            raise HangingError(what, error) from error
+        found += [
+            OpenTransaction(partition, state)
+            for partition, states in producers.items()
+            for state in states
+            if state.current_txn_start_offset >= 0 and is_old(state)
+        ]
+    return found
+
+
+def hanging_transactions(
+    client: Client, candidates: Sequence[OpenTransaction]
+) -> list[OpenTransaction]:
+    """Those whose partition is in no transaction that a coordinator has of their producer.
+
+    raises  HangingError, ClientError
+    """
+    by_producer: dict[int, list[OpenTransaction]] = {}
+    for one in candidates:
+        by_producer.setdefault(one.producer.producer_id, []).append(one)
+    if not by_producer:
+        return []
+    ids = _transactional_ids(client, list(by_producer))
+    try:
+        descriptions = describe_transactions(client, ids.values())
+    except AdminError as error:
+        raise HangingError(f"Failed to describe {len(ids)} transactions", error) from error
+    return without_expected(by_producer, ids, descriptions)
+
+
+def without_expected(
+    by_producer: Mapping[int, Sequence[OpenTransaction]],
+    ids: Mapping[int, str],
+    descriptions: Mapping[str, Described | None],
+) -> list[OpenTransaction]:
+    """The open transactions for which no coordinator has a marker to write.
+
+    ids  the transactional ids of producers; those that no coordinator knows are missing
+    """
+    found: list[OpenTransaction] = []
+    for producer_id in in_hash_order(by_producer):
+        name = ids.get(producer_id)
+        description = None if name is None else descriptions[name]
+        expected = [] if description is None else description.partitions
+        found += [one for one in by_producer[producer_id] if one.partition not in expected]
+    return found
+
+
+def _transactional_ids(client: Client, producer_ids: Sequence[int]) -> dict[int, str]:
+    try:
+        listed = list_transactions(client, producer_ids=producer_ids)
+    except AdminError as error:
+        what = f"Failed to list transactions for {len(producer_ids)} producers"
+        raise HangingError(what, error) from error
+    return {
+        one.producer_id: one.transactional_id
+        for rows in listed.values()
+        for one in rows
+        if one.producer_id in producer_ids
+    }
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), BATCH):
+        yield items[start : start + BATCH]
