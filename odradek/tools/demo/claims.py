@@ -45,6 +45,15 @@ class Claim(NamedTuple):
     holds: bool
 
 
+def print_claims(claims: Sequence[Claim]) -> int:
+    """Print each claim, and PASS or FAIL; returns the exit code."""
+    for claim in claims:
+        print(f"{'ok    ' if claim.holds else 'NOT OK'}  {claim.text}")
+    has_passed = all(claim.holds for claim in claims)
+    print("PASS" if has_passed else "FAIL", flush=True)
+    return 0 if has_passed else 1
+
+
 def claims_of(measured: Measured) -> Sequence[Claim]:
     """Every promise, in the order in which they are printed."""
     lag_ms = measured.lag_ms

@@ -1,6 +1,8 @@
-"""`odradek demo NAME`: runs a cluster on this machine and shows what it does when something fails.
+"""`odradek demo NAME`: runs brokers on this machine and shows what they do when something fails.
 
-    isr-cut  the followers of a partition are cut from their leader, with acks -1, 1 and 0
+    isr-cut      the followers of a partition are cut from their leader, with acks -1, 1 and 0
+    idempotence  a producer repeats batches, since its connections are cut
+    eos          a program that copies in transactions is killed
 
 Exit codes: 0 when everything was as it should be (PASS), 1 when not (FAIL) or when the cluster
 cannot run, 2 for a command line that cannot be parsed, 130 after SIGTERM or SIGINT.
@@ -23,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="odradek demo",
-        description="Run three brokers on this machine and show what they do when something fails.",
+        description="Run brokers on this machine and show what they do when something fails.",
     )
     demos = parser.add_subparsers(dest="demo", required=True, metavar="NAME")
     isr_cut = demos.add_parser(
@@ -48,6 +50,21 @@ def build_parser() -> argparse.ArgumentParser:
         help="an empty folder for data and logs of the brokers, which is kept (default: a "
         "temporary one)",
     )
+    demos.add_parser(
+        "idempotence",
+        help="cut the connections of a producer, which then repeats batches",
+        description="A producer sends to one broker, with enable.idempotence=false and then with "
+        "true, and its connection is cut in place of every fifth response.  Without idempotence "
+        "the batches that it repeats are stored twice; with it, never.  Ends in PASS or FAIL.",
+    )
+    demos.add_parser(
+        "eos",
+        help="kill a program that copies a topic in transactions",
+        description="A program reads a topic and writes to another, with the offsets that it has "
+        "read in the same transaction; it is killed in the middle of one, and started again.  "
+        "read_committed consumers see each record once, read_uncommitted ones see what was "
+        "aborted, too.  Ends in PASS or FAIL.",
+    )
     return parser
 
 
@@ -63,12 +80,25 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(list(arguments))
     from odradek.tools.cluster.supervised import StopRequested, SupervisionError
     from odradek.tools.console.library import LibraryMissingError
-    from odradek.tools.demo.isr_cut import run
 
     try:
-        return run(options.lag_ms, options.data)
+        return _run(options)
     except StopRequested:
         return INTERRUPTED
     except (LibraryMissingError, SupervisionError) as error:
         print(f"odradek demo: {error}", file=sys.stderr)
         return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.demo == "idempotence":
+        from odradek.tools.demo.idempotence import run as run_idempotence
+
+        return run_idempotence()
+    if options.demo == "eos":
+        from odradek.tools.demo.eos import run as run_eos
+
+        return run_eos()
+    from odradek.tools.demo.isr_cut import run as run_isr_cut
+
+    return run_isr_cut(options.lag_ms, options.data)

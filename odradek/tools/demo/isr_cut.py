@@ -25,7 +25,7 @@ from odradek.tools.cluster.command import (
 from odradek.tools.cluster.readiness import brokers_know_each_other
 from odradek.tools.cluster.supervised import SupervisedProcess, run_processes
 from odradek.tools.console.library import library
-from odradek.tools.demo.claims import Measured, claims_of
+from odradek.tools.demo.claims import Measured, claims_of, print_claims
 from odradek.tools.demo.errors import DemoError
 from odradek.tools.demo.network import Network
 from odradek.tools.demo.producers import TimedProducer
@@ -103,12 +103,7 @@ async def _run(lag_ms: int, data: Path) -> int:
         )
     finally:
         await network.close()
-    claims = claims_of(measured[0])
-    for claim in claims:
-        print(f"{'ok    ' if claim.holds else 'NOT OK'}  {claim.text}")
-    has_passed = all(claim.holds for claim in claims)
-    print("PASS" if has_passed else "FAIL", flush=True)
-    return 0 if has_passed else 1
+    return print_claims(claims_of(measured[0]))
 
 
 def _processes(ports: Ports, data: Path, lag_ms: int) -> list[list[SupervisedProcess]]:

@@ -1,4 +1,4 @@
-"""Reads a partition from its beginning to its end."""
+"""Reads partition 0 of a topic from its beginning."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Final
 
 from odradek.tools.console.library import library
+from odradek.tools.demo.errors import DemoError
 
 BATCH: Final = 10_000
 POLL_S: Final = 1.0
@@ -34,3 +35,36 @@ def read_values(bootstrap: str, topic: str, end_offset: int) -> set[str]:
                 found.add(record.value().decode())
     consumer.close()
     return found
+
+
+def read_all(bootstrap: str, topic: str, *, is_committed: bool) -> list[str]:
+    """The values up to the high watermark, or with read_committed up to the last stable offset.
+
+    raises  DemoError when the end is not reached in time
+    """
+    module = library()
+    consumer = module.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "odradek-demo",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if is_committed else "read_uncommitted",
+            "log_level": 0,
+        }
+    )
+    consumer.assign([module.TopicPartition(topic, 0, module.OFFSET_BEGINNING)])
+    found: list[str] = []
+    deadline_s = monotonic() + TIMEOUT_S
+    try:
+        while monotonic() < deadline_s:
+            record = consumer.poll(POLL_S)
+            if record is None:
+                continue
+            if record.error() is None:
+                found.append(record.value().decode())
+            elif record.error().code() == module.KafkaError._PARTITION_EOF:
+                return found
+    finally:
+        consumer.close()
+    raise DemoError(f"topic {topic} cannot be read to its end")

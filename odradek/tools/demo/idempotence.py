@@ -1,0 +1,233 @@
+"""`odradek demo idempotence`: a producer that repeats batches whose responses were lost.
+
+The same producer sends twice, without idempotence and with it.  Then two batches by hand: one that
+is sent again, and one that leaves a gap in the sequence numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from odradek.protocol.records.builder import build_batch
+from odradek.protocol.records.record import Record
+from odradek.tools.client import Client
+from odradek.tools.cluster.command import free_ports
+from odradek.tools.console.library import library
+from odradek.tools.demo.claims import Claim
+from odradek.tools.demo.errors import DemoError
+from odradek.tools.demo.lost_responses import LostResponses
+from odradek.tools.demo.one_broker import address_of, create_topics, run_demo, with_broker
+from odradek.tools.demo.read_back import read_all
+
+RECORDS: Final = 2_000
+RECORDS_IN_BATCH: Final = 50
+PASSED: Final = 4
+"""Produce responses between two that are lost."""
+IN_FLIGHT: Final = 5
+"""Requests; the most with idempotence."""
+FLUSH_S: Final = 60.0
+PRODUCE_VERSION: Final = 9
+PLAIN: Final = "plain"
+IDEMPOTENT: Final = "idempotent"
+BY_HAND: Final = "by-hand"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of the records 0, 1, 2, ... of one producer."""
+
+    responses_lost: int
+    stored: int
+    duplicates: int
+    missing: int
+    out_of_order: int
+    """Records that follow a later one."""
+
+
+@dataclass(frozen=True)
+class SentByHand:
+    """What became of batches that were sent by hand."""
+
+    first_offset: int
+    repeated_offset: int
+    """Of the same batch, when it is sent again."""
+    gap_error: int
+    end_offset: int
+
+
+def run() -> int:
+    """Run the demo; returns the exit code.
+
+    raises  LibraryMissingError, SupervisionError, StopRequested
+    """
+    return run_demo(_run)
+
+
+async def _run(folder: Path) -> Sequence[Claim]:
+    port, proxied = free_ports(2)
+    proxy = LostResponses(PASSED)
+    print(
+        f"One broker on this machine. A producer sends {RECORDS} records in batches of "
+        f"{RECORDS_IN_BATCH}; after every {PASSED} responses\nits connection is cut in place of "
+        "the next one, and it sends again what has no response.",
+        flush=True,
+    )
+    await proxy.open(proxied, port)
+    try:
+        return await with_broker(folder, port, proxied, partial(_work, address_of(port), proxy))
+    finally:
+        await proxy.close()
+
+
+async def _work(address: str, proxy: LostResponses) -> Sequence[Claim]:
+    await create_topics(address, PLAIN, IDEMPOTENT, BY_HAND)
+    return claims_of(
+        await _sent(address, proxy, PLAIN),
+        await _sent(address, proxy, IDEMPOTENT),
+        await asyncio.to_thread(_send_by_hand, address),
+    )
+
+
+async def _sent(address: str, proxy: LostResponses, topic: str) -> Sent:
+    lost = proxy.lost
+    await asyncio.to_thread(_send, address, topic, is_idempotent=topic == IDEMPOTENT)
+    values = await asyncio.to_thread(read_all, address, topic, is_committed=False)
+    return judged(values, RECORDS, proxy.lost - lost)
+
+
+def _send(address: str, topic: str, *, is_idempotent: bool) -> None:
+    """Send all records, and wait until each is acknowledged.
+
+    raises  DemoError
+    """
+    errors: list[str] = []
+
+    def on_delivery(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(str(error))
+
+    producer = library().Producer(
+        {
+            "bootstrap.servers": address,
+            "enable.idempotence": is_idempotent,
+            "batch.num.messages": RECORDS_IN_BATCH,
+            "linger.ms": 5,
+            "max.in.flight": IN_FLIGHT,
+            "retry.backoff.ms": 20,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+    )
+    for number in range(RECORDS):
+        producer.produce(topic, str(number).encode(), partition=0, on_delivery=on_delivery)
+        producer.poll(0)
+    left = producer.flush(FLUSH_S)
+    if errors or left:
+        raise DemoError(f"{len(errors) + left} records are not acknowledged: {errors[:1]}")
+
+
+def judged(values: Sequence[str], count: int, responses_lost: int) -> Sent:
+    """Compare the values of a log with those that were sent: 0 to `count` - 1."""
+    numbers = [int(value) for value in values]
+    different = len(set(numbers))
+    latest = -1
+    out_of_order = 0
+    for number in numbers:
+        out_of_order += number < latest
+        latest = max(latest, number)
+    return Sent(
+        responses_lost, len(numbers), len(numbers) - different, count - different, out_of_order
+    )
+
+
+def _send_by_hand(address: str) -> SentByHand:
+    """Send a batch, the same again, and one whose sequence number is too high.
+
+    raises  ClientError
+    """
+    with closing(Client(address)) as client:
+        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        given = client.any_broker(ApiKey.INIT_PRODUCER_ID, asked, InitProducerIdResponse)
+        first, repeated, gap, last = (
+            _produce(client, given.producer_id, given.producer_epoch, sequence)
+            for sequence in (0, 0, 5, 1)
+        )
+    if last.error_code:
+        raise DemoError(f"the sequence goes on with an error {ErrorCode(last.error_code).name}")
+    return SentByHand(first.base_offset, repeated.base_offset, gap.error_code, last.base_offset + 1)
+
+
+def _produce(
+    client: Client, producer_id: int, epoch: int, sequence: int
+) -> PartitionProduceResponse:
+    batch = build_batch(
+        [Record(None, b"value", timestamp_ms=-1)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[
+            TopicProduceData(
+                name=BY_HAND,
+                partition_data=[PartitionProduceData(index=0, records=memoryview(batch))],
+            )
+        ],
+    )
+    response = client.any_broker(ApiKey.PRODUCE, request, ProduceResponse, PRODUCE_VERSION)
+    return response.responses[0].partition_responses[0]
+
+
+def claims_of(plain: Sent, idempotent: Sent, by_hand: SentByHand) -> Sequence[Claim]:
+    """Every promise, in the order in which they are printed."""
+    gap = ErrorCode(by_hand.gap_error).name
+    return [
+        Claim(
+            _line("enable.idempotence=false", plain),
+            plain.responses_lost > 0 and plain.duplicates > 0 and not plain.missing,
+        ),
+        Claim(
+            _line("enable.idempotence=true ", idempotent),
+            idempotent.responses_lost > 0
+            and not (idempotent.duplicates or idempotent.missing or idempotent.out_of_order),
+        ),
+        Claim(
+            f"a batch at offset {by_hand.first_offset} that is sent again with its sequence number "
+            f"is acknowledged at offset {by_hand.repeated_offset}; the log ends at "
+            f"{by_hand.end_offset} after one more",
+            by_hand.first_offset == by_hand.repeated_offset == 0 and by_hand.end_offset == 2,
+        ),
+        Claim(
+            f"a batch that leaves a gap in the sequence is refused: {gap}",
+            by_hand.gap_error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ),
+    ]
+
+
+def _line(name: str, sent: Sent) -> str:
+    return (
+        f"{name}: {sent.responses_lost} responses lost, {sent.stored} records stored, "
+        f"{sent.duplicates} duplicates, {sent.missing} missing, {sent.out_of_order} out of order"
+    )
