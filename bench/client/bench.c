@@ -3,6 +3,8 @@
  * produce   records of `size` bytes as fast as they go; ends when all are acknowledged
  * consume   `records` records from the beginning of all partitions
  * latency   one record after the other, each awaited
+ * transactions  of `each` records, `count` of them; or with each=0 of as many as go in `interval_ms`, for
+ *               `seconds`; plain=1 sends the same without transactions
  *
  * brokers= topic= partitions=1 records= size= keys=0 parts=1 warm_bytes=0 warm_path=/tmp server_pid=0
  * timeout_s=120 set:NAME=VALUE (any librdkafka setting)
@@ -131,8 +133,8 @@ static void print_rates(struct stopwatch w, long long records, long long bytes) 
     printf("}\n");
 }
 
-static void produce_records(rd_kafka_t *client, rd_kafka_topic_t *topic, char *pool,
-                            long long records) {
+static void send_records(rd_kafka_t *client, rd_kafka_topic_t *topic, char *pool,
+                         long long records) {
     static rd_kafka_message_t many[PRODUCE_MANY];
     static char keys[PRODUCE_MANY][KEY_BYTES + 1];
     static uint32_t position;
@@ -155,6 +157,11 @@ static void produce_records(rd_kafka_t *client, rd_kafka_topic_t *topic, char *p
         enqueue_many(client, topic, (int)(turn % partitions), many, count);
         sent += count;
     }
+}
+
+static void produce_records(rd_kafka_t *client, rd_kafka_topic_t *topic, char *pool,
+                            long long records) {
+    send_records(client, topic, pool, records);
     flush(client);
 }
 
@@ -232,6 +239,61 @@ static void run_latency(void) {
     printf("}\n");
 }
 
+static void check(const char *what, rd_kafka_error_t *error) {
+    if (error)
+        fail(what, rd_kafka_error_string(error));
+}
+
+/* Returns how many records it sent. */
+static long long transact(rd_kafka_t *client, rd_kafka_topic_t *topic, char *pool) {
+    long long each = option_number("each", 0), sent = 0;
+    int is_plain = (int)option_number("plain", 0);
+    int64_t end_ns = now_ns() + (int64_t)(option_real("interval_ms", 0) * 1e6);
+    if (!is_plain)
+        check("begin", rd_kafka_begin_transaction(client));
+    do {
+        send_records(client, topic, pool, each ? each : PRODUCE_MANY);
+        sent += each ? each : PRODUCE_MANY;
+    } while (!each && now_ns() < end_ns);
+    if (is_plain)
+        flush(client);
+    else
+        check("commit", rd_kafka_commit_transaction(client, 60000));
+    return sent;
+}
+
+static void run_transactions(void) {
+    long long count = option_number("count", 1 << 20), done = 0, records = 0;
+    double seconds = option_real("seconds", 1e6);
+    int64_t *times_ns = malloc(count * sizeof *times_ns);
+    char *pool = random_pool();
+    /* Without a report of each record a flush, which is a part of each commit, looks every 10 ms only. */
+    rd_kafka_t *client = new_client(RD_KAFKA_PRODUCER, 1);
+    rd_kafka_topic_t *topic = known_topic(client);
+    if (!option_number("plain", 0))
+        check("init", rd_kafka_init_transactions(client, 60000));
+    for (long long i = 0; i < option_number("warm", 1); i++)
+        transact(client, topic, pool);
+    warm_memory();
+    struct stopwatch w = stopwatch_start();
+    for (int64_t now = w.wall_ns; done < count && now < w.wall_ns + seconds * 1e9; done++) {
+        int64_t start_ns = now;
+        records += transact(client, topic, pool);
+        now = now_ns();
+        times_ns[done] = now - start_ns;
+    }
+    w = stopwatch_stop(w);
+    printf("{\"transactions\": %lld, \"txn_s\": %.2f, \"server_cpu_us_txn\": %.2f, "
+           "\"client_cpu_us_txn\": %.2f, ",
+           done, done / (w.wall_ns / 1e9), w.server_ns / 1e3 / done, w.own_ns / 1e3 / done);
+    print_percentiles(times_ns, done);
+    printf("\"rec_s\": %.0f, \"mb_s\": %.2f, \"server_cpu_s_gb\": %.4f, ",
+           records / (w.wall_ns / 1e9), records * option_number("size", 1024) / 1e6 / (w.wall_ns / 1e9),
+           w.server_ns / 1.0 / (records * option_number("size", 1024)));
+    print_stopwatch(w);
+    printf("}\n");
+}
+
 int main(int count, char **list) {
     option_count = count, option_list = list;
     alarm((unsigned)option_number("timeout_s", 120));
@@ -241,8 +303,10 @@ int main(int count, char **list) {
         run_consume();
     else if (count > 1 && !strcmp(list[1], "latency"))
         run_latency();
+    else if (count > 1 && !strcmp(list[1], "transactions"))
+        run_transactions();
     else
-        fail("bench", "first argument: produce, consume or latency");
+        fail("bench", "first argument: produce, consume, latency or transactions");
     fflush(stdout);
     _exit(0); /* tearing the client down can wait seconds for a long poll, and measures nothing */
 }

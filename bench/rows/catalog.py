@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.rows import compaction, footprint, groups, requests, starting, throughput
+from bench.rows import (
+    compaction,
+    footprint,
+    groups,
+    requests,
+    starting,
+    throughput,
+    transactions,
+)
 
 ROWS: Final = (
     *throughput.ROWS,
     *requests.ROWS,
     *compaction.ROWS,
     *groups.ROWS,
+    *transactions.ROWS,
     *starting.ROWS,
     *footprint.ROWS,
 )

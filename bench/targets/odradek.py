@@ -15,6 +15,8 @@ broker.id=0
 log.segment.delete.delay.ms=1000
 log.cleaner.backoff.ms=200
 group.initial.rebalance.delay.ms=0
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
 """
 
 
