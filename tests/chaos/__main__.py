@@ -1,10 +1,11 @@
 """Breaks a cluster of real processes for as long as asked, and checks what its clients saw.
 
-    python -m tests.chaos [--minutes 60] [--seed N] [--seconds 30]
+    python -m tests.chaos [--minutes 60] [--seed N] [--seconds 30] [--workload NAME]
 
 Three brokers and three ZooKeeper servers, each in a network namespace of its own (needs root).  A
 run is a topic of its own with its clients, and faults for `--seconds`; a cluster is kept for `RUNS`
-runs.
+runs.  Of the workloads, `records` is that of idempotent producers, `transactions` that of producers
+which send and poll in transactions; without `--workload` they take turns.
 Appends a line to `ledger.jsonl` for each run: when, commit, seed, faults, records, verdict.
 """
 
@@ -25,11 +26,13 @@ from tests.chaos.checker import anomalies
 from tests.chaos.disks import Disk, disks
 from tests.chaos.faults import BROKERS, FAULTS, SESSION_S, Scene
 from tests.chaos.namespaces import namespaces
+from tests.chaos.transactional_workload import TIMEOUT_MS, TransactionalWorkload
 from tests.chaos.workload import PARTITIONS, Workload
 from tests.cluster.replicas import assert_identical
 from tests.cluster.stored_logs import assert_undamaged
 from tests.support.broker_cluster import broker_cluster
 from tests.support.ledger import append, commit
+from tests.support.stable_offsets import wait_until_stable
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
@@ -42,7 +45,11 @@ SETTINGS = {
     "replica.fetch.backoff.ms": "200",
     "unclean.leader.election.enable": "false",
     "min.insync.replicas": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
+RECORDS, TRANSACTIONS = "records", "transactions"
+WORKLOADS = {RECORDS: Workload, TRANSACTIONS: TransactionalWorkload}
+STABLE_S = 2 * TIMEOUT_MS / 1000 + 30
 
 
 @contextmanager
@@ -63,13 +70,15 @@ def scene(folder: Path, mounted: Mapping[int, Disk], random: Random) -> Iterator
         yield Scene(cluster, ensemble, network, mounted, random)
 
 
-def run_once(found: Scene, name: str, seed: int, seconds: float) -> dict[str, object]:
+def run_once(
+    found: Scene, name: str, seed: int, seconds: float, kind: str = RECORDS
+) -> dict[str, object]:
     """One topic, its clients, and faults; the line of the ledger."""
     found.topic = name
     found.random.seed(seed)
     cluster = found.cluster
     cluster.create_topic(name, partitions=PARTITIONS)
-    workload = Workload(cluster.bootstrap, name, seed)
+    workload = WORKLOADS[kind](cluster.bootstrap, name, seed)
     done: list[str] = []
     verdict = "held"
     try:
@@ -81,6 +90,8 @@ def run_once(found: Scene, name: str, seed: int, seconds: float) -> dict[str, ob
             cluster.wait_until_complete(name, timeout_s=HEAL_S)
             healed = workload.acknowledged()
             cluster.wait(lambda: workload.acknowledged() > healed, "records are acknowledged")
+        if kind == TRANSACTIONS:
+            wait_until_stable(cluster, name, PARTITIONS, timeout_s=STABLE_S)
         workload.read_all()
         assert_identical(cluster, name)
         kinds = Counter(one.kind for one in anomalies(workload.history))
@@ -92,11 +103,15 @@ def run_once(found: Scene, name: str, seed: int, seconds: float) -> dict[str, ob
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": commit(),
         "seed": seed,
+        "workload": kind,
         "faults": done,
         "sent": len(workload.history.sends),
         "acknowledged": workload.acknowledged(),
         "polled": sum(len(poll.records) for poll in workload.history.polls),
         "commits": len(workload.history.commits),
+        "transactions": Counter(
+            one.outcome.value for one in workload.history.transactions.values()
+        ),
         "longest_stall_s": round(workload.longest_stall_s, 1),
         "verdict": verdict,
     }
@@ -108,6 +123,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--workload", choices=tuple(WORKLOADS))
     arguments = parser.parse_args(words)
     deadline = time.monotonic() + arguments.minutes * 60
     seed = arguments.seed
@@ -116,7 +132,8 @@ def main(words: Sequence[str]) -> int:
         with disks(folder, BROKERS) as mounted:
             with scene(folder, mounted, Random(seed)) as found:
                 for number in range(RUNS):
-                    line = run_once(found, f"records-{number}", seed, arguments.seconds)
+                    kind = arguments.workload or tuple(WORKLOADS)[number % len(WORKLOADS)]
+                    line = run_once(found, f"{kind}-{number}", seed, arguments.seconds, kind)
                     append(LEDGER, line)
                     seed += 1
                     if line["verdict"] != "held" or time.monotonic() > deadline:

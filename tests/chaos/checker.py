@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from typing import Final, NamedTuple
 
 from tests.chaos.history import History, Outcome, Seen, Send
@@ -38,6 +39,20 @@ EPOCH_REGRESS: Final = "epoch regress"
 """The leader epoch falls as offsets grow."""
 COMMIT_LOSS: Final = "committed-offset loss"
 """A committed offset was found to be lower later."""
+ABORTED_READ: Final = "aborted read"
+"""G1a: a value of a transaction that was aborted, or never committed, was read."""
+PRECOMMITTED_READ: Final = "precommitted read"
+"""A transaction polled its own send."""
+DIRTY_READ: Final = "dirty read"
+"""A value was read before its producer asked for the commit."""
+TORN_TRANSACTION: Final = "torn transaction"
+"""G1b: a value of a transaction was read, and another one is not there."""
+LOST_COMMIT: Final = "lost commit"
+"""A transaction was committed, and nothing of it is there."""
+READ_CYCLE: Final = "read cycle"
+"""G1c without write edges: transactions that have read each other's values, in a circle."""
+ABORTED_OFFSETS: Final = "aborted offsets"
+"""A group's offset that only an aborted transaction committed."""
 ANOMALIES: Final = (
     INCONSISTENT_OFFSETS,
     LOST_WRITE,
@@ -51,6 +66,13 @@ ANOMALIES: Final = (
     REAL_TIME_ORDER,
     EPOCH_REGRESS,
     COMMIT_LOSS,
+    ABORTED_READ,
+    PRECOMMITTED_READ,
+    DIRTY_READ,
+    TORN_TRANSACTION,
+    LOST_COMMIT,
+    READ_CYCLE,
+    ABORTED_OFFSETS,
 )
 
 
@@ -71,13 +93,17 @@ class _Log:
         """Values."""
         self.greatest_read = -1
         self.epochs: dict[int, int] = {}
+        self.visible: set[int] = set()
+        """Offsets of values that a read_committed consumer must not pass over."""
 
-    def note(self, offset: int, value: int) -> None:
+    def note(self, offset: int, value: int, *, is_visible: bool) -> None:
         self.values[offset].add(value)
         self.offsets[value].add(offset)
+        if is_visible:
+            self.visible.add(offset)
 
     def note_read(self, seen: Seen) -> None:
-        self.note(seen.offset, seen.value)
+        self.note(seen.offset, seen.value, is_visible=True)
         self.read.add(seen.value)
         self.greatest_read = max(self.greatest_read, seen.offset)
         if seen.leader_epoch is not None:
@@ -89,7 +115,8 @@ def anomalies(history: History) -> list[Anomaly]:
     logs: dict[int, _Log] = defaultdict(_Log)
     for send in history.sends:
         if send.outcome is Outcome.OK and send.offset is not None:
-            logs[send.partition].note(send.offset, send.value)
+            is_visible = is_committed(history, send)
+            logs[send.partition].note(send.offset, send.value, is_visible=is_visible)
     for seen in _reads(history):
         logs[seen.partition].note_read(seen)
     return [
@@ -98,7 +125,16 @@ def anomalies(history: History) -> list[Anomaly]:
         *_of_orders(history.sends),
         *_of_polls(history, logs),
         *_of_commits(history),
+        *_of_transactions(history, logs),
+        *_of_transactional_polls(history),
     ]
+
+
+def is_committed(history: History, send: Send) -> bool:
+    """Whether it was acknowledged, and so was the commit of its transaction, if it is in one."""
+    if send.transaction is None:
+        return send.outcome is Outcome.OK
+    return history.transactions[send.transaction].outcome is Outcome.OK
 
 
 def _reads(history: History) -> Iterator[Seen]:
@@ -133,7 +169,7 @@ def _of_sends(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
                 yield Anomaly(FAILED_READ, f"{partition}: {value}")
     final = {(seen.partition, seen.value) for seen in history.final}
     for send in history.sends:
-        if send.outcome is not Outcome.OK:
+        if not is_committed(history, send):
             continue
         log = logs[send.partition]
         if (send.partition, send.value) not in final:
@@ -189,7 +225,7 @@ def _end(send: Send) -> int:
 
 def _of_polls(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
     places = {
-        partition: {offset: place for place, offset in enumerate(sorted(log.values))}
+        partition: {offset: place for place, offset in enumerate(sorted(log.visible))}
         for partition, log in logs.items()
     }
     last: dict[tuple[int, int, int], int] = {}
@@ -209,6 +245,8 @@ def _of_polls(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
 def _of_commits(history: History) -> Iterator[Anomaly]:
     committed: dict[tuple[str, int], int] = {}
     """The greatest offset that was certainly committed last; commits here never go back."""
+    possible: dict[tuple[str, int], int] = {}
+    """The greatest offset that was perhaps committed."""
     for commit in history.commits:
         for partition, offset in commit.offsets.items():
             key = (commit.group, partition)
@@ -216,5 +254,56 @@ def _of_commits(history: History) -> Iterator[Anomaly]:
             if commit.is_fetch and offset < known:
                 text = f"{commit.group}, {partition}: {offset} after {known}"
                 yield Anomaly(COMMIT_LOSS, text)
+            if commit.is_fetch and offset > possible.get(key, offset):
+                text = f"{commit.group}, {partition}: {offset} after {possible[key]}"
+                yield Anomaly(ABORTED_OFFSETS, text)
             if commit.is_ok and not commit.is_fetch:
                 committed[key] = max(known, offset)
+            if not commit.is_aborted and not commit.is_fetch:
+                possible[key] = max(possible.get(key, -1), offset)
+
+
+def _of_transactions(history: History, logs: dict[int, _Log]) -> Iterator[Anomaly]:
+    """Whether transactions are there as a whole or not at all."""
+    final = {seen.value for seen in history.final}
+    sends: dict[int, list[Send]] = defaultdict(list)
+    for send in history.sends:
+        if send.transaction is not None:
+            sends[send.transaction].append(send)
+    for number, mine in sorted(sends.items()):
+        outcome = history.transactions[number].outcome
+        read = [one for one in mine if one.value in logs[one.partition].read]
+        if outcome is Outcome.FAIL:
+            for one in read:
+                yield Anomaly(ABORTED_READ, f"{one.partition}: {one.value} of {number}")
+        missing = [one.value for one in mine if one.value not in final]
+        if read and missing:
+            yield Anomaly(TORN_TRANSACTION, f"{number}: {missing} of {len(mine)} are not there")
+        if outcome is Outcome.OK and len(missing) == len(mine):
+            yield Anomaly(LOST_COMMIT, f"{number}: {missing}")
+
+
+def _of_transactional_polls(history: History) -> Iterator[Anomaly]:
+    """What transactions, and others, have read of transactions."""
+    writers = {
+        send.value: history.transactions[send.transaction]
+        for send in history.sends
+        if send.transaction is not None
+    }
+    read_from: dict[int, dict[int, None]] = defaultdict(dict)
+    for poll in history.polls:
+        for seen in poll.records:
+            writer = writers.get(seen.value)
+            if writer is None:
+                continue
+            text = f"{seen.partition}@{seen.offset}: {seen.value} of {writer.number}"
+            if writer.number == poll.transaction:
+                yield Anomaly(PRECOMMITTED_READ, text)
+            elif writer.commit_invoked_ns is None or poll.ended_ns < writer.commit_invoked_ns:
+                yield Anomaly(DIRTY_READ, f"{text} by consumer {poll.consumer}")
+            if poll.transaction is not None and poll.transaction != writer.number:
+                read_from[poll.transaction][writer.number] = None
+    try:
+        TopologicalSorter(read_from).prepare()
+    except CycleError as error:
+        yield Anomaly(READ_CYCLE, f"transactions {error.args[1]}")

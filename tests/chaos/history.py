@@ -1,4 +1,4 @@
-"""What clients did and saw during a run.
+"""What clients did and saw during a run; readers are read_committed.
 
 Times are monotonic ns of one clock.  A value is a number that is sent once in a run.
 """
@@ -29,7 +29,20 @@ class Send:
     invoked_ns: int
     ended_ns: int | None = None
     outcome: Outcome = Outcome.INFO
+    """Of the append; what became of a transaction, `History.transactions` says."""
     offset: int | None = None
+    transaction: int | None = None
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A transaction of a producer; `number` is that of its sends and polls."""
+
+    number: int
+    commit_invoked_ns: int | None = None
+    """None: a commit was never asked for."""
+    outcome: Outcome = Outcome.INFO
+    """FAIL: a commit was never asked for, or the abort was confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,7 @@ class Poll:
     session: int
     ended_ns: int
     records: list[Seen]
+    transaction: int | None = None
 
 
 @dataclass(slots=True)
@@ -65,6 +79,8 @@ class Commit:
     is_ok: bool
     """Of a commit: it succeeded."""
     is_fetch: bool = False
+    is_aborted: bool = False
+    """Of a commit: it belonged to a transaction whose outcome is FAIL."""
 
 
 @dataclass(slots=True)
@@ -72,6 +88,8 @@ class History:
     """A run: sends, polls, commits, each in the order of their ends; and the last full read."""
 
     sends: list[Send] = field(default_factory=list)
+    transactions: dict[int, Transaction] = field(default_factory=dict)
+    """By number."""
     polls: list[Poll] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     final: list[Seen] = field(default_factory=list)

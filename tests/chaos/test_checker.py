@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.chaos import checker
 from tests.chaos.checker import ANOMALIES, anomalies
-from tests.chaos.history import Commit, History, Outcome, Poll, Seen, Send
+from tests.chaos.history import Commit, History, Outcome, Poll, Seen, Send, Transaction
 
 COUNT = 6
 
@@ -80,6 +80,63 @@ def commit(history: History) -> None:
     history.commits.append(Commit("g", {0: 2}, 600, True, True))
 
 
+def transact(
+    history: History, number: int, outcome: Outcome, *places: tuple[int, int, int]
+) -> Transaction:
+    """A transaction whose records, (partition, offset, value), are stored; nobody reads them."""
+    transaction = Transaction(number, 1_000 * number + 500, outcome)
+    history.transactions[number] = transaction
+    for partition, offset, value in places:
+        begin = 1_000 * number + offset
+        history.sends.append(
+            Send(number, partition, value, begin, begin + 1, Outcome.OK, offset, number)
+        )
+    return transaction
+
+
+def read(history: History, *places: tuple[int, int, int], by: int, number: int | None) -> None:
+    """A poll after everything that `transact` has committed; the last read has the same."""
+    seen = [Seen(*place) for place in places]
+    history.polls.append(Poll(by, 1, 100_000, seen, number))
+    history.final += [one for one in seen if one not in history.final]
+
+
+def aborted(history: History) -> None:
+    transact(history, 1, Outcome.FAIL, (1, 0, 100))
+    read(history, (1, 0, 100), by=2, number=None)
+
+
+def precommitted(history: History) -> None:
+    transact(history, 1, Outcome.OK, (1, 0, 100))
+    read(history, (1, 0, 100), by=2, number=1)
+
+
+def dirty(history: History) -> None:
+    transact(history, 1, Outcome.OK, (1, 0, 100)).commit_invoked_ns = 100_001
+    read(history, (1, 0, 100), by=2, number=None)
+
+
+def torn(history: History) -> None:
+    transact(history, 1, Outcome.INFO, (1, 0, 100), (2, 0, 200))
+    read(history, (1, 0, 100), by=2, number=None)
+
+
+def lost_commit(history: History) -> None:
+    transact(history, 1, Outcome.OK, (1, 0, 100), (2, 0, 200))
+
+
+def circle(history: History) -> None:
+    transact(history, 1, Outcome.OK, (1, 0, 100))
+    transact(history, 2, Outcome.OK, (1, 1, 200))
+    read(history, (1, 0, 100), by=2, number=2)
+    read(history, (1, 1, 200), by=3, number=1)
+
+
+def aborted_offsets(history: History) -> None:
+    history.commits.append(Commit("g", {0: 5}, 550, False, is_aborted=True))
+    history.commits.append(Commit("g", {0: 5}, 600, True, is_fetch=True))
+
+
 HISTORIES: dict[str, Callable[[History], None]] = {
     checker.INCONSISTENT_OFFSETS: inconsistent,
     checker.LOST_WRITE: lost,
@@ -93,6 +150,13 @@ HISTORIES: dict[str, Callable[[History], None]] = {
     checker.REAL_TIME_ORDER: late,
     checker.EPOCH_REGRESS: epoch,
     checker.COMMIT_LOSS: commit,
+    checker.ABORTED_READ: aborted,
+    checker.PRECOMMITTED_READ: precommitted,
+    checker.DIRTY_READ: dirty,
+    checker.TORN_TRANSACTION: torn,
+    checker.LOST_COMMIT: lost_commit,
+    checker.READ_CYCLE: circle,
+    checker.ABORTED_OFFSETS: aborted_offsets,
 }
 
 
@@ -113,6 +177,30 @@ def test_send_whose_outcome_is_unknown_may_be_there_or_not() -> None:
     assert anomalies(history) == []
     history.final.pop()
     history.polls[1].records.pop()
+    assert anomalies(history) == []
+
+
+def test_transactions_of_every_outcome_have_no_anomaly() -> None:
+    history = sound()
+    committed = ((1, 0, 100), (2, 0, 101))
+    unknown = ((1, 4, 120), (2, 4, 121))
+    transact(history, 1, Outcome.OK, *committed)
+    transact(history, 2, Outcome.FAIL, (1, 2, 110), (2, 2, 111))
+    transact(history, 3, Outcome.INFO, *unknown)
+    transact(history, 4, Outcome.INFO, (1, 6, 130))
+    transact(history, 5, Outcome.OK, (1, 8, 140))
+    read(history, *committed, *unknown, by=2, number=5)
+    read(history, (1, 8, 140), by=3, number=None)
+    history.commits.append(Commit("g", {0: 6}, 600, False))
+    history.commits.append(Commit("g", {0: 6}, 700, True, is_fetch=True))
+    assert anomalies(history) == []
+
+
+def test_transaction_that_is_read_late_in_one_partition_is_not_torn() -> None:
+    history = sound()
+    transact(history, 1, Outcome.OK, (1, 0, 100), (2, 0, 101))
+    history.polls.append(Poll(2, 1, 100_000, [Seen(1, 0, 100)]))
+    history.final += [Seen(1, 0, 100), Seen(2, 0, 101)]
     assert anomalies(history) == []
 
 

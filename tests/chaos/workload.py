@@ -122,7 +122,7 @@ class Workload:
         for message in messages:
             error = message.error()
             if error is None:
-                found.append(_seen(message))
+                found.append(seen_of(message))
             elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
                 raise KafkaException(error)
         if found:
@@ -228,7 +228,7 @@ class Workload:
                 assert monotonic() < deadline, f"not read to the end: {unread} of {ends}"
                 for message in consumer.consume(1_000, timeout=0.5):
                     if message.error() is None:
-                        seen = _seen(message)
+                        seen = seen_of(message)
                         self.history.final.append(seen)
                         if seen.offset + 1 >= ends[seen.partition]:
                             unread.discard(seen.partition)
@@ -236,7 +236,8 @@ class Workload:
             consumer.close()
 
 
-def _seen(message: Message) -> Seen:
+def seen_of(message: Message) -> Seen:
+    """The record of a message."""
     partition, offset, value = message.partition(), message.offset(), message.value()
     assert partition is not None
     assert offset is not None
