@@ -83,7 +83,7 @@ def commit(history: History) -> None:
 def transact(
     history: History, number: int, outcome: Outcome, *places: tuple[int, int, int]
 ) -> Transaction:
-    """A transaction whose records, (partition, offset, value), are stored; nobody reads them."""
+    """A transaction whose records, (partition, offset, value), are stored, without a read."""
     transaction = Transaction(number, 1_000 * number + 500, outcome)
     history.transactions[number] = transaction
     for partition, offset, value in places:
