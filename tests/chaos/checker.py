@@ -50,7 +50,7 @@ TORN_TRANSACTION: Final = "torn transaction"
 LOST_COMMIT: Final = "lost commit"
 """A transaction was committed, and nothing of it is there."""
 READ_CYCLE: Final = "read cycle"
-"""G1c without write edges: transactions that have read each other's values, in a circle."""
+"""G1c by reads alone: transactions that have read each other's values, in a circle."""
 ABORTED_OFFSETS: Final = "aborted offsets"
 """A group's offset that only an aborted transaction committed."""
 ANOMALIES: Final = (

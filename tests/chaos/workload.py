@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -192,8 +194,8 @@ class Workload:
             self._reading.clear()
             for thread in readers:
                 thread.join(READ_S)
-        alive = [thread.name for thread in (*writers, *readers) if thread.is_alive()]
-        assert not alive, f"{alive} have not ended"
+        alive = [thread for thread in (*writers, *readers) if thread.is_alive()]
+        assert not alive, f"{[_where(thread) for thread in alive]} have not ended"
         assert not self._failures, self._failures
 
     def _thread(self, work: Any, number: int) -> threading.Thread:
@@ -234,6 +236,13 @@ class Workload:
                             unread.discard(seen.partition)
         finally:
             consumer.close()
+
+
+def _where(thread: threading.Thread) -> str:
+    """The name of a thread, and the calls that it is in."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    calls = [] if frame is None else traceback.extract_stack(frame)[-4:]
+    return f"{thread.name}: " + ", ".join(f"{one.name}:{one.lineno}" for one in calls)
 
 
 def seen_of(message: Message) -> Seen:

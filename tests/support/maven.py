@@ -1,4 +1,4 @@
-"""Jars from Maven: Apache Kafka brokers, releases of the Java client, Spark's connectors."""
+"""Jars from Maven: Apache Kafka brokers, releases of clients and of Streams, Spark connectors."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def mirror_client_libraries(version: str) -> Path:
     """The folder of jars of MirrorMaker 2's client, which reads what mirrors publish."""
     target = tool_cache.TOOLS / "mirror-client" / version
     return _fetch("pom-mirror-client.xml", version, target)
+
+
+def streams_libraries(version: str) -> Path:
+    """The folder of jars of one release of Kafka Streams."""
+    return _fetch("pom-streams.xml", version, tool_cache.TOOLS / "kafka-streams" / version)
 
 
 def spark_connectors(version: str) -> Path:

@@ -13,12 +13,12 @@ SPARK_VERSION: Final = "4.0.0"
 
 
 def main() -> None:
-    """Jars of Apache Kafka and of Spark's connectors, client programs, the newest PySpark, the
-    archives of classes."""
+    """Jars of Apache Kafka and of connectors, client programs, the newest PySpark, classes."""
     apache.main()
     programs.main()
     maven.spark_connectors(SPARK_VERSION)
     maven.mirror_client_libraries(apache.JUDGE_VERSION)
+    maven.streams_libraries(apache.JUDGE_VERSION)
     newest_pyspark.main()
     make_class_archives.main()
 
