@@ -29,6 +29,7 @@ TIMEOUT_MS: Final = 10_000
 """transaction.timeout.ms: shorter than some faults, so that brokers abort, too."""
 INIT_S: Final = 20.0
 COMMIT_S: Final = 40.0
+OFFSETS_S: Final = 20.0
 POLLED_MAX: Final = 50
 
 
@@ -121,7 +122,7 @@ class _Transactor:
         found = self._consumer.committed(wanted, timeout=ASK_S)
         known = {one.partition: one.offset for one in found if one.error is None}
         if len(known) < PARTITIONS:
-            raise KafkaException(KafkaError._FAIL)
+            raise KafkaException(KafkaError(KafkaError._FAIL))
         fetched = {partition: offset for partition, offset in known.items() if offset >= 0}
         with workload._lock:
             self._history.commits.append(
@@ -207,13 +208,32 @@ class _Transactor:
                 self._history.polls.append(poll)
 
     def _send_offsets(self, moved: Mapping[int, int]) -> None:
+        """Raises KafkaException as well when the call does not return.
+
+        librdkafka 2.11 and later may forget it when the group's coordinator leaves the cluster
+        (confluentinc/librdkafka#5511); then the thread and the producer are left alone.
+        """
         topic = self._workload._topic
-        self._retried(
-            self._producer.send_offsets_to_transaction,
-            [TopicPartition(topic, *place) for place in moved.items()],
-            self._consumer.consumer_group_metadata(),
-            ASK_S,
-        )
+        errors: list[KafkaException] = []
+
+        def call() -> None:
+            try:
+                self._retried(
+                    self._producer.send_offsets_to_transaction,
+                    [TopicPartition(topic, *place) for place in moved.items()],
+                    self._consumer.consumer_group_metadata(),
+                    ASK_S,
+                )
+            except KafkaException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=call, name="offsets", daemon=True)
+        thread.start()
+        thread.join(OFFSETS_S)
+        if thread.is_alive():
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if errors:
+            raise errors[0]
 
     def _end(self, transaction: Transaction, *, is_commit: bool) -> None:
         if is_commit:

@@ -11,6 +11,7 @@ generation with the offsets, so copier NUMBER has the partitions of PARTITIONS (
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import sys
 from time import sleep
 from typing import Any, Final, NamedTuple
@@ -86,6 +87,7 @@ class ConfluentCopier:
                     self._copy(producer, consumer)
                     self._gathered.clear()
         finally:
+            faulthandler.cancel_dump_traceback_later()
             consumer.close()
 
     def _forget(self, consumer: Consumer, partitions: object) -> None:
@@ -102,11 +104,15 @@ class ConfluentCopier:
             assert offset is not None
             producer.produce(copied.target, message.value(), partition=partition)
             offsets[partition] = offset + 1
+        # librdkafka 2.11 and later may forget this call when the group's coordinator leaves the
+        # cluster (confluentinc/librdkafka#5511): then the process ends.
+        faulthandler.dump_traceback_later(WAIT_S + 10, exit=True)
         producer.send_offsets_to_transaction(
             [confluent_kafka.TopicPartition(copied.source, *place) for place in offsets.items()],
             consumer.consumer_group_metadata(),
             WAIT_S,
         )
+        faulthandler.cancel_dump_traceback_later()
         producer.commit_transaction(WAIT_S)
 
 

@@ -171,9 +171,17 @@ class Copy:
         while self._count() < min(count, self._records):
             if self.copied > last:
                 last, moved_s = self.copied, monotonic()
+            self._start_again()
             tails = "\n".join(one.tail()[-2_000:] for one in self._copiers)
             assert monotonic() < moved_s + STALL_S, f"{self.copied} are copied; copiers:\n{tails}"
             Event().wait(0.1)
+
+    def _start_again(self) -> None:
+        """Start copiers that have ended by themselves."""
+        for number, copier in enumerate(self._copiers):
+            if not copier.running():
+                self._note(f"(copier {number} ended)")
+                self._copiers[number] = self._start(number)
 
     def _count(self) -> int:
         wanted = [TopicPartition(self._source, one) for one in range(PARTITIONS)]

@@ -19,4 +19,4 @@ def test_copy_in_transactions_is_exact_when_a_broker_and_a_copier_are_killed(
         copy_under_kills(copy, records=RECORDS, kills=1)
     finally:
         copy.close()
-    assert len(copy.steps) == 2
+    assert {step.split()[0] for step in copy.steps} >= {"broker", "copier"}

@@ -33,6 +33,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  */
 public final class RoundTrip {
     private static final long WAIT_MS = 30_000;
+    private static final int CAUSES_MAX = 10;
 
     private final String bootstrap;
     private final BlockingQueue<String> in;
@@ -90,9 +91,25 @@ public final class RoundTrip {
                 }
                 out.println("{\"done\":true}");
             } catch (Exception error) {
-                out.println("{\"error\":" + quoted(error.toString()) + "}");
+                out.println("{\"error\":" + quoted(withCauses(error)) + "}");
             }
         }
+    }
+
+    /** An error and what it was caused by; the same text again is left out. */
+    private static String withCauses(Throwable error) {
+        StringBuilder text = new StringBuilder(error.toString());
+        Throwable cause = error.getCause();
+        for (int depth = 0; cause != null && depth < CAUSES_MAX; depth++) {
+            if (text.indexOf(cause.toString()) < 0) {
+                text.append(", caused by ").append(cause);
+            }
+            cause = cause.getCause();
+        }
+        for (Throwable suppressed : error.getSuppressed()) {
+            text.append(", and ").append(suppressed);
+        }
+        return text.toString();
     }
 
     private Properties settings() {
