@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from odradek.pipeline import exactly_once
 from odradek.pipeline.spec.endpoints import (
     Cluster,
     ConsoleSink,
@@ -28,6 +29,7 @@ from odradek.pipeline.spec.endpoints import (
 )
 from odradek.pipeline.spec.field_types import Options
 from odradek.pipeline.spec.model import Head
+from odradek.pipeline.spec.producer_properties import producer_properties
 from odradek.pipeline.transforms.columns import column, quoted
 from odradek.pipeline.transforms.step_input_error import StepInputError
 from odradek.pipeline.transforms.times import as_texts
@@ -203,6 +205,10 @@ def start(
     """Begin to write a stream."""
     writer: DataStreamWriter
     match sink:
+        case KafkaSink() if sink.is_exactly_once:
+            batches = _transactions(rows.sparkSession, sink, clusters, head, name, checkpoint)
+            writer = records(rows, sink).writeStream
+            writer = writer.outputMode(sink.output_mode).foreachBatch(batches)
         case KafkaSink():
             writer = records(rows, sink).writeStream.format("kafka")
             writer = writer.options(**_kafka_sink(sink, clusters)).outputMode(sink.output_mode)
@@ -224,6 +230,33 @@ def start(
     elif head.trigger is not None:
         writer = writer.trigger(processingTime=head.trigger)
     return writer.start()
+
+
+def _transactions(
+    spark: SparkSession,
+    sink: KafkaSink,
+    clusters: Mapping[str, Cluster],
+    head: Head,
+    name: str,
+    checkpoint: str,
+) -> Callable[[DataFrame, int], None]:
+    """The writer of an exactly-once sink.
+
+    raises  StepInputError when the cluster does not allow the transaction time-out
+    """
+    assert sink.topic is not None, "the model checks it"
+    properties = producer_properties(sink, clusters[sink.cluster])
+    fault = exactly_once.timeout_fault(properties)
+    if fault is not None:
+        raise StepInputError(fault)
+    begun = _last_batch(spark, f"{checkpoint}/offsets")
+    return exactly_once.batch_writer(
+        properties,
+        sink.topic,
+        owner=f"{head.name}-{name}",
+        checkpoint=Path(checkpoint),
+        repeated=begun if begun != _last_batch(spark, f"{checkpoint}/commits") else None,
+    )
 
 
 def _check_folder(spark: SparkSession, path: str, checkpoint: str) -> None:

@@ -185,11 +185,12 @@ Source = Annotated[KafkaSource | FileSource | TableSource | RateSource, Field(di
 
 
 class KafkaSink(Part):
-    """A Kafka topic; at least once.
+    """A Kafka topic.
 
-    Spark's connector has no transactions, so a batch that is repeated after a crash writes its
-    records again.
-
+    delivery_guarantee  at_least_once: Spark's connector writes, and a batch that is repeated after
+                        a crash writes its records again.  exactly_once: each batch is written in
+                        one transaction, once; `options`, and those of the cluster, are then
+                        properties of librdkafka's producer
     value  columns of a JSON object, "*" for all; bytes (such as a kept `key`) are in base64.
            "value" and None: the column `value`, unchanged
     key    the column of the record key; None: the column `key` if it exists
@@ -203,7 +204,19 @@ class KafkaSink(Part):
     key: Text | None = None
     value: Columns | Literal["*", "value"] | None = "*"
     output_mode: OutputMode = "append"
+    delivery_guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
     options: Options = {}
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether batches are written in transactions."""
+        return self.delivery_guarantee == "exactly_once"
+
+    @model_validator(mode="after")
+    def _one_topic(self) -> Self:
+        if self.is_exactly_once and self.topic is None:
+            raise ValueError('delivery_guarantee = "exactly_once" needs one topic: topic = ...')
+        return self
 
 
 class FileSink(Part):

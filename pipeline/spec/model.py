@@ -20,6 +20,7 @@ from odradek.pipeline.spec.endpoints import (
 )
 from odradek.pipeline.spec.field_types import Duration, Name, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
+from odradek.pipeline.spec.producer_properties import client_fault
 from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
@@ -120,6 +121,7 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
                 yield ("steps", name, key), _unknown(view, "source or earlier step", views)
         views[name] = None
     yield from _watermarks(pipeline)
+    yield from _exactly_once(pipeline)
     for name, sink in pipeline.sinks.items():
         if sink.source not in views:
             yield ("sinks", name, "from"), _unknown(sink.source, "source or step", views)
@@ -152,6 +154,25 @@ def _of_mode(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         elif isinstance(source, KafkaSource) and source.starting_offsets == "latest":
             said = "a batch that begins at the latest offset reads nothing; allowed: earliest, or"
             yield ("sources", name, "starting_offsets"), f"{said} offsets"
+
+
+def _exactly_once(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    """Check the sinks that write transactions."""
+    for name, sink in pipeline.sinks.items():
+        cluster = pipeline.clusters.get(sink.cluster) if isinstance(sink, KafkaSink) else None
+        if not isinstance(sink, KafkaSink) or not sink.is_exactly_once or cluster is None:
+            continue
+        if pipeline.pipeline.mode == "batch":
+            said = "a batch has no checkpoint, so a run that is repeated writes all rows again"
+            yield ("sinks", name, "delivery_guarantee"), f"{said}; allowed: at_least_once"
+        of_cluster = client_fault(cluster.options)
+        if of_cluster is not None:
+            said = f"sink {name} is exactly_once and takes the properties of librdkafka"
+            yield ("clusters", sink.cluster, "options"), f"{said}: {of_cluster}"
+            continue
+        of_sink = client_fault({**cluster.options, **sink.options})
+        if of_sink is not None:
+            yield ("sinks", name, "options"), of_sink
 
 
 def _paths(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:

@@ -149,8 +149,10 @@ def send(address: str, topic: str, records: Iterable[Sent]) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def content(address: str, topic: str) -> dict[int, list[Sent]]:
-    """All records of a topic: partition -> records in order."""
+def content(
+    address: str, topic: str, *, isolation: str = "read_committed"
+) -> dict[int, list[Sent]]:
+    """All records of a topic that a consumer receives: partition -> records in order."""
     count = partitions_of(address)[topic]
     consumer = Consumer(
         {
@@ -158,6 +160,7 @@ def content(address: str, topic: str) -> dict[int, list[Sent]]:
             "group.id": "none",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "isolation.level": isolation,
         }
     )
     consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in range(count)])

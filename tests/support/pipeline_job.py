@@ -20,13 +20,22 @@ class PipelineJob:
     """One run of a pipeline file; what it prints goes to `log`."""
 
     def __init__(
-        self, file: Path, *, log: Path, arguments: Sequence[str] = (), master: str = "local[2]"
+        self,
+        file: Path,
+        *,
+        log: Path,
+        arguments: Sequence[str] = (),
+        master: str = "local[2]",
+        program: Sequence[str] = ("odradek.pipeline.cli",),
     ) -> None:
+        """
+        program  the module, and its arguments before those of the command
+        """
         jars = maven.spark_connectors(SPARK_VERSION)
         command = [
             sys.executable,
             "-m",
-            "odradek.pipeline.cli",
+            *program,
             "run",
             str(file),
             "--jars",
