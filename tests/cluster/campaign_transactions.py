@@ -10,7 +10,6 @@ commit, what ran, what was killed, verdict.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -19,11 +18,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from tests.attack.__main__ import commit
 from tests.cluster.copying import LIBRARIES, Copy, copy_under_kills
 from tests.cluster.stored_logs import assert_undamaged
 from tests.cluster.word_count import WordCount, count_under_kills
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
+from tests.support.ledger import append, commit
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
 LEDGER = Path(__file__).with_name("transactions.jsonl")
@@ -81,9 +80,7 @@ def run_once(name: str, records: int, kills: int) -> bool:
         "kills": steps,
         "verdict": verdict,
     }
-    print(json.dumps(line), flush=True)
-    with LEDGER.open("a") as ledger:
-        ledger.write(json.dumps(line) + "\n")
+    append(LEDGER, line)
     return verdict == "held"
 
 
