@@ -50,6 +50,13 @@ _UNVERIFIED: Final = (
 )
 
 
+RETRY_MS: Final = 20
+"""Between two attempts to add partitions while the last transaction is completed;
+add.partitions.to.txn.retry.backoff.ms of Kafka 4."""
+RETRIES_MS_MAX: Final = 100
+"""add.partitions.to.txn.retry.backoff.max.ms"""
+
+
 def client_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     """The error of a verification as a client of the version knows it.
 
@@ -64,11 +71,18 @@ def client_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     return error
 
 
-def produce_error(error: ErrorCode, *, knows_abortable: bool) -> BrokerError:
-    """The error of a produced batch whose transaction was not verified."""
+def produce_error(
+    error: ErrorCode, *, knows_abortable: bool, adds_partitions: bool = False
+) -> BrokerError:
+    """The error of a produced batch whose transaction was not verified.
+
+    adds_partitions  the client knows CONCURRENT_TRANSACTIONS: Produce from 12
+    """
     code = client_error(error, knows_abortable=knows_abortable)
     if code is ErrorCode.INVALID_TXN_STATE:
         return BrokerError(code, "Partition was not added to the transaction")
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and adds_partitions:
+        return BrokerError(code)
     if code in _UNVERIFIED:
         # Older clients retry after this one, without looking for another leader.
         return BrokerError(

@@ -35,6 +35,7 @@ from uuid import UUID
 
 from odradek.controller.active.active_controller import ActiveController
 from odradek.controller.active.control_channel import ControlChannel
+from odradek.controller.active.feature_updates import FeatureResults
 from odradek.controller.active.partition_states import (
     UNCLEAN_KEY,
     ControllerSettings,
@@ -60,6 +61,7 @@ from odradek.controller.coordination.session import (
     WatchEvent,
 )
 from odradek.controller.decide.elections import ElectionType
+from odradek.controller.decide.features import FeatureUpdate
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image import (
     BrokerImage,
@@ -84,6 +86,7 @@ from odradek.controller.znodes.dynamic_configs import (
     ConfigChanges,
 )
 from odradek.controller.znodes.fenced_writes import ControllerMoved
+from odradek.controller.znodes.finalized_features import SUPPORTED, FinalizedFeatures
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
@@ -102,10 +105,11 @@ class Step(Enum):
     REGISTRATION = 1
     """With configs and election: the session has expired."""
     CONFIGS = 2
-    ELECTION = 3
-    LOAD = 4
+    FEATURES = 3
+    ELECTION = 4
+    LOAD = 5
     """The active controller reads everything and sends it to all brokers."""
-    DIRECTORIES = 5
+    DIRECTORIES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,7 @@ class Controller:
         self._metadata = metadata or MetadataCache()
         self.receiver = ControlRequestReceiver(self._session, handler, listener, self._metadata)
         self._configs = ConfigChanges(self._session, self._on_config, self._warn)
+        self.features = FinalizedFeatures(self._session)
         self._topic_admin = TopicAdmin(
             self._session,
             settings,
@@ -200,6 +205,7 @@ class Controller:
             cluster_id = await find_cluster_id(self._session, proposal)
             self._metadata.image = replace(self.image, cluster_id=cluster_id)
             await self._configs.load()
+            await self.features.load(is_start=True)
             await self.receiver.note_configs()
             return cluster_id
 
@@ -256,6 +262,16 @@ class Controller:
     def alter_reassignments(self, targets: Targets) -> Pending[Refusals]:
         """AlterPartitionReassignments; resolves to the partitions refused; fails as above."""
         return self._submit_to_active(lambda active: active.alter_reassignments(targets))
+
+    def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool, requested_by: str
+    ) -> Pending[tuple[int, FeatureResults]]:
+        """UpdateFeatures; resolves as `FeatureUpdates.update`; fails as above."""
+        return self._submit_to_active(
+            lambda active: active.update_features(
+                updates, validate_only=validate_only, requested_by=requested_by
+            )
+        )
 
     def list_reassignments(
         self, partitions: Sequence[TopicPartition] | None
@@ -333,7 +349,9 @@ class Controller:
     async def _register(self) -> None:
         identity = self._identity
         assert identity is not None, "`start` sets it"
-        broker = BrokerImage(identity.broker_id, -1, identity.endpoints, identity.rack)
+        broker = BrokerImage(
+            identity.broker_id, -1, identity.endpoints, identity.rack, features=SUPPORTED
+        )
         self.receiver.broker_epoch = await register(
             self._session,
             broker,
@@ -396,6 +414,7 @@ class Controller:
         if self._identity is not None:
             await self._register()
         await self._on_configs_changed()
+        await self.features.load()
         if self._identity is not None:
             await self._elect()
         await self._report_log_directories()
@@ -444,6 +463,8 @@ class Controller:
             self._submit_step(Step.ELECTION)
         elif path == zk_data.CONFIG_CHANGES:
             self._submit_step(Step.CONFIGS)
+        elif path == zk_data.FEATURE:
+            self._submit_step(Step.FEATURES)
         else:
             self._submit_active(lambda active: active.on_znode_changed(path))
 
@@ -460,6 +481,7 @@ class Controller:
         procedures: dict[Step, Procedure[None]] = {
             Step.REGISTRATION: self._on_expired,
             Step.CONFIGS: self._on_configs_changed,
+            Step.FEATURES: self.features.load,
             Step.ELECTION: self._on_controller_changed,
             Step.LOAD: self._load,
             Step.DIRECTORIES: self._report_log_directories,

@@ -21,6 +21,7 @@ from typing import Final
 
 from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.broker.handlers.transactional_ids import error_for, shard_of
+from odradek.broker.transaction.metadata import TV_2
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -103,9 +104,11 @@ def _add_or_verify(
     if transaction.verify_only:
         return Pending.of(shard.verify_partitions(name, producer_id, epoch, partitions))
     knows_fenced = context.version >= FENCED_FROM
-    return shard.add_partitions(name, producer_id, epoch, partitions).then(
-        lambda error: dict.fromkeys(partitions, error_for(error, knows_fenced=knows_fenced))
-    )
+    # Brokers add what clients write in transactions of version 2.
+    client_version = TV_2 if context.version >= BATCHED_FROM else 0
+    return shard.add_partitions(
+        name, producer_id, epoch, partitions, client_version=client_version
+    ).then(lambda error: dict.fromkeys(partitions, error_for(error, knows_fenced=knows_fenced)))
 
 
 class _Unattempted(dict[TopicPartition, ErrorCode]):

@@ -4,7 +4,8 @@ Served: 0-4.  The response to any other version is of version 0, with UNSUPPORTE
 range of this API alone, so that newer clients find a version that both know (KIP-511).
     3   flexible encoding (KIP-482), name and version of the client (KIP-511)
     4   features whose lowest version is 0 may be listed
-Not done: features (KIP-584); a broker in ZooKeeper mode has none to list.
+Features (KIP-584): `transaction.version` is supported up to 2, and finalized by UpdateFeatures;
+from 2 on, clients that know transactions of version 2 use them.
 Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a client name or version that breaks the pattern).
 Source: Kafka's ApiVersionManager.
 """
@@ -16,11 +17,14 @@ from typing import Final
 
 from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.handlers.table import HANDLERS
+from odradek.controller.znodes.finalized_features import SUPPORTED
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 API_KEY: Final = 18
@@ -34,11 +38,20 @@ def run(context: Context, request: ApiVersionsRequest) -> Reply:
         and SOFTWARE_PATTERN.fullmatch(request.client_software_version)
     ):
         return Reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]))
+    features = context.services.controller.features
     return Reply(
         ApiVersionsResponse(
             error_code=ErrorCode.NONE,
             api_keys=[_row(api.key) for api in HANDLERS],
-            finalized_features_epoch=0,
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+                for name, lowest, highest in SUPPORTED
+            ],
+            finalized_features_epoch=features.epoch,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in features.levels.items()
+            ],
         )
     )
 

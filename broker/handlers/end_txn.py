@@ -1,11 +1,12 @@
 """EndTxn (key 26): commits or aborts the transaction of a producer.
 
-Served: 0-4.
+Served: 0-5.
     1   throttle time, which is always 0
     2   the client understands PRODUCER_FENCED (KIP-588)
     3   flexible encoding (KIP-482)
     4   the client understands TRANSACTION_ABORTABLE (KIP-890): no effect
-Not served: 5, transactions of version 2 (KIP-890, NOT_DONE.md).
+    5   ends a transaction of version 2: the producer goes on with the id and epoch of the response
+        (KIP-890); an abort of nothing raises the epoch too
 The response is sent once the outcome is replicated; markers are written afterwards.
 Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED (before version
     2 INVALID_PRODUCER_EPOCH), CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, NOT_COORDINATOR,
@@ -19,15 +20,32 @@ from typing import Final
 
 from odradek.broker.handlers.handler import Context, WhenDone
 from odradek.broker.handlers.transactional_ids import error_for, shard_of
+from odradek.broker.transaction.metadata import EndTxnResult
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 FENCED_FROM: Final = 2
+BUMPS_EPOCH_FROM: Final = 5
 
 
-def run(context: Context, request: EndTxnRequest) -> WhenDone[ErrorCode]:
+def run(context: Context, request: EndTxnRequest) -> WhenDone[ErrorCode] | WhenDone[EndTxnResult]:
     """Waits until the outcome is replicated."""
-    ended = shard_of(context, request.transactional_id).end_transaction(
+    shard = shard_of(context, request.transactional_id)
+    if context.version >= BUMPS_EPOCH_FROM:
+        return WhenDone(
+            shard.end_transaction_v2(
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                is_commit=request.committed,
+            ),
+            lambda result: EndTxnResponse(
+                error_code=result.error,
+                producer_id=result.producer_id,
+                producer_epoch=result.producer_epoch,
+            ),
+        )
+    ended = shard.end_transaction(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,

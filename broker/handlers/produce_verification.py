@@ -75,9 +75,21 @@ def _several_producers() -> BrokerError:
 def is_unverified(context: Context, partition: Partition, batch: RecordBatch) -> bool:
     """Whether the coordinator is to be asked before a transactional batch is appended."""
     entry = partition.log.producer_states.entries.get(batch.producer_id)
-    if entry is not None and entry.current_txn_first_offset >= 0:
+    if (
+        entry is not None
+        and entry.current_txn_first_offset >= 0
+        and entry.producer_epoch == batch.producer_epoch
+    ):
         return False
-    return context.services.settings.transaction_partition_verification_enable
+    return is_asked(context)
+
+
+def is_asked(context: Context) -> bool:
+    """Whether batches that open a transaction are verified, or add their partition to it."""
+    return (
+        context.version >= ADDS_PARTITIONS_FROM
+        or context.services.settings.transaction_partition_verification_enable
+    )
 
 
 def check_verified(context: Context, row: ValidatedBatch) -> None:
@@ -88,8 +100,7 @@ def check_verified(context: Context, row: ValidatedBatch) -> None:
     batch, partition = row.result, row.partition
     assert isinstance(batch, RecordBatch), "it is to be staged"
     assert partition is not None, "an absent partition is refused"
-    is_enabled = context.services.settings.transaction_partition_verification_enable
-    if batch.attributes & TRANSACTIONAL and is_enabled:
+    if batch.attributes & TRANSACTIONAL and is_asked(context):
         partition.log.producer_states.check_verified(batch, row.guard)
 
 
@@ -123,13 +134,14 @@ def verify(
         return
     assert transactional_id is not None, "transactional batches without an id are refused"
     ((producer_id, producer_epoch),) = producers
+    adds_partitions = context.version >= ADDS_PARTITIONS_FROM
     pending = context.services.transaction_verifier.verify(
         VerifiedTransaction(
             transactional_id,
             producer_id,
             producer_epoch,
             tuple(unverified),
-            adds_partitions=context.version >= ADDS_PARTITIONS_FROM,
+            adds_partitions=adds_partitions,
         )
     )
     errors = pending.result() if pending.is_done else (yield Awaited(pending))
@@ -137,4 +149,8 @@ def verify(
         error = errors.get(place, ErrorCode.NONE)
         if error:
             row.partition = None  # as in Kafka: the response carries no log start offset
-            row.result = produce_error(error, knows_abortable=context.version >= ABORTABLE_FROM)
+            row.result = produce_error(
+                error,
+                knows_abortable=context.version >= ABORTABLE_FROM,
+                adds_partitions=adds_partitions,
+            )

@@ -1,9 +1,10 @@
 """TxnOffsetCommit (key 28): stores offsets of a group that count when the transaction commits.
 
-Served: 0-4.
+Served: 0-5.
     2   leader epoch of the offset (KIP-320); COORDINATOR_LOAD_IN_PROGRESS
     3   flexible encoding (KIP-482); generation and member (KIP-447)
     4   the client understands TRANSACTION_ABORTABLE (KIP-890)
+    5   the group joins the transaction without a request of its own (KIP-890)
 Partition errors: those of the coordinator for all (COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INVALID_COMMIT_OFFSET_SIZE, REQUEST_TIMED_OUT,
@@ -33,6 +34,7 @@ from odradek.storage.producers.verification import VerificationGuard
 
 LOAD_IN_PROGRESS_FROM: Final = 2
 ABORTABLE_FROM: Final = 4
+ADDS_PARTITIONS_FROM: Final = 5
 
 
 def run(context: Context, request: TxnOffsetCommitRequest) -> Steps[Reply | WhenDone[ErrorCode]]:
@@ -70,14 +72,23 @@ def _verify(context: Context, request: TxnOffsetCommitRequest) -> Steps[OffsetsT
     """The transaction, once its coordinator knows that the group takes part; raises BrokerError."""
     shard = _shard(context, request)
     producer_id, producer_epoch = request.producer_id, request.producer_epoch
-    is_enabled = context.services.settings.transaction_partition_verification_enable
+    adds_partitions = context.version >= ADDS_PARTITIONS_FROM
+    is_enabled = (
+        adds_partitions or context.services.settings.transaction_partition_verification_enable
+    )
     guard: VerificationGuard | None = None
     if is_enabled:
         guard = shard.begin_verification(producer_id, producer_epoch)
     if guard is not None:
         place = shard.offsets_partition()
         pending = context.services.transaction_verifier.verify(
-            VerifiedTransaction(request.transactional_id, producer_id, producer_epoch, (place,))
+            VerifiedTransaction(
+                request.transactional_id,
+                producer_id,
+                producer_epoch,
+                (place,),
+                adds_partitions=adds_partitions,
+            )
         )
         errors = pending.result() if pending.is_done else (yield Awaited(pending))
         error = errors.get(place, ErrorCode.NONE)

@@ -179,6 +179,7 @@ class NodeParts:
             partitions=self.partitions,
             groups=groups,
             clients=lambda: self._peers.clients,
+            services=lambda: self.services,
         )
         self._build_replication(
             current, (GroupLeadership(groups), TransactionLeadership(transactions.coordinator))
@@ -320,5 +321,7 @@ class NodeParts:
             metadata=self.metadata,
             check_new_topic=self.orphaned.check_new_topic,
         )
+        features = controller.features
+        features.on_change = lambda: platform.purgatory.notify(features)
         self.controller_channel = peers.controller_channel(controller, self.partitions)
         return controller

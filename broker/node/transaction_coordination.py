@@ -10,12 +10,14 @@ from odradek.broker.interbroker.network_client import NetworkClients
 from odradek.broker.node.platform import Platform
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
+from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.topics import TRANSACTION_TOPIC, Topics
 from odradek.broker.transaction.context import TransactionContext, TransactionSettings
 from odradek.broker.transaction.coordinator import TransactionCoordinator
 from odradek.broker.transaction.verifier import CoordinatorVerifier
 from odradek.broker.transaction_markers import Marker, TransactionMarkers
+from odradek.controller.znodes.finalized_features import TRANSACTION_VERSION
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
@@ -68,10 +70,12 @@ def build_transactions(
     partitions: Partitions,
     groups: GroupCoordinator,
     clients: Callable[[], NetworkClients],
+    services: Callable[[], Services],
 ) -> TransactionParts:
     """With the settings of the start: those of transactions are read-only.
 
-    clients  called at the first request to another broker
+    clients   called at the first request to another broker
+    services  called when transactions are served
     """
     listener_name = settings.inter_broker_listener_name
     markers = TransactionMarkers(
@@ -85,17 +89,20 @@ def build_transactions(
     def write_here(partition: TopicPartition, marker: TxnMarker) -> Pending[ErrorCode]:
         return markers.write(*partition, Marker(*marker))
 
-    coordinator = TransactionCoordinator(
-        TransactionContext(
-            platform.purgatory,
-            platform.wheel,
-            platform.clock,
-            TransactionSettings(
-                timeout_max_ms=settings.transaction_max_timeout_ms,
-                expiration_ms=settings.transactional_id_expiration_ms,
-                append_ms=settings.request_timeout_ms,
-            ),
+    context = TransactionContext(
+        platform.purgatory,
+        platform.wheel,
+        platform.clock,
+        TransactionSettings(
+            timeout_max_ms=settings.transaction_max_timeout_ms,
+            expiration_ms=settings.transactional_id_expiration_ms,
+            append_ms=settings.request_timeout_ms,
         ),
+        new_producer_id=lambda: services().producer_ids.take(),
+        transaction_version=lambda: services().controller.features.level(TRANSACTION_VERSION),
+    )
+    coordinator = TransactionCoordinator(
+        context,
         topics,
         write_here,
         clients,
@@ -104,6 +111,6 @@ def build_transactions(
         partition_count=settings.transaction_state_log_num_partitions,
     )
     verifier = CoordinatorVerifier(
-        coordinator, topics, clients, broker_id=broker_id, listener_name=listener_name
+        coordinator, topics, clients, context, broker_id=broker_id, listener_name=listener_name
     )
     return TransactionParts(coordinator, markers, verifier)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.broker.coordinator_log.context import CoordinatorContext
@@ -23,12 +24,25 @@ class TransactionSettings(NamedTuple):
 
 
 class TransactionContext(CoordinatorContext):
-    """Clock, timers, purgatory and settings of the node."""
+    """Clock, timers, purgatory and settings of the node.
 
-    __slots__ = ("settings",)
+    new_producer_id      raises BrokerError while there is none
+    transaction_version  the finalized level of the feature `transaction.version`
+    """
+
+    __slots__ = ("new_producer_id", "settings", "transaction_version")
 
     def __init__(
-        self, purgatory: Purgatory, wheel: Wheel, clock: Clock, settings: TransactionSettings
+        self,
+        purgatory: Purgatory,
+        wheel: Wheel,
+        clock: Clock,
+        settings: TransactionSettings,
+        *,
+        new_producer_id: Callable[[], int],
+        transaction_version: Callable[[], int],
     ) -> None:
         super().__init__(purgatory, wheel, clock)
         self.settings = settings
+        self.new_producer_id = new_producer_id
+        self.transaction_version = transaction_version

@@ -2,6 +2,7 @@
 
 Pure.  ErrorCode.NONE: there is nothing to append, the response is a success.
 
+Ends of transactions of version 2: `decisions_v2`.
 Source: Kafka 3.9's TransactionCoordinator and TransactionMetadata.
 """
 
@@ -13,7 +14,9 @@ from odradek.broker.transaction.metadata import (
     EPOCH_MAX,
     LAST_EPOCH,
     NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     NO_START_MS,
+    TV_2,
     Partitions,
     ProducerIdAndEpoch,
     TransactionMetadata,
@@ -116,11 +119,12 @@ def _next_epochs(current: TxnTransitMetadata, expected: int | None) -> tuple[int
 def decide_fence(metadata: TransactionMetadata) -> TxnTransitMetadata:
     """Raise the epoch above that of the producer whose transaction is to be aborted."""
     current = metadata.current
-    assert current.producer_epoch < EPOCH_MAX, f"no epoch is left to fence {metadata}"
+    epoch = current.producer_epoch + (not metadata.has_failed_epoch_fence)
     return metadata.prepare(
         current._replace(
             last_producer_id=current.producer_id,
-            producer_epoch=current.producer_epoch + (not metadata.has_failed_epoch_fence),
+            # Kafka 4.0 may have stored the highest epoch; no producer has it.
+            producer_epoch=min(epoch, EPOCH_MAX),
             last_producer_epoch=NO_PRODUCER_EPOCH,
             state=TransactionState.PREPARE_EPOCH_FENCE,
         )
@@ -143,9 +147,17 @@ def decide_add_partitions(
     producer_id: int,
     producer_epoch: int,
     partitions: Partitions,
+    client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Begin a transaction, or add partitions to it."""
+    """Begin a transaction, or add partitions to it.
+
+    client_version  2 for a transaction of version 2, else 0
+    """
+    is_v2 = client_version >= TV_2
+    if is_v2 and metadata is not None and metadata.pending_state is not None:
+        # The producer knows its next id before the transition to it is applied.
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     error = _producer_error(metadata, producer_id, producer_epoch)
     if error or metadata is None:
         return error
@@ -162,6 +174,7 @@ def decide_add_partitions(
             partitions={**current.partitions, **partitions},
             start_ms=current.start_ms if is_ongoing else now_ms,
             last_update_ms=now_ms,
+            client_version=client_version,
         )
     )
 
@@ -229,7 +242,12 @@ def _prepare_end(
     current = metadata.current
     state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
     return metadata.prepare(
-        current._replace(last_producer_id=current.producer_id, state=state, last_update_ms=now_ms)
+        current._replace(
+            last_producer_id=current.producer_id,
+            state=state,
+            last_update_ms=now_ms,
+            client_version=0,
+        )
     )
 
 
@@ -238,9 +256,13 @@ def decide_complete(metadata: TransactionMetadata, *, now_ms: int) -> TxnTransit
     current = metadata.current
     is_commit = current.state is TransactionState.PREPARE_COMMIT
     metadata.has_failed_epoch_fence = False
+    producer_id, producer_epoch = current.producer_after_end
     return metadata.prepare(
         current._replace(
+            producer_id=producer_id,
             last_producer_id=current.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            producer_epoch=producer_epoch,
             state=TransactionState.COMPLETE_COMMIT
             if is_commit
             else TransactionState.COMPLETE_ABORT,

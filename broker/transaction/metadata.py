@@ -21,6 +21,8 @@ NO_START_MS: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
 LAST_EPOCH: Final = EPOCH_MAX - 1
 """The highest epoch that a producer gets: the one above it is left to fence this producer."""
+TV_2: Final = 2
+"""`transaction.version` from which the epoch rises with each transaction (KIP-890)."""
 
 Partitions = Mapping[TopicPartition, None]
 """In the order in which they were added; never changed."""
@@ -41,12 +43,20 @@ class InitProducerIdResult(NamedTuple):
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
+class EndTxnResult(NamedTuple):
+    """The response to EndTxn of a transaction of version 2."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
 class TxnTransitMetadata(NamedTuple):
     """What is stored of a transactional id, before or after a transition."""
 
     producer_id: int
     last_producer_id: int
-    """Before the last rotation; not stored."""
+    """Before the last rotation; stored from version 1 of the value on."""
     producer_epoch: int
     last_producer_epoch: int
     """Which the producer may still name in a repeated InitProducerId; not stored."""
@@ -57,11 +67,23 @@ class TxnTransitMetadata(NamedTuple):
     start_ms: int
     """When the first partition was added; -1 if there is no transaction."""
     last_update_ms: int
+    next_producer_id: int = NO_PRODUCER_ID
+    """While a transaction of version 2 that has used the last epoch is prepared: the id that the
+    producer goes on with."""
+    client_version: int = 0
+    """2 if the transaction is one of version 2, else 0."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
         """Whether the next producer needs another producer id."""
         return self.producer_epoch >= LAST_EPOCH
+
+    @property
+    def producer_after_end(self) -> ProducerIdAndEpoch:
+        """What the producer goes on with after the transaction that is prepared."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return ProducerIdAndEpoch(self.next_producer_id, 0)
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
 
 class TransactionMetadata:
@@ -149,13 +171,19 @@ def check_transition(before: TxnTransitMetadata, after: TxnTransitMetadata) -> N
                 partition in after.partitions for partition in before.partitions
             )
         case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
+            is_empty_abort = (
+                after.state is TransactionState.PREPARE_ABORT
+                and after.client_version >= TV_2
+                and before.state.is_idle
+            )
             is_valid = (
-                _is_same_producer(before, after)
+                _is_next_epoch(before, after)
                 and before.partitions == after.partitions
-                and before.start_ms == after.start_ms
+                and (before.start_ms == after.start_ms or is_empty_abort)
             )
         case TransactionState.COMPLETE_COMMIT | TransactionState.COMPLETE_ABORT:
-            is_valid = _is_same_producer(before, after) and not before.partitions
+            is_valid = before.producer_after_end == (after.producer_id, after.producer_epoch)
+            is_valid = is_valid and not before.partitions
         case _:
             is_valid = False
     if after.state is not TransactionState.EMPTY:
@@ -165,3 +193,11 @@ def check_transition(before: TxnTransitMetadata, after: TxnTransitMetadata) -> N
 
 def _is_same_producer(before: TxnTransitMetadata, after: TxnTransitMetadata) -> bool:
     return (before.producer_id, before.producer_epoch) == (after.producer_id, after.producer_epoch)
+
+
+def _is_next_epoch(before: TxnTransitMetadata, after: TxnTransitMetadata) -> bool:
+    """Whether the epoch rises with a transaction of version 2, and stays in one of version 1."""
+    epoch = before.producer_epoch
+    if after.client_version >= TV_2:
+        epoch = min(epoch + 1, EPOCH_MAX)
+    return (before.producer_id, epoch) == (after.producer_id, after.producer_epoch)

@@ -1,10 +1,11 @@
 """The records of `__transaction_state`.
 
     record           key                              value
-    transactional id int16 0, id                      int16 0, fields (1 is read too)
+    transactional id int16 0, id                      int16 0 or 1, fields
     tombstone        as above                         none
 
-The fields are those of `protocol/stored/transaction_log`.  Source: Kafka 3.9's TransactionLog.
+The fields are those of `protocol/stored/transaction_log`; version 1 of the value has those of
+transactions of version 2.  Source: Kafka's TransactionLog (4.3's for version 1).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from odradek.broker.transaction.metadata import (
     NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
+    TV_2,
     TxnTransitMetadata,
 )
 from odradek.broker.transaction.state import TransactionState
@@ -40,13 +41,20 @@ STORED_STATES: Final = (
     TransactionState.COMPLETE_COMMIT,
     TransactionState.COMPLETE_ABORT,
 )
+_FIRST_END: Final = TransactionState.PREPARE_COMMIT
 
 
 def transaction_record(
-    transactional_id: str, metadata: TxnTransitMetadata | None, wall_ms: int
+    transactional_id: str,
+    metadata: TxnTransitMetadata | None,
+    wall_ms: int,
+    *,
+    transaction_version: int = 0,
 ) -> Record:
     """The record of an id; None makes its tombstone.
 
+    transaction_version  that is finalized: from 1 on, the value has version 1.  The end of a
+                         transaction of version 2 has it always
     Differs from Kafka: topics and partitions are in the order in which they were added; there in
     the order of a hash set.
     """
@@ -56,8 +64,13 @@ def transaction_record(
         return Record(key_bytes, None, timestamp_ms=wall_ms)
     topics = by_topic(metadata.partitions)
     is_empty = metadata.state is TransactionState.EMPTY
+    is_end_v2 = metadata.client_version >= TV_2 and metadata.state >= _FIRST_END
+    version = VALUE_NEWEST if transaction_version >= 1 or is_end_v2 else VALUE_VERSION
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
+        previous_producer_id=metadata.last_producer_id,
+        next_producer_id=metadata.next_producer_id,
+        client_transaction_version=metadata.client_version,
         producer_epoch=metadata.producer_epoch,
         transaction_timeout_ms=metadata.timeout_ms,
         transaction_status=metadata.state,
@@ -67,7 +80,7 @@ def transaction_record(
         transaction_last_update_timestamp_ms=metadata.last_update_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
     )
-    encoded = VERSION.pack(VALUE_VERSION) + encoder(TransactionLogValue, VALUE_VERSION)(value)
+    encoded = VERSION.pack(version) + encoder(TransactionLogValue, version)(value)
     return Record(key_bytes, encoded, timestamp_ms=wall_ms)
 
 
@@ -98,7 +111,7 @@ def read_value(data: bytes) -> TxnTransitMetadata:
         raise DecodeError(f"an unknown state: {value.transaction_status}")
     return TxnTransitMetadata(
         producer_id=value.producer_id,
-        last_producer_id=NO_PRODUCER_ID,
+        last_producer_id=value.previous_producer_id,
         producer_epoch=value.producer_epoch,
         last_producer_epoch=NO_PRODUCER_EPOCH,
         timeout_ms=value.transaction_timeout_ms,
@@ -110,4 +123,6 @@ def read_value(data: bytes) -> TxnTransitMetadata:
         },
         start_ms=value.transaction_start_timestamp_ms,
         last_update_ms=value.transaction_last_update_timestamp_ms,
+        next_producer_id=value.next_producer_id,
+        client_version=value.client_transaction_version,
     )

@@ -30,9 +30,12 @@ from odradek.broker.transaction.decisions import (
     is_timed_out,
     verify_partitions,
 )
+from odradek.broker.transaction.decisions_v2 import decide_abort_v2, decide_end_v2
 from odradek.broker.transaction.marker_channels import MarkerChannels
 from odradek.broker.transaction.markers import PendingMarkers, TxnMarker
 from odradek.broker.transaction.metadata import (
+    TV_2,
+    EndTxnResult,
     InitProducerIdResult,
     Partitions,
     ProducerIdAndEpoch,
@@ -44,7 +47,7 @@ from odradek.broker.transaction.records import transaction_record
 from odradek.broker.transaction.replay import TransactionReplay
 from odradek.broker.transaction.state import TransactionState
 from odradek.broker.transaction.transaction_log import TransactionLog
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.records.record import Record
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.pending import Pending
@@ -147,10 +150,17 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         )
 
     def add_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Partitions,
+        *,
+        client_version: int = 0,
     ) -> Pending[ErrorCode]:
         """Add partitions to the transaction of a producer, which they begin if none is open.
 
+        client_version  2 for a transaction of version 2
         errors  INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, those of
                 `TransactionLog.append`
         """
@@ -160,6 +170,7 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             partitions=partitions,
+            client_version=client_version,
             now_ms=self._context.clock.now_ms(),
         )
         if metadata is None or isinstance(decision, ErrorCode):
@@ -196,6 +207,32 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
             return Pending.of(_error_of(decision))
         return self._prepare_end(metadata, decision)
 
+    def end_transaction_v2(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
+    ) -> Pending[EndTxnResult]:
+        """`end_transaction` of version 2: what the producer goes on with is in the result.
+
+        raises  BrokerError COORDINATOR_LOAD_IN_PROGRESS when there is no producer id to go on with
+        """
+        metadata = self.ids.get(transactional_id)
+        decision = decide_end_v2(
+            metadata,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_commit=is_commit,
+            new_producer_id=self._context.new_producer_id,
+            now_ms=self._context.clock.now_ms(),
+        )
+        if metadata is None or isinstance(decision, ErrorCode):
+            error = _error_of(decision)
+            if error or metadata is None:
+                return Pending.of(EndTxnResult(error))
+            return Pending.of(EndTxnResult(error, *metadata.current.producer_after_end))
+        after = decision.producer_after_end
+        return self._prepare_end(metadata, decision).then(
+            lambda error: EndTxnResult(error) if error else EndTxnResult(error, *after)
+        )
+
     # Periodic work.
 
     def abort_timed_out(self) -> Iterator[None]:
@@ -208,7 +245,10 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
                     metadata.transactional_id,
                     metadata.current.timeout_ms,
                 )
-                self._abort_fenced(metadata, decide_fence(metadata))
+                try:
+                    self._abort_fenced(metadata, decide_fence(metadata))
+                except BrokerError as error:
+                    logger.warning("%s: %s cannot be aborted yet: %s", self, metadata, error)
             yield
 
     def remove_expired(self) -> Iterator[None]:
@@ -271,12 +311,29 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         return done
 
     def _record(self, metadata: TransactionMetadata, target: TxnTransitMetadata) -> Record:
-        return transaction_record(metadata.transactional_id, target, self._context.clock.now_ms())
+        return transaction_record(
+            metadata.transactional_id,
+            target,
+            self._context.clock.now_ms(),
+            transaction_version=self._context.transaction_version(),
+        )
 
     def _abort_fenced(
         self, metadata: TransactionMetadata, fence: TxnTransitMetadata
     ) -> Pending[ErrorCode]:
-        target = decide_abort_fenced(metadata, fence, now_ms=self._context.clock.now_ms())
+        """Abort a transaction whose producer is fenced.
+
+        raises  BrokerError when version 2 needs a producer id and there is none: nothing has
+                changed then
+        """
+        context = self._context
+        if context.transaction_version() >= TV_2:
+            metadata.pending_state = None
+            target = decide_abort_v2(
+                metadata, new_producer_id=context.new_producer_id, now_ms=context.clock.now_ms()
+            )
+            return self._prepare_end(metadata, target)
+        target = decide_abort_fenced(metadata, fence, now_ms=context.clock.now_ms())
 
         def note(error: ErrorCode) -> ErrorCode:
             if error and not self.is_closed:

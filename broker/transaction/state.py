@@ -47,7 +47,13 @@ PREVIOUS_STATES: Final[Mapping[TransactionState, tuple[TransactionState, ...]]] 
     TransactionState.EMPTY: (_EMPTY, *_COMPLETE),
     TransactionState.ONGOING: (_ONGOING, _EMPTY, *_COMPLETE),
     TransactionState.PREPARE_COMMIT: (_ONGOING,),
-    TransactionState.PREPARE_ABORT: (_ONGOING, TransactionState.PREPARE_EPOCH_FENCE),
+    # An abort of version 2 raises the epoch also when nothing was written.
+    TransactionState.PREPARE_ABORT: (
+        _ONGOING,
+        TransactionState.PREPARE_EPOCH_FENCE,
+        _EMPTY,
+        *_COMPLETE,
+    ),
     TransactionState.COMPLETE_COMMIT: (TransactionState.PREPARE_COMMIT,),
     TransactionState.COMPLETE_ABORT: (TransactionState.PREPARE_ABORT,),
     TransactionState.DEAD: (_EMPTY, *_COMPLETE),

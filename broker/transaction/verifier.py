@@ -1,5 +1,8 @@
 """Asks the coordinator of a transactional id whether partitions are in its transaction (KIP-890).
 
+Partitions that are to be added are tried again for a moment while the markers of the last
+transaction are written: a producer of version 2 does not wait for them.
+
 A coordinator on another broker gets one request at a time; what is to be verified meanwhile shares
 the next one.  What waits is bounded by the connections of clients, of each of which one request is
 served at a time.  Source: Kafka's AddPartitionsToTxnManager.
@@ -15,8 +18,15 @@ from typing import Final
 from odradek.broker.interbroker.network_client import NetworkClients
 from odradek.broker.topics import TRANSACTION_TOPIC, Topics
 from odradek.broker.transaction.broker_clients import BrokerClients
+from odradek.broker.transaction.context import TransactionContext
 from odradek.broker.transaction.coordinator import TransactionCoordinator
-from odradek.broker.transaction_verifier import PartitionErrors, VerifiedTransaction
+from odradek.broker.transaction.metadata import TV_2
+from odradek.broker.transaction_verifier import (
+    RETRIES_MS_MAX,
+    RETRY_MS,
+    PartitionErrors,
+    VerifiedTransaction,
+)
 from odradek.protocol.errors import BrokerError, ErrorCode, error_of
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -65,6 +75,7 @@ class CoordinatorVerifier:
         coordinator: TransactionCoordinator,
         topics: Topics,
         clients: Callable[[], NetworkClients],
+        context: TransactionContext,
         *,
         broker_id: int,
         listener_name: str,
@@ -72,6 +83,7 @@ class CoordinatorVerifier:
         self._coordinator = coordinator
         self._topics = topics
         self._make_clients = clients
+        self._context = context
         self._broker_id = broker_id
         self._listener_name = listener_name
         self._clients: BrokerClients | None = None
@@ -79,6 +91,25 @@ class CoordinatorVerifier:
 
     def verify(self, transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
         """The error of each partition; see `TransactionVerifier`."""
+        if not transaction.adds_partitions:
+            return self._ask(transaction)
+        until_ms = self._context.clock.monotonic_ms() + RETRIES_MS_MAX
+        added: Pending[PartitionErrors] = Pending()
+
+        def attempt() -> None:
+            self._ask(transaction).on_done(asked)
+
+        def asked(done: Pending[PartitionErrors]) -> None:
+            is_late = self._context.clock.monotonic_ms() >= until_ms
+            if is_late or ErrorCode.CONCURRENT_TRANSACTIONS not in done.result().values():
+                added.settle_as(done)
+            else:
+                self._context.after(RETRY_MS, attempt)
+
+        attempt()
+        return added
+
+    def _ask(self, transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
         index = self._coordinator.partition_for(transaction.transactional_id)
         known = self._topics.image().partition(TRANSACTION_TOPIC, index)
         leader = -1 if known is None or known.state is None else known.state.leader
@@ -101,7 +132,7 @@ class CoordinatorVerifier:
             return _failed(transaction, error.code)
         if not adds_partitions:
             return Pending.of(shard.verify_partitions(name, producer_id, epoch, partitions))
-        return shard.add_partitions(name, producer_id, epoch, partitions).then(
+        return shard.add_partitions(name, producer_id, epoch, partitions, client_version=TV_2).then(
             lambda error: dict.fromkeys(partitions, error)
         )
 

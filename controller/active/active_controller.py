@@ -28,6 +28,7 @@ from uuid import UUID
 
 from odradek.controller.active.broker_changes import BrokerChanges
 from odradek.controller.active.control_channel import ControlChannel
+from odradek.controller.active.feature_updates import FeatureResults, FeatureUpdates
 from odradek.controller.active.isr_changes import IsrChanges
 from odradek.controller.active.leader_elections import LeaderElections
 from odradek.controller.active.partition_states import ControllerSettings, PartitionStates
@@ -41,9 +42,9 @@ from odradek.controller.control_requests import (
     LeaderAndIsr,
     StopReplica,
 )
-from odradek.controller.coordination.errors import NodeExists, NoNode
-from odradek.controller.coordination.session import CoordinationSession, SetData
+from odradek.controller.coordination.session import CoordinationSession
 from odradek.controller.decide.elections import ElectionType
+from odradek.controller.decide.features import FeatureUpdate
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.image import Image, PartitionImage, PartitionState
 from odradek.controller.znodes import admin_znodes, zk_data
@@ -92,6 +93,7 @@ class ActiveController:
         self._deletion = TopicDeletion(states)
         self._reassignments = Reassignments(states)
         self._elections = LeaderElections(states)
+        self._features = FeatureUpdates(self._fence, warn)
         self._isr_changes = IsrChanges(states, self._reassignments)
         self._brokers = BrokerChanges(states, self._deletion, self._reassignments)
         self._topics = TopicChanges(states, self._deletion, self._reassignments, new_topic_id)
@@ -109,7 +111,7 @@ class ActiveController:
         raises  ControllerMoved and other CoordinationErrors
         """
         states = self._states
-        await self._set_up_features()
+        await self._features.set_up()
         for folder in (zk_data.LOG_DIRECTORY_EVENTS, zk_data.ISR_CHANGES):
             names = await self._session.children(folder, watch=True)
             await self._fence.remove(*(f"{folder}/{name}" for name in names))
@@ -235,22 +237,13 @@ class ActiveController:
         """`LeaderElections.rebalance`."""
         await self._elections.rebalance()
 
-    async def _set_up_features(self) -> None:
-        """Write /feature: the feature system is enabled, no feature is finalized (KIP-584)."""
-        wanted = zk_data.encode_feature({}, zk_data.FEATURES_ENABLED)
-        try:
-            data, stat = await self._session.get(zk_data.FEATURE)
-        except NoNode:
-            try:
-                await self._session.create(zk_data.FEATURE, wanted)
-            except NodeExists:
-                await self._set_up_features()
-            return
-        try:
-            features, status = zk_data.decode_feature(data)
-        except zk_data.BadZnode as error:
-            self._warn(f"{zk_data.FEATURE}: {error}")
-            return
-        if status != zk_data.FEATURES_ENABLED:
-            kept = zk_data.encode_feature(features, zk_data.FEATURES_ENABLED)
-            await self._fence.write(SetData(zk_data.FEATURE, kept, stat.version))
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool, requested_by: str
+    ) -> tuple[int, FeatureResults]:
+        """`FeatureUpdates.update`."""
+        return await self._features.update(
+            updates,
+            list(self.image.brokers.values()),
+            validate_only=validate_only,
+            requested_by=requested_by,
+        )

@@ -301,11 +301,20 @@ class ProducerStates:
         returns  None when a batch of the transaction is in the log, and no marker after it: then
                  the transaction was verified before
         """
-        entry = self.entries.get(producer_id)
-        if entry is not None and entry.current_txn_first_offset >= 0:
+        if self._has_open(producer_id, producer_epoch):
             return None
         return self.verifications.begin(
             producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms
+        )
+
+    def _has_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the transaction of this epoch is open; one of an older epoch has ended, and its
+        marker is missing."""
+        entry = self.entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.current_txn_first_offset >= 0
+            and entry.producer_epoch == producer_epoch
         )
 
     def check_verified(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
@@ -317,7 +326,7 @@ class ProducerStates:
         source  Kafka's UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence
         """
         entry = self.entries.get(batch.producer_id)
-        if entry is not None and entry.current_txn_first_offset >= 0:
+        if self._has_open(batch.producer_id, batch.producer_epoch):
             return
         if guard is None or not self.verifications.is_valid(batch.producer_id, guard):
             raise BrokerError(

@@ -99,8 +99,14 @@ class Host(CoordinatorHost):
     def __init__(self, in_sync: tuple[int, ...] = (1,)) -> None:
         super().__init__("__transaction_state", in_sync)
         self.context = TransactionContext(
-            self.purgatory, self.wheel, self.clock, TransactionSettings(expiration_ms=100_000)
+            self.purgatory,
+            self.wheel,
+            self.clock,
+            TransactionSettings(expiration_ms=100_000),
+            new_producer_id=lambda: next(self.producer_ids),
+            transaction_version=lambda: self.transaction_version,
         )
+        self.transaction_version = 0
         self.leaders = Leaders()
         self.channels = MarkerChannels(self.leaders, self.context)
         self.producer_ids = count(1_000)

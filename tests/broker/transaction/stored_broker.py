@@ -109,7 +109,14 @@ class StoredBroker:
         self.cache = MetadataCache()
         self.cache.image = image_of(leaders=dict.fromkeys((T_0, T_1, OFFSETS, STATE), HERE))
         self.producer_ids = count(1_000 * life)
-        context = TransactionContext(self.purgatory, self.wheel, self.clock, TransactionSettings())
+        context = TransactionContext(
+            self.purgatory,
+            self.wheel,
+            self.clock,
+            TransactionSettings(),
+            new_producer_id=lambda: next(self.producer_ids),
+            transaction_version=lambda: 0,
+        )
         topics = Topics(self.cache)
         self.groups = GroupCoordinator(
             GroupContext(self.purgatory, self.wheel, self.clock, GroupLimits(initial_delay_ms=0)),

@@ -1,0 +1,98 @@
+"""UpdateFeatures (key 57): finalizes levels of features, for all brokers of the cluster (KIP-584).
+
+Served: 0-1, by the controller.  The response is sent when this broker has the new levels.
+    0   `allow_downgrade`
+    1   kinds of downgrade, validation only (KIP-778)
+The only feature is `transaction.version`: 2 turns on transactions of version 2 (KIP-890).
+Not served: 2, in which one refused feature refuses the request; Kafka in ZooKeeper mode has 1 too.
+Errors of a feature: INVALID_REQUEST, FEATURE_UPDATE_FAILED (the coordination service refused).
+    Of the request: NOT_CONTROLLER, REQUEST_TIMED_OUT.
+Source: Kafka's KafkaApis.handleUpdateFeatures, KafkaController.processFeatureUpdates.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.handlers.handler import Context, Delayed
+from odradek.broker.handlers.waiting import wait_for
+from odradek.controller.active.feature_updates import FeatureResults
+from odradek.controller.coordination.errors import CoordinationError
+from odradek.controller.decide.features import FeatureUpdate, UpgradeType
+from odradek.controller.znodes.zk_data import BadZnode
+from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from odradek.runtime.pending import Pending
+
+UPGRADE_TYPES_FROM = 1
+
+
+def run(context: Context, request: UpdateFeaturesRequest) -> Delayed:
+    """Have the controller finalize, then wait until this broker has read it."""
+    controller = context.services.controller
+    updates = [_update(context, one) for one in request.feature_updates]
+    written: Pending[tuple[int, FeatureResults]] = Pending()
+
+    def settle(done: Pending[tuple[int, FeatureResults]]) -> None:
+        try:
+            written.resolve(done.result())
+        except BrokerError as error:
+            written.fail(error)
+        except (CoordinationError, BadZnode):
+            failure = BrokerError(ErrorCode.FEATURE_UPDATE_FAILED)
+            written.resolve((-1, {one.name: failure for one in updates}))
+
+    controller.update_features(
+        updates, validate_only=request.validate_only, requested_by=context.requester
+    ).on_done(settle)
+
+    def respond(result: tuple[int, FeatureResults]) -> UpdateFeaturesResponse | None:
+        epoch, results = result
+        return _response(results) if controller.features.epoch >= epoch else None
+
+    def expire() -> UpdateFeaturesResponse:
+        return failed(request, ErrorCode.REQUEST_TIMED_OUT, None)
+
+    return wait_for(
+        context,
+        written,
+        request.timeout_ms,
+        respond=respond,
+        expire=expire,
+        watch=(controller.features,),
+    )
+
+
+def _update(context: Context, one: FeatureUpdateKey) -> FeatureUpdate:
+    kind = one.upgrade_type
+    if context.version < UPGRADE_TYPES_FROM:
+        kind = UpgradeType.SAFE_DOWNGRADE if one.allow_downgrade else UpgradeType.UPGRADE
+    known = kind in tuple(UpgradeType)
+    return FeatureUpdate(
+        one.feature, one.max_version_level, UpgradeType(kind) if known else UpgradeType.UNKNOWN
+    )
+
+
+def _response(results: FeatureResults) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        results=[
+            UpdatableFeatureResult(
+                feature=name,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else str(error) or None,
+            )
+            for name, error in results.items()
+        ],
+    )
+
+
+def failed(
+    request: UpdateFeaturesRequest, code: ErrorCode, message: str | None
+) -> UpdateFeaturesResponse:
+    """A top-level error."""
+    return UpdateFeaturesResponse(error_code=code, error_message=message, results=[])
