@@ -101,7 +101,9 @@ def check_verified(context: Context, row: ValidatedBatch) -> None:
     assert isinstance(batch, RecordBatch), "it is to be staged"
     assert partition is not None, "an absent partition is refused"
     if batch.attributes & TRANSACTIONAL and is_asked(context):
-        partition.log.producer_states.check_verified(batch, row.guard)
+        partition.log.producer_states.check_verified(
+            batch, row.guard, begins_at_0=context.version >= ADDS_PARTITIONS_FROM
+        )
 
 
 def verify(

@@ -317,10 +317,14 @@ class ProducerStates:
             and entry.producer_epoch == producer_epoch
         )
 
-    def check_verified(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
+    def check_verified(
+        self, batch: RecordBatch, guard: VerificationGuard | None, *, begins_at_0: bool = False
+    ) -> None:
         """Whether a transactional batch may be appended now, as far as its transaction is verified.
 
         guard   under which it was verified; None: its transaction was open, so it was not
+        begins_at_0  of a producer without batches here the first has sequence 0: each transaction
+                     of version 2 has its own epoch
         raises  BrokerError INVALID_TXN_STATE when a marker has come before it,
                 OUT_OF_ORDER_SEQUENCE_NUMBER when it would overtake a batch that is sent again
         source  Kafka's UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence
@@ -331,6 +335,11 @@ class ProducerStates:
         if guard is None or not self.verifications.is_valid(batch.producer_id, guard):
             raise BrokerError(
                 ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
+            )
+        if begins_at_0 and batch.base_sequence != 0 and (entry is None or not entry.batches):
+            raise BrokerError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence}, expected 0",
             )
         is_fenced = entry is not None and batch.producer_epoch < entry.producer_epoch
         if batch.base_sequence > guard.lowest_sequence and not is_fenced:

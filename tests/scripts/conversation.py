@@ -45,6 +45,7 @@ from tests.scripts.chapters import (
     transaction_coordinator,
     transactions,
     transactions_offsets,
+    transactions_v2,
     versions,
 )
 from tests.scripts.talk import Talk
@@ -137,6 +138,7 @@ ACTS: Final = {
 ACTS_4_3: Final = {
     "groups": Act(CLASSIC_GROUPS, GROUP_SETTINGS),
     "consumer_groups": Act(CONSUMER_GROUPS, CONSUMER_SETTINGS),
+    "transactions_v2": Act({"transactions_v2": transactions_v2.play}, transactions_v2.SETTINGS),
 }
 """What is asked of Apache Kafka 4.3.0 besides."""
 

@@ -369,7 +369,7 @@ def stored(talk: Talk) -> None:
     written: dict[str, list[Any]] = {}
     partitions = len(talk.quiet(metadata_of([STATE_TOPIC]), 12).topics[0].partitions)
     for partition in range(partitions):
-        for record in _records(talk, partition):
+        for record in records_of(talk, partition):
             assert record.key is not None, "every record of the topic has a key"
             (length,) = unpack_from(">h", record.key, 2)
             name = record.key[4 : 4 + length].decode()
@@ -390,7 +390,8 @@ def _shown(name: str, record: Record) -> list[Any]:
     return [record.key.hex(), value[:2].hex(), value[10:-16].hex(), has_start, is_same]
 
 
-def _records(talk: Talk, partition: int) -> Iterator[Record]:
+def records_of(talk: Talk, partition: int) -> Iterator[Record]:
+    """The records of a partition of `__transaction_state`."""
     place = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 24)
     request = FetchRequest(
         max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=STATE_TOPIC, partitions=[place])]
