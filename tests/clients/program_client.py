@@ -105,6 +105,12 @@ class ProgramClient:
         program.send(f"transact {transactional_id} {topic} {count} {outcome}")
         program.answers()
 
+    def run(self, command: str) -> None:
+        """A command that only some programs know."""
+        program = self._program()
+        program.send(command)
+        program.answers()
+
     def read(self, topic: str, partition: int, start: str, count: int) -> ProgramReader:
         """Use a consumer for this call only; its records must be read before the next call."""
         program = self._program()

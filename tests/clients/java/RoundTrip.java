@@ -86,6 +86,8 @@ public final class RoundTrip {
                         consume(new TopicPartition(words[1], Integer.parseInt(words[2])), words[3], Integer.parseInt(words[4]));
                         break;
                     case "transact": transact(words[1], words[2], Integer.parseInt(words[3]), words[4]); break;
+                    case "transactions": transactions(words[1], words[2], Integer.parseInt(words[3]), words[4]); break;
+                    case "replaced": replaced(words[1], words[2]); break;
                     case "group": new GroupMember(bootstrap, words, in, out).live(); break;
                     default: throw new IllegalArgumentException("unknown command " + words[0]);
                 }
@@ -126,13 +128,63 @@ public final class RoundTrip {
         }
     }
 
-    private void transact(String id, String topic, int count, String outcome) throws Exception {
+    private KafkaProducer<byte[], byte[]> transactional(String id) {
         Properties settings = settings();
         settings.put("transactional.id", id);
         settings.put("max.block.ms", WAIT_MS);
         settings.put("key.serializer", ByteArraySerializer.class.getName());
         settings.put("value.serializer", ByteArraySerializer.class.getName());
-        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
+        return new KafkaProducer<>(settings);
+    }
+
+    /** One producer; every third transaction is aborted.  Each commits offsets of a group too. */
+    private void transactions(String id, String topic, int count, String group) throws Exception {
+        // By reflection: the oldest releases do not know the class.
+        Class<?> kind = Class.forName("org.apache.kafka.clients.consumer.ConsumerGroupMetadata");
+        Object metadata = kind.getConstructor(String.class).newInstance(group);
+        java.lang.reflect.Method commit =
+            KafkaProducer.class.getMethod("sendOffsetsToTransaction", java.util.Map.class, kind);
+        try (KafkaProducer<byte[], byte[]> producer = transactional(id)) {
+            producer.initTransactions();
+            for (int number = 0; number < count; number++) {
+                producer.beginTransaction();
+                byte[] value = (id + "-" + number).getBytes("UTF-8");
+                producer.send(new ProducerRecord<>(topic, 0, null, value));
+                commit.invoke(
+                    producer,
+                    Collections.singletonMap(
+                        new TopicPartition(topic, 0),
+                        new org.apache.kafka.clients.consumer.OffsetAndMetadata(number)),
+                    metadata);
+                if (number % 3 == 2) {
+                    producer.abortTransaction();
+                } else {
+                    producer.commitTransaction();
+                }
+            }
+        }
+    }
+
+    /** A producer writes after another one with its id has written: it cannot commit. */
+    private void replaced(String id, String topic) throws Exception {
+        try (KafkaProducer<byte[], byte[]> zombie = transactional(id)) {
+            zombie.initTransactions();
+            zombie.beginTransaction();
+            zombie.send(new ProducerRecord<>(topic, 0, null, "zombie".getBytes("UTF-8")));
+            zombie.flush();
+            transact(id, topic, 1, "commit");
+            try {
+                zombie.commitTransaction();
+            } catch (org.apache.kafka.common.errors.ProducerFencedException
+                    | org.apache.kafka.common.errors.InvalidProducerEpochException fenced) {
+                return;
+            }
+            throw new IllegalStateException("the zombie has committed");
+        }
+    }
+
+    private void transact(String id, String topic, int count, String outcome) throws Exception {
+        try (KafkaProducer<byte[], byte[]> producer = transactional(id)) {
             producer.initTransactions();
             producer.beginTransaction();
             for (int number = 0; number < count; number++) {
