@@ -13,11 +13,11 @@ RECORDS_EACH: Final = 100
 RECORD_BYTES: Final = 1_024
 WARM_TRANSACTIONS: Final = 50
 INTERVALS_MS: Final = (10, 100, 1_000)
-SECONDS: Final = 1.2
+SECONDS: Final = 1.0
 """Of a run with idempotence, or with a commit interval of 100 ms or less."""
 LONG_SECONDS: Final = 2.4
 """With the longest interval."""
-MB_S_MAX: Final = 600
+MB_S_MAX: Final = 400
 """What a run may write at most, for the memory that is warmed before it."""
 
 
@@ -57,7 +57,7 @@ def intervals(target: Target, topic: str, scale: float) -> Values:
         target,
         topic,
         plain=1,
-        interval_ms=100,
+        interval_ms=SECONDS * scale * 1_000,
         seconds=SECONDS * scale,
         warm_bytes=int(SECONDS * scale * MB_S_MAX * 1e6),
     )

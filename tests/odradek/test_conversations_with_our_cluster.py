@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.odradek.cluster_tools import TestCluster, our_cluster, our_tool, play, recorded
+from tests.odradek.cluster_tools import TestCluster, our_cluster, our_tool, play, recorded, settle
 from tests.odradek.console_tools import ApacheTools
 from tests.odradek.topics_tools import LOG4J_SILENT
+from tests.support.transactional_workers import producer_of
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(900)]
 
@@ -22,6 +23,9 @@ SERVED = (
     "reassign_partitions",
     "reassign_throttled",
 )
+
+
+OF_PARTITION = ("describe-producers", "--topic", "transacted", "--partition", "1")
 
 
 def as_our_brokers_say_it(text: str) -> str:
@@ -69,3 +73,39 @@ def test_apaches_tools_with_our_brokers_print_the_recorded_lines(
 ) -> None:
     said = play(apache_tools, cluster, name, tmp_path)
     assert as_our_brokers_say_it(said) == as_our_brokers_say_it(recorded(name).read_text())
+
+
+@pytest.mark.judge
+def test_both_tools_print_transactions_of_all_coordinators_and_producers_of_all_replicas(
+    cluster: TestCluster, apache_tools: ApacheTools
+) -> None:
+    at = ["--bootstrap-server", cluster.bootstrap]
+    created = ["--create", "--topic", "transacted", "--replica-assignment", "1:2:3,2:3:1"]
+    assert our_tool("topics", [*at, *created]).exit_code == 0
+    settle(cluster)
+    producers = [producer_of(cluster.bootstrap, f"id-{number}") for number in range(12)]
+    for number, producer in enumerate(producers):
+        producer.begin_transaction()
+        producer.produce("transacted", b"value", partition=number % 2)
+        producer.flush()
+    settle(cluster)
+
+    def rows(*words: str) -> list[list[str]]:
+        ours = our_tool("transactions", [*at, *words])
+        assert ours == apache_tools("transactions", [*at, *words])
+        assert (ours.exit_code, ours.errors) == (0, "")
+        return [line.split() for line in ours.output.splitlines()[1:]]
+
+    listed = rows("list")
+    assert sorted(row[0] for row in listed) == sorted(f"id-{number}" for number in range(12))
+    assert len({row[1] for row in listed}) > 1, "of several coordinators"
+    described = {
+        tuple(row[:2]) for broker in "123" for row in rows(*OF_PARTITION, "--broker-id", broker)
+    }
+    assert len(described) == 6, "each replica knows the same producers"
+    assert {tuple(row[:2]) for row in rows(*OF_PARTITION)} == described
+    assert rows("find-hanging", "--topic", "transacted", "--max-transaction-timeout", "0") == []
+    for producer in producers:
+        producer.abort_transaction()
+    assert our_tool("topics", [*at, "--delete", "--topic", "transacted"]).exit_code == 0
+    settle(cluster)
