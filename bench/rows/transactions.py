@@ -17,12 +17,14 @@ SECONDS: Final = 1.0
 """Of a run with idempotence, or with a commit interval of 100 ms or less."""
 LONG_SECONDS: Final = 2.4
 """With the longest interval."""
+QUEUE: Final = {"queue.buffering.max.messages": 20_000}
+"""By default 100,000: then a run without commits touches new memory all the time, and is slower."""
 MB_S_MAX: Final = 400
 """What a run may write at most, for the memory that is warmed before it."""
 
 
 def _run(target: Target, topic: str, **options: Any) -> Values:
-    settings = {"enable.idempotence": "true", "linger.ms": 5} | options.pop("settings", {})
+    settings = {"enable.idempotence": "true", "linger.ms": 5, **QUEUE} | options.pop("settings", {})
     return clients.run(
         "bench",
         "transactions",
