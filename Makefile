@@ -134,6 +134,7 @@ golden: tools
 	$(BIN)/python -m tests.odradek.topics_conversation
 	$(BIN)/python -m tests.odradek.console_conversation
 	$(BIN)/python -m tests.odradek.consumer_groups_conversation
+	$(BIN)/python -m tests.odradek.transactions_conversation
 	$(BIN)/python -m tests.odradek.cluster_conversations
 
 # Needs gcc and librdkafka-dev besides; brings Apache Kafka's jars.
