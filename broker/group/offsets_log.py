@@ -53,13 +53,16 @@ class OffsetsLog:
         else:
             self.await_replicas(base_offset, base_offset + len(records) - 1, call)
 
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, *, is_v2: bool = False
+    ) -> VerificationGuard | None:
         """The guard under which offsets are verified; None when the transaction is open here."""
         return self._writer.partition.log.producer_states.begin_verification(
             producer_id,
             sequence=NO_SEQUENCE,
             producer_epoch=producer_epoch,
             now_ms=self._context.clock.now_ms(),
+            is_v2=is_v2,
         )
 
     def write(

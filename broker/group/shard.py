@@ -335,12 +335,14 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
         self._log.append(records, replicated)
         return pending
 
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, *, is_v2: bool = False
+    ) -> VerificationGuard | None:
         """The guard under which offsets are verified; None when the transaction is open here.
 
         Ask for the shard again after the verification: the leader may have changed.
         """
-        return self._log.begin_verification(producer_id, producer_epoch)
+        return self._log.begin_verification(producer_id, producer_epoch, is_v2=is_v2)
 
     def offsets_partition(self) -> TopicPartition:
         """The partition of `__consumer_offsets`."""

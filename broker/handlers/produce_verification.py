@@ -125,6 +125,7 @@ def verify(
                 sequence=batch.base_sequence,
                 producer_epoch=batch.producer_epoch,
                 now_ms=context.now_ms,
+                is_v2=context.version >= ADDS_PARTITIONS_FROM,
             )
             unverified[TopicPartition(partition.topic, row.index)] = row
         yield None

@@ -78,7 +78,7 @@ def _verify(context: Context, request: TxnOffsetCommitRequest) -> Steps[OffsetsT
     )
     guard: VerificationGuard | None = None
     if is_enabled:
-        guard = shard.begin_verification(producer_id, producer_epoch)
+        guard = shard.begin_verification(producer_id, producer_epoch, is_v2=adds_partitions)
     if guard is not None:
         place = shard.offsets_partition()
         pending = context.services.transaction_verifier.verify(

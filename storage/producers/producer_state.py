@@ -294,17 +294,28 @@ class ProducerStates:
         return None
 
     def begin_verification(
-        self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int
+        self,
+        producer_id: int,
+        *,
+        sequence: int,
+        producer_epoch: int,
+        now_ms: int,
+        is_v2: bool = False,
     ) -> VerificationGuard | None:
         """The guard under which a transactional batch is to be verified.
 
+        is_v2    it is of a transaction of version 2
         returns  None when a batch of the transaction is in the log, and no marker after it: then
                  the transaction was verified before
         """
         if self._has_open(producer_id, producer_epoch):
             return None
         return self.verifications.begin(
-            producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms
+            producer_id,
+            sequence=sequence,
+            producer_epoch=producer_epoch,
+            now_ms=now_ms,
+            is_v2=is_v2,
         )
 
     def _has_open(self, producer_id: int, producer_epoch: int) -> bool:
@@ -358,7 +369,7 @@ class ProducerStates:
         if marker is None:
             return None
         producer_id = batch.producer_id
-        self.verifications.clear(producer_id)
+        self.verifications.on_marker(producer_id, batch.producer_epoch)
         entry = self.entries.get(producer_id)
         self.entries[producer_id] = entry_after_marker(entry, batch, marker)
         if entry is None or entry.current_txn_first_offset < 0:

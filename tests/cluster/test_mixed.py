@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from odradek.protocol.errors import ErrorCode
 from odradek.storage.checkpoints.leader_epochs import EpochEntry, LeaderEpochs
 from odradek.storage.producers.producer_snapshot import decode_snapshot
 from odradek.storage.producers.producer_state import ProducerEntry
 from tests.cluster.acknowledged import check, producing
 from tests.cluster.replicas import assert_identical
 from tests.support.broker_cluster import BrokerCluster
+from tests.support.features import finalized_features, update_transaction_version
 
 TOPIC = "records"
 PARTITIONS = 2
@@ -70,6 +72,24 @@ def test_each_follows_the_other_and_takes_over_when_it_is_killed(
         assert not production.failures
         check(production, cluster.bootstrap)
         assert_identical(cluster, TOPIC)
+
+
+@pytest.mark.judge
+def test_feature_that_apache_kafka_3_9_does_not_support_is_not_finalized(
+    tmp_path: Path, ensemble: str
+) -> None:
+    with mixed(tmp_path, ensemble) as cluster:
+        cluster.start(OURS)
+        cluster.kill(APACHE)
+        cluster.wait(lambda: cluster.controller() == OURS, "the controller is ours")
+        cluster.start(APACHE)
+        cluster.wait_for_brokers()
+        error, text = update_transaction_version(cluster.brokers[OURS].address)
+        assert error is ErrorCode.INVALID_REQUEST
+        assert text is not None
+        assert "incompatible versions" in text
+        for broker in cluster.brokers.values():
+            assert finalized_features(broker.address)[1] == {}
 
 
 def transactional(cluster: BrokerCluster) -> Producer:

@@ -92,6 +92,9 @@ public final class RoundTrip {
                     default: throw new IllegalArgumentException("unknown command " + words[0]);
                 }
                 out.println("{\"done\":true}");
+            } catch (java.lang.reflect.InvocationTargetException error) {
+                error.getCause().printStackTrace();
+                out.println("{\"error\":" + quoted(error.getCause().toString()) + "}");
             } catch (Exception error) {
                 out.println("{\"error\":" + quoted(withCauses(error)) + "}");
             }

@@ -111,3 +111,30 @@ def test_guards_of_one_partition_are_bounded() -> None:
     ]
     assert not verifications.is_valid(0, guards[0])
     assert verifications.is_valid(GUARDS_MAX, guards[-1])
+
+
+def test_marker_of_the_transaction_before_keeps_the_guard_of_version_2() -> None:
+    verifications = Verifications()
+    guard = verifications.begin(ONE, sequence=0, producer_epoch=5, now_ms=0, is_v2=True)
+    verifications.on_marker(ONE, 5)
+    assert verifications.is_valid(ONE, guard)
+    verifications.on_marker(ONE, 6)
+    assert not verifications.is_valid(ONE, guard)
+
+
+def test_marker_drops_a_guard_under_which_a_batch_of_version_1_is_verified() -> None:
+    verifications = Verifications()
+    guard = verifications.begin(ONE, sequence=0, producer_epoch=5, now_ms=0, is_v2=True)
+    verifications.begin(ONE, sequence=1, producer_epoch=5, now_ms=0)
+    verifications.on_marker(ONE, 5)
+    assert not verifications.is_valid(ONE, guard)
+
+
+def test_first_sequence_of_an_epoch_of_version_2_is_zero() -> None:
+    states = ProducerStates()
+    guard = states.begin_verification(ONE, sequence=7, producer_epoch=0, now_ms=0, is_v2=True)
+    late = batch(7)
+    states.check_verified(late, guard)
+    with pytest.raises(BrokerError) as refused:
+        states.check_verified(late, guard, begins_at_0=True)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
