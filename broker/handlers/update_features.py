@@ -84,7 +84,7 @@ def _response(results: FeatureResults) -> UpdateFeaturesResponse:
             UpdatableFeatureResult(
                 feature=name,
                 error_code=ErrorCode.NONE if error is None else error.code,
-                error_message=None if error is None else str(error) or None,
+                error_message=None if error is None else error.message,
             )
             for name, error in results.items()
         ],

@@ -1,0 +1,192 @@
+"""`odradek features`: the flags, lines and exit codes of `kafka-features.sh` 3.9.
+
+    describe     which levels brokers support, and which are finalized
+    upgrade      finalize a level, or a higher one: --feature transaction.version=2
+    downgrade    finalize a lower level
+    disable      remove a feature: --feature transaction.version
+
+Exit codes: 0 success; 1 failure; 2 an invalid command line.
+Differs from Kafka: --metadata and --bootstrap-controller are those of KRaft, and are not there; an
+invalid command line exits with 2 instead of 1.
+Source: Kafka 3.9's FeatureCommand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from odradek.tools.client import Client, ClientError
+from odradek.tools.client_config import open_client
+from odradek.tools.errors import ToolError, exception_of
+from odradek.tools.run import run_tool
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+FEATURES_VERSION: Final = 3
+"""Of ApiVersions, which lists features from it on."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command; returns the exit code."""
+    return run_tool(_run, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="odradek features", description="This tool manages feature flags in Kafka."
+    )
+    parser.add_argument(
+        "--bootstrap-server", required=True, help="Addresses of brokers of the cluster."
+    )
+    parser.add_argument(
+        "--command-config", help="A properties file for the connection to the brokers."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("describe", help="Describes the current active feature flags.")
+    for name, what, kind in (
+        ("upgrade", "Upgrade one or more feature flags.", "feature=level"),
+        ("downgrade", "Downgrade one or more feature flags.", "feature=level"),
+        ("disable", "Disable one or more feature flags: the same as level zero.", "feature"),
+    ):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("--feature", action="append", default=[], metavar=kind)
+        command.add_argument("--dry-run", action="store_true", help="Validate, but change nothing.")
+        if name != "upgrade":
+            command.add_argument(
+                "--unsafe", action="store_true", help="Even if it may destroy metadata."
+            )
+    return parser
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = _parser().parse_args(list(arguments))
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        with closing(open_client(options.bootstrap_server, options.command_config)) as client:
+            if options.command == "describe":
+                describe(client)
+            else:
+                update(client, options)
+    except (ToolError, ClientError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def describe(client: Client) -> None:
+    """Print the supported and the finalized levels."""
+    request = ApiVersionsRequest(client_software_name="odradek-tools", client_software_version="1")
+    found = client.any().request(
+        ApiKey.API_VERSIONS, request, ApiVersionsResponse, FEATURES_VERSION
+    )
+    levels = {one.name: one.max_version_level for one in found.finalized_features}
+    epoch = found.finalized_features_epoch
+    shown = "-" if epoch < 0 else str(epoch)
+    for one in sorted(found.supported_features, key=lambda one: one.name):
+        print(
+            f"Feature: {one.name}\tSupportedMinVersion: {one.min_version}\t"
+            f"SupportedMaxVersion: {one.max_version}\t"
+            f"FinalizedVersionLevel: {levels.get(one.name, 0)}\tEpoch: {shown}"
+        )
+
+
+def update(client: Client, options: argparse.Namespace) -> None:
+    """Finalize, lower or remove levels, and print what became of each.
+
+    raises  ToolError when one was refused; ClientError
+    """
+    operation: str = options.command
+    levels = _levels(options.feature, is_disabled=operation == "disable")
+    if not levels:
+        raise ToolError(f"You must specify at least one feature to {operation}")
+    kind = UPGRADE
+    if operation != "upgrade":
+        kind = UNSAFE_DOWNGRADE if options.unsafe else SAFE_DOWNGRADE
+    errors = _request(client, levels, kind, is_dry=options.dry_run)
+    for name in sorted(levels):
+        error = errors.get(name)
+        if operation == "disable":
+            if error is None:
+                print(f"{name}{' can be ' if options.dry_run else ' was '}disabled.")
+                continue
+            what = f"disable {name}"
+        else:
+            if error is None:
+                done = " can be " if options.dry_run else " was "
+                print(f"{name}{done}{operation}d to {levels[name]}.")
+                continue
+            what = f"{operation} {name} to {levels[name]}"
+        print(f"{'Can not ' if options.dry_run else 'Could not '}{what}. {error}")
+    if errors:
+        raise ToolError(f"{len(errors)} out of {len(levels)} operation(s) failed.")
+
+
+def _levels(words: Sequence[str], *, is_disabled: bool) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        level = 0
+        if not is_disabled:
+            if not equals:
+                raise ToolError(f"Can't parse feature=level string {word}: equals sign not found.")
+            name, text = name.strip(), text.strip()
+            try:
+                level = int(text)
+            except ValueError:
+                level = 2**15
+            if not -(2**15) <= level < 2**15:
+                raise ToolError(
+                    f"Can't parse feature=level string {word}: unable to parse {text} as a short."
+                )
+        else:
+            name = word
+        if name in levels:
+            raise ToolError(f"Feature {name} was specified more than once.")
+        levels[name] = level
+    return levels
+
+
+def _request(
+    client: Client, levels: Mapping[str, int], kind: int, *, is_dry: bool
+) -> dict[str, str]:
+    """The text of the error of each feature that was refused."""
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(
+                feature=name,
+                max_version_level=level,
+                upgrade_type=kind,
+                allow_downgrade=kind != UPGRADE,
+            )
+            for name, level in levels.items()
+        ],
+        validate_only=is_dry,
+    )
+    response = client.controller(
+        ApiKey.UPDATE_FEATURES,
+        request,
+        UpdateFeaturesResponse,
+        errors_of=lambda response: [response.error_code],
+    )
+    if response.error_code:
+        text = response.error_message or exception_of(response.error_code)[1]
+        return dict.fromkeys(levels, text)
+    return {
+        one.feature: one.error_message or exception_of(one.error_code)[1]
+        for one in response.results
+        if one.error_code
+    }
