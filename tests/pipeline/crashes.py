@@ -12,6 +12,7 @@ import random
 import signal
 import sqlite3
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -102,8 +103,13 @@ key = "id"
 class Orders:
     """A thread that sends numbered records until `end`; each is acknowledged."""
 
-    def __init__(self, address: str) -> None:
-        self._producer = Producer({"bootstrap.servers": address, "linger.ms": 20})
+    def __init__(
+        self, address: str, key: Callable[[int], bytes] = lambda number: b"%d" % number
+    ) -> None:
+        self._key = key
+        self._producer = Producer(
+            {"bootstrap.servers": address, "linger.ms": 20, "enable.idempotence": True}
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._send, name="orders")
         self.count = 0
@@ -114,7 +120,7 @@ class Orders:
         while not self._stop.wait(0.02):
             until = int((monotonic() - begin_s) * RATE_PER_SECOND)
             while self.count < until:
-                self._producer.produce("orders", order(self.count), str(self.count).encode())
+                self._producer.produce("orders", order(self.count), self._key(self.count))
                 self.count += 1
             self._producer.poll(0)
 
@@ -140,7 +146,9 @@ class Report:
     victims: dict[str, int] = field(default_factory=dict)
     records: int = 0
     duplicates: int = 0
-    """Records that the Kafka sink has written more than once."""
+    """Records that the at-least-once Kafka sink has written more than once."""
+    aborted: int = 0
+    """Records of aborted transactions in the log of an exactly-once sink."""
 
 
 def create_topics(address: str, *names: str, partitions: int = PARTITIONS) -> None:
@@ -162,7 +170,7 @@ def campaign(address: str, folder: Path, spark: SparkSession, *, kills: int, see
     orders = Orders(address)
     try:
         for life in range(kills):
-            _one_run(file, chance, report, life)
+            one_run(file, chance, report, life, ("landed", "stored", "totals", "copied"))
     finally:
         report.records = orders.end()
     job = PipelineJob(file, log=folder / "last.log", arguments=["--mode", "available_now"])
@@ -174,11 +182,14 @@ def campaign(address: str, folder: Path, spark: SparkSession, *, kills: int, see
     return report
 
 
-def _one_run(file: Path, chance: random.Random, report: Report, life: int) -> None:
+def one_run(
+    file: Path, chance: random.Random, report: Report, life: int, sinks: Sequence[str]
+) -> None:
+    """Start the job, and kill it at a random moment."""
     is_early = chance.random() < 0.15
     after_s = chance.uniform(0.5, 8.0) if is_early else chance.uniform(0.0, 3.0)
     victim = chance.choices(["all", "python", "java"], [6, 2, 2])[0]
-    first = chance.choice(["landed", "stored", "totals", "copied"])
+    first = chance.choice(sinks)
     job = PipelineJob(file, log=file.with_name(f"life-{life}.log"))
     try:
         if not is_early:

@@ -142,6 +142,22 @@ def check_cleaning(spark: SparkSession, broker: BrokerProcess, folder: Path) -> 
     assert reasons == [b"id is no INT", b"mail is missing"]
 
 
+ORDERS = lines(
+    [
+        {"id": 1, "amount": 2.5, "state": "accepted"},
+        {"id": 2, "amount": 9.0, "state": "refused"},
+        {"id": 3, "amount": 4.0, "state": "accepted"},
+        {"amount": 4.0, "state": "accepted"},
+    ]
+)
+
+
+def check_exactly_once(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
+    """Check the committed records."""
+    found = values_of(broker, "orders-accepted", 2)
+    assert sorted((one["id"], one["amount"]) for one in found) == [(1, 2.5), (3, 4.0)]
+
+
 NEWS = lines(
     [
         {"title": "flood", "tags": ["sport"], "priority": 9},
@@ -183,6 +199,7 @@ def check_persistence(spark: SparkSession, broker: BrokerProcess, folder: Path) 
 Check = Callable[[SparkSession, BrokerProcess, Path], None]
 RUNS: dict[str, tuple[str, list[bytes], Check]] = {
     "cleaning": ("customers-raw", CUSTOMERS, check_cleaning),
+    "exactly_once": ("orders-raw", ORDERS, check_exactly_once),
     "iot_events": ("readings", READINGS, check_iot),
     "logs": ("logs", LOGS, check_logs),
     "persistence": ("account-changes", CHANGES, check_persistence),
