@@ -27,7 +27,7 @@ WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-sim chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -87,6 +87,11 @@ chaos: tools
 # New seeds of the simulator (tests/sim) for MINUTES; appends to tests/sim/ledger.jsonl.
 campaign-sim: $(VENV)/.dev
 	$(BIN)/python -m tests.sim.campaign $(MINUTES)
+
+# A topic is copied in transactions by three libraries, and Apache Kafka Streams counts words, while
+# brokers and clients are killed; appends to tests/cluster/transactions.jsonl.
+campaign-transactions: tools
+	$(BIN)/python -m tests.cluster.campaign_transactions
 
 # What a hostile world does, with an honest client beside it; see tests/attack/README.md.
 attack: $(VENV)/.dev

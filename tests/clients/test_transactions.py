@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -16,7 +19,9 @@ from odradek.protocol.messages.describe_transactions import DescribeTransactions
 from tests.clients.confluent_client import Confluent
 from tests.clients.contract import WAIT_S, Client, transacted
 from tests.clients.libraries import NAMES
+from tests.support import tool_cache
 from tests.support.broker_process import odradek_broker
+from tests.support.processes import LoggedProcess
 from tests.support.transactional_workers import (
     committed_values,
     producer_of,
@@ -123,3 +128,33 @@ def test_transactions_are_atomic_when_the_broker_is_killed(tmp_path: Path) -> No
                 broker.kill()
                 broker.start()
             workers.wait_for_progress()
+
+
+@pytest.mark.parametrize("timeout_ms", [60_000, 1_000], ids=["replaced", "timed-out"])
+def test_producer_that_was_paused_is_fenced(tmp_path: Path, timeout_ms: int) -> None:
+    overrides = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    with odradek_broker(tmp_path, overrides=overrides) as broker:
+        Confluent(broker.address).create_topic("t", 1)
+        program = [sys.executable, "-m", "tests.clients.zombie"]
+        with LoggedProcess(
+            [*program, broker.address, "tx", "t", str(timeout_ms)],
+            log=tmp_path / "zombie.log",
+            folder=tool_cache.PROJECT,
+        ) as zombie:
+            zombie.wait_for_line("^sent", timeout_s=WAIT_S)
+            os.kill(zombie.pid, signal.SIGSTOP)
+            expected: list[bytes] = []
+            if timeout_ms == 60_000:
+                other = producer_of(broker.address, "tx")
+                other.begin_transaction()
+                other.produce("t", b"other", partition=0)
+                other.commit_transaction(WAIT_S)
+                expected.append(b"other")
+            else:
+                wait_for_state(broker.address, "tx", "CompleteAbort")
+            os.kill(zombie.pid, signal.SIGCONT)
+            zombie.wait_for_line("^over", timeout_s=WAIT_S)
+            said = {line for line in zombie.lines() if line.startswith(("refused", "committed"))}
+        assert said & {"refused _FENCED", "refused INVALID_PRODUCER_EPOCH"}, said
+        assert "committed" not in said
+        assert committed_values(broker.address, "t") == expected

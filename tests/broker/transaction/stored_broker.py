@@ -7,7 +7,7 @@ are no sockets; time passes when a test says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Final, cast
 from uuid import UUID
@@ -66,16 +66,21 @@ SEGMENT_BYTES: Final = 300
 """So that records and markers roll segments."""
 
 
-def image_of(*, leaders: dict[TopicPartition, int], brokers: int = 1) -> Image:
-    """An image in which each partition has one replica, its leader."""
+def image_of(
+    leaders: Mapping[TopicPartition, int], addresses: Mapping[int, tuple[str, int]] | None = None
+) -> Image:
+    """An image in which each partition has one replica, its leader.
+
+    addresses  of brokers, by id
+    """
     topics: dict[str, dict[int, PartitionImage]] = {}
     for (topic, index), leader in leaders.items():
         state = PartitionState(leader, 1, (leader,), 1, controller_epoch=1)
         topics.setdefault(topic, {})[index] = PartitionImage(index, (leader,), state)
     return Image(
         brokers={
-            one: BrokerImage(one, -1, (Endpoint(LISTENER, f"b{one}", 9092, LISTENER),))
-            for one in range(1, brokers + 1)
+            one: BrokerImage(one, -1, (Endpoint(LISTENER, *address, LISTENER),))
+            for one, address in (addresses or {HERE: ("here", 9092)}).items()
         },
         topics={
             name: TopicImage(name, UUID(int=number), partitions)
@@ -107,7 +112,7 @@ class StoredBroker:
         self.logs.start(lambda _: config)
         self.partitions = Partitions()
         self.cache = MetadataCache()
-        self.cache.image = image_of(leaders=dict.fromkeys((T_0, T_1, OFFSETS, STATE), HERE))
+        self.cache.image = image_of(dict.fromkeys((T_0, T_1, OFFSETS, STATE), HERE))
         self.producer_ids = count(1_000 * life)
         context = TransactionContext(
             self.purgatory,
@@ -131,7 +136,7 @@ class StoredBroker:
         self.coordinator = TransactionCoordinator(
             context,
             topics,
-            self._write_here,
+            self.write_here,
             lambda: cast(NetworkClients, NoClients()),
             broker_id=HERE,
             listener_name=LISTENER,
@@ -141,7 +146,8 @@ class StoredBroker:
             self._lead(place, life, config)
         self.wait(10)
 
-    def _write_here(self, partition: TopicPartition, marker: TxnMarker) -> Pending[ErrorCode]:
+    def write_here(self, partition: TopicPartition, marker: TxnMarker) -> Pending[ErrorCode]:
+        """Append a marker to a partition."""
         return self.markers.write(*partition, Marker(*marker))
 
     def _lead(self, place: TopicPartition, life: int, config: LogConfig) -> None:
