@@ -26,7 +26,7 @@ from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from odradek.broker.transaction.context import TransactionContext, TransactionSettings
 from odradek.broker.transaction.coordinator import TransactionCoordinator
 from odradek.broker.transaction.markers import TxnMarker
-from odradek.broker.transaction.metadata import TxnTransitMetadata
+from odradek.broker.transaction.metadata import TV_2, TxnTransitMetadata
 from odradek.broker.transaction.shard import TransactionShard
 from odradek.broker.transaction_markers import Marker, TransactionMarkers
 from odradek.controller.image import (
@@ -100,10 +100,12 @@ class NoClients:
 class StoredBroker:
     """A started broker; dropping it is a kill.
 
-    life  counts the starts; it is the leader epoch of all partitions
+    life     counts the starts; it is the leader epoch of all partitions
+    version  of the transactions of its producer: 0, or 2 (KIP-890)
     """
 
-    def __init__(self, files: FileSystem, life: int) -> None:
+    def __init__(self, files: FileSystem, life: int, version: int = 0) -> None:
+        self._version = version
         self.clock = VirtualClock()
         self.wheel = TimingWheel(self.clock.monotonic_ms())
         self.purgatory = Purgatory(self.wheel, BrokerMetrics())
@@ -114,13 +116,13 @@ class StoredBroker:
         self.cache = MetadataCache()
         self.cache.image = image_of(dict.fromkeys((T_0, T_1, OFFSETS, STATE), HERE))
         self.producer_ids = count(1_000 * life)
-        context = TransactionContext(
+        self.context = TransactionContext(
             self.purgatory,
             self.wheel,
             self.clock,
             TransactionSettings(),
             new_producer_id=lambda: next(self.producer_ids),
-            transaction_version=lambda: 0,
+            transaction_version=lambda: version,
         )
         topics = Topics(self.cache)
         self.groups = GroupCoordinator(
@@ -134,7 +136,7 @@ class StoredBroker:
             self.partitions, self.groups, self.purgatory, self.clock, timeout_ms=TIMEOUT_MS
         )
         self.coordinator = TransactionCoordinator(
-            context,
+            self.context,
             topics,
             self.write_here,
             lambda: cast(NetworkClients, NoClients()),
@@ -203,7 +205,10 @@ class StoredBroker:
         assert error is ErrorCode.NONE, error
         producer_id, epoch = producer
         places = dict.fromkeys((T_0, T_1, OFFSETS))
-        assert self.shard.add_partitions(ID, producer_id, epoch, places).result() is ErrorCode.NONE
+        added = self.shard.add_partitions(
+            ID, producer_id, epoch, places, client_version=self._version
+        )
+        assert added.result() is ErrorCode.NONE
         return producer_id, epoch
 
     def write(self, producer: tuple[int, int], value: int) -> None:
@@ -240,6 +245,8 @@ class StoredBroker:
 
     def end(self, producer: tuple[int, int], *, is_commit: bool) -> ErrorCode:
         """EndTxn."""
+        if self._version == TV_2:
+            return self.shard.end_transaction_v2(ID, *producer, is_commit=is_commit).result().error
         return self.shard.end_transaction(ID, *producer, is_commit=is_commit).result()
 
     def flush(self) -> None:

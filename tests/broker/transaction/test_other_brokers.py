@@ -10,7 +10,6 @@ import pytest
 
 from odradek.broker.topics import Topics
 from odradek.broker.transaction.broker_clients import BrokerClients
-from odradek.broker.transaction.context import TransactionContext, TransactionSettings
 from odradek.broker.transaction.marker_writer import BrokerMarkerWriter
 from odradek.broker.transaction.markers import TxnMarker
 from odradek.broker.transaction.verifier import CoordinatorVerifier
@@ -63,6 +62,7 @@ class Scene:
             self.broker.coordinator,
             topics,
             lambda: loop.clients,
+            self.broker.context,
             broker_id=HERE,
             listener_name=LISTENER,
         )
@@ -71,7 +71,7 @@ class Scene:
             broker.write_here,
             BrokerClients(loop.clients, topics, listener_name=LISTENER, client_id="1"),
             topics,
-            TransactionContext(broker.purgatory, broker.wheel, broker.clock, TransactionSettings()),
+            broker.context,
             broker_id=HERE,
         )
 

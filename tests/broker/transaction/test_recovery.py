@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from odradek.broker.transaction.metadata import TV_2
 from odradek.broker.transaction.state import TransactionState
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.testing.memory_files import MemoryFileSystem
@@ -29,13 +30,14 @@ class Death(BaseException):
 class World:
     """The files of a broker over several starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int = 0) -> None:
         self.files = MemoryFileSystem(folders=[FOLDER])
+        self.version = version
         self.life = 0
 
     def start(self) -> StoredBroker:
         self.life += 1
-        return StoredBroker(self.files, self.life)
+        return StoredBroker(self.files, self.life, self.version)
 
     def die_at(self, operation: int) -> None:
         """At an operation from now on."""
@@ -45,8 +47,8 @@ class World:
 class Cut:
     """A transaction, and a death while it is ended."""
 
-    def __init__(self, operation: int, *, is_commit: bool) -> None:
-        self.world = World()
+    def __init__(self, operation: int, *, is_commit: bool, version: int = 0) -> None:
+        self.world = World(version)
         broker = self.world.start()
         former = broker.begin()
         broker.write(former, BEFORE)
@@ -94,15 +96,16 @@ def assert_atomic(cut: Cut, broker: StoredBroker, *, is_commit: bool) -> None:
     assert cut.assert_ended(broker) is COMPLETE[outcomes[0]]
 
 
+@pytest.mark.parametrize("version", [0, TV_2])
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_broker_killed_at_any_operation_of_an_end_ends_the_transaction_after_its_start(
-    is_commit: bool,
+    is_commit: bool, version: int
 ) -> None:
     operation = 0
     ends: set[bool] = set()
     while True:
         operation += 1
-        cut = Cut(operation, is_commit=is_commit)
+        cut = Cut(operation, is_commit=is_commit, version=version)
         cut.world.files.kill()
         broker = cut.world.start()
         assert_atomic(cut, broker, is_commit=is_commit)
