@@ -10,7 +10,6 @@ Served: 3-13; the response to 0-2 is UNSUPPORTED_VERSION (message formats before
     11  the client understands TRANSACTION_ABORTABLE (KIP-890)
     12  partitions join the transaction without a request of their own (KIP-890)
     13  topic ids in place of names (KIP-516)
-Not done: transactions (NOT_DONE.md): each transactional id is unknown to the coordinator.
 
 Batches are validated and staged here and written with the turn's other appends; the response is
 made after that.  A batch whose records take longer than a millisecond to decode is validated in a

@@ -210,7 +210,7 @@ class _Transactor:
     def _send_offsets(self, moved: Mapping[int, int]) -> None:
         """Raises KafkaException as well when the call does not return.
 
-        librdkafka 2.11 and later may forget it when the group's coordinator leaves the cluster
+        librdkafka may forget it when the group's coordinator leaves the cluster
         (confluentinc/librdkafka#5511); then the thread and the producer are left alone.
         """
         topic = self._workload._topic

@@ -104,7 +104,7 @@ class ConfluentCopier:
             assert offset is not None
             producer.produce(copied.target, message.value(), partition=partition)
             offsets[partition] = offset + 1
-        # librdkafka 2.11 and later may forget this call when the group's coordinator leaves the
+        # librdkafka may forget this call when the group's coordinator leaves the
         # cluster (confluentinc/librdkafka#5511): then the process ends.
         faulthandler.dump_traceback_later(WAIT_S + 10, exit=True)
         producer.send_offsets_to_transaction(
