@@ -226,8 +226,11 @@ class Controller:
         return self._executor.submit(run)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The topic with this id, in the image of the active controller; None on other brokers."""
-        return None if self._active is None else self._active.image.topic_names.get(topic_id)
+        """The topic with this id, in the image of the active controller.
+
+        raises  BrokerError NOT_CONTROLLER, also while the image is being read
+        """
+        return self._require_active().image.topic_names.get(topic_id)
 
     def alter_isr(
         self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[str, AlterIsr]]

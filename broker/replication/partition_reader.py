@@ -142,7 +142,7 @@ class Reading:
                 continue
             if self.min_bytes == 1:
                 return 1
-            available_bytes += _bytes_up_to(end, partition, requested)
+            available_bytes += self._bytes_up_to(end, partition, requested)
             if available_bytes >= self.min_bytes:
                 break
         return available_bytes
@@ -178,8 +178,20 @@ class Reading:
             if self.throttle is not None and self.must_wait(partition):
                 continue
             if requested.fetch_offset < end and available_bytes < self.min_bytes:
-                available_bytes += _bytes_up_to(end, partition, requested)
+                available_bytes += self._bytes_up_to(end, partition, requested)
         return available_bytes
+
+    def _bytes_up_to(self, end: int, partition: Partition, requested: FetchPartition) -> int:
+        """Bytes of records that may be read; none while an index is rebuilt, `min_bytes` when the
+        disk fails, which the read finds again and reports."""
+        try:
+            return partition.log.bytes_between(
+                requested.fetch_offset, end, requested.partition_max_bytes
+            )
+        except IndexUnready:
+            return 0
+        except OSError:
+            return self.min_bytes
 
     def is_unchanged(
         self, partition: Partition, requested: FetchPartition, sent: SentOffsets | None
@@ -212,16 +224,6 @@ class Reading:
             and follower.broker_epoch == self.replica_epoch
             and requested.last_fetched_epoch in (NO_EPOCH, log.leader_epochs.latest_epoch)
         )
-
-
-def _bytes_up_to(end: int, partition: Partition, requested: FetchPartition) -> int:
-    """Bytes of records that may be read; none while an index is rebuilt."""
-    try:
-        return partition.log.bytes_between(
-            requested.fetch_offset, end, requested.partition_max_bytes
-        )
-    except IndexUnready:
-        return 0
 
 
 def check_leadership(partition: Partition, requested: FetchPartition, reading: Reading) -> None:

@@ -25,7 +25,7 @@ from odradek.controller.image import BrokerImage
 from odradek.controller.znodes import zk_data
 from odradek.controller.znodes.broker_znode import decode_broker, encode_broker
 from odradek.controller.znodes.fenced_writes import ensure_path, read_all
-from odradek.runtime.pending import Pending
+from odradek.runtime.pending import Pending, settled
 
 ATTEMPTS_MAX: Final = 10
 
@@ -36,8 +36,11 @@ class RegistrationRefused(CoordinationError):
 
 async def ensure_roots(session: CoordinationSession) -> None:
     """Create the persistent nodes that every broker creates at its start."""
-    for path in zk_data.PERSISTENT_ROOTS:
-        await ensure_path(session, path)
+    roots = zk_data.PERSISTENT_ROOTS
+    found = await settled([session.exists(path) for path in roots])
+    for path, done in zip(roots, found, strict=True):
+        if done.result() is None:
+            await ensure_path(session, path)
 
 
 def new_cluster_id(random: UUID) -> str:

@@ -5,6 +5,8 @@ Whatever happens, states only move forward, and when it ends there is one contro
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from odradek.controller.active.partition_states import ControllerSettings
@@ -398,6 +400,10 @@ def test_controller_whose_take_over_failed_refuses_until_it_has_read_everything(
     assert any("ConnectionLoss" in one for one in new.warnings)
     with pytest.raises(BrokerError) as refusal:
         new.controller.alter_reassignments({key: None}).result()
+    assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+    # A leader would give up what it asks for if the topic were unknown.
+    with pytest.raises(BrokerError) as refusal:
+        new.controller.topic_name(UUID(int=1))
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER
     cluster.session_of(new.broker_id).is_losing = False
     cluster.settle()

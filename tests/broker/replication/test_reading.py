@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.broker.replication.fetch_session import FetchPartition
@@ -142,3 +144,20 @@ def test_replica_that_was_stopped_serves_no_consumer_any_more() -> None:
     assert read(partition, 0).error is ErrorCode.NONE
     replicas.stop(is_deleted=False)
     assert read(partition, 0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_disk_that_fails_while_bytes_are_counted_lets_a_follower_read_the_error_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    partition = led(1)
+    reading = replace(COMMITTED, read_committed=False, min_bytes=100, replica_id=2)
+    requested = FetchPartition(0, 1 << 20, -1, -1, -1)
+
+    def fail(log: Log, start: int, end: int, max_bytes: int) -> int:
+        raise OSError("the disk is broken")
+
+    monkeypatch.setattr(Log, "bytes_between", fail)
+    key = ("orders", 0)
+    found = [(key, requested, partition, ErrorCode.NONE)]
+    assert reading.count(found) == 100
+    assert reading.count_for_follower(found, lambda partition, requested: None) == 100
