@@ -17,7 +17,7 @@ from odradek.controller.coordination.errors import (
     MultiFailed,
     SessionExpired,
 )
-from odradek.controller.coordination.session import EventCallback, WatchEvent
+from odradek.controller.coordination.session import Create, EventCallback, WatchEvent
 from odradek.controller.coordination.tree import Tree, TreeChange
 from odradek.controller.coordination.zookeeper import WATCH_KINDS, ZooKeeperSession
 from odradek.controller.coordination.zookeeper_connection import (
@@ -37,6 +37,7 @@ from odradek.controller.coordination.zookeeper_requests import (
     Multi,
     ZkRequest,
 )
+from odradek.controller.znodes import zk_data
 from tests.sim.loop import SimulatedLoop
 from tests.sim.network import END, Connection, Host, Network
 from tests.sim.world import World
@@ -67,6 +68,16 @@ class Ensemble:
         self.sessions: dict[int, ServedSession] = {}
         network.host(HOST).accept = self._accept
         self._expire_silent()
+
+    def create_roots(self) -> None:
+        """As in a cluster whose brokers have been started before."""
+        paths: dict[str, None] = {}
+        for root in zk_data.PERSISTENT_ROOTS:
+            names = root.split("/")[1:]
+            paths |= dict.fromkeys("/" + "/".join(names[: end + 1]) for end in range(len(names)))
+        self.tree.open_session(1)
+        operations = tuple(Create(path, None) for path in paths)
+        self.tree.transact(self.tree.last_session_id, operations, self._now_ms())
 
     def _now_ms(self) -> int:
         return self.world.now_us // 1_000
@@ -196,6 +207,8 @@ class SimulatedZooKeeperConnection(ZooKeeperConnection):
         self._call_number = 0
         self._session_number = 0
         self._heard_us = 0
+        self._attempt = 0
+        """The number of the newest attempt to connect."""
         self._is_connecting = False
         self._is_connected = False
         super().__init__(options, post)
@@ -217,23 +230,25 @@ class SimulatedZooKeeperConnection(ZooKeeperConnection):
         if self._is_ended or self._is_connecting or self._loop.is_ended:
             return
         self._is_connecting = True
+        self._attempt += 1
+        attempt = self._attempt
 
         def done(connection: Connection | None) -> None:
-            self._is_connecting = False
-            if connection is None or self._is_ended:
+            if connection is None or self._is_ended or attempt != self._attempt:
                 if connection is not None:
                     connection.close()
                 return
+            self._is_connecting = False
             self._link = connection
             self._heard_us = self._network.world.now_us
             connection.receive = lambda item: self._receive(connection, item)
             connection.send(("open", self._session_number, self._options.session_timeout_ms))
 
         self._network.connect(self._host, self._network.host(HOST), done, 1)
-        self._loop.post(self._timeout_us // 3, self._give_up_connecting)
+        self._loop.post(self._timeout_us // 3, lambda: self._give_up_connecting(attempt))
 
-    def _give_up_connecting(self) -> None:
-        if self._is_connecting:
+    def _give_up_connecting(self, attempt: int) -> None:
+        if self._is_connecting and attempt == self._attempt:
             self._is_connecting = False
             self._connect()
 

@@ -130,6 +130,10 @@ class Faults:
     def _may_lose_records(self, process: Process, fault: Fault) -> bool:
         """Whether a disk may lose now what was not flushed: nothing that counts, or the others keep
         it."""
+        if process.disk.has_forgotten:
+            self._world.note(f"left out, since that disk has failed before: {fault}")
+            self.made -= 1
+            return False
         if self._flushes:
             return True
         is_kept = self._is_whole() or self._is_kept_by_leaders(process)

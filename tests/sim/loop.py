@@ -8,7 +8,6 @@ due until it goes on; a process that has ended drops it.
 from __future__ import annotations
 
 import asyncio
-from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -76,6 +75,9 @@ class SimulatedLoop:
         self._on_turn = on_turn
         self._connect = connect
         self._ready: deque[SimulatedHandle] = deque()
+        self._dropped: list[SimulatedHandle] = []
+        """Callbacks that never run.  They are kept: a coroutine that is collected runs its
+        `finally`, which no process does that has ended."""
         self._is_awake = False
         self._paused: list[Callable[[], None]] = []
         self.readers: dict[int, Callable[[], None]] = {}
@@ -97,8 +99,15 @@ class SimulatedLoop:
     def end(self) -> None:
         """Run nothing any more."""
         self.is_ended = True
+        self._dropped += self._ready
         self._ready.clear()
-        self._paused.clear()
+
+    def post_now(self, call: Callable[[Any], None], item: Any) -> None:
+        """Call in this process, when it is not paused."""
+        if self.is_paused:
+            self._paused.append(lambda: self.post_now(call, item))
+        else:
+            self.call_soon(call, item)
 
     def post(self, delay_us: int, call: Callable[[], None]) -> None:
         """Call later, in this process."""
@@ -121,7 +130,7 @@ class SimulatedLoop:
         if self.is_ended or self.is_paused:
             return
         ready = self._ready
-        events._set_running_loop(self)  # type: ignore[arg-type]
+        self.world.set_running(self)
         try:
             for _ in range(len(ready)):
                 handle = ready.popleft()
@@ -131,8 +140,6 @@ class SimulatedLoop:
                         break
         except ProcessEnded:
             pass
-        finally:
-            events._set_running_loop(None)
         self._on_turn()
         self._wake()
 
@@ -145,6 +152,8 @@ class SimulatedLoop:
         if not self.is_ended:
             self._ready.append(handle)
             self._wake()
+        else:
+            self._dropped.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon

@@ -78,7 +78,7 @@ class Connection:
         if loop is None:
             peer.deliver(item)
         elif not loop.is_ended:
-            loop.post(0, lambda: peer.deliver(item))
+            loop.post_now(peer.deliver, item)
         elif self.target.is_powered and item is not END:
             peer._is_ended = False
             peer.send(END)

@@ -6,6 +6,7 @@ coordination service, and what brokers have acknowledged to clients.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -17,11 +18,12 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
 from tests.sim.ensemble import Ensemble
 from tests.sim.process import Process
-from tests.sim.world import World
+from tests.sim.world import Broken, World
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 """Of a batch, without what precedes the records' count."""
 HEADER_BYTES: Final = 61
+OFFSET: Final = Struct(">q")
 
 
 class StoredBatch(NamedTuple):
@@ -134,31 +136,52 @@ class Oracle:
 
     def after_turn(self, process: Process) -> None:
         """Check the replicas of a process that have changed."""
+        trouble = self.world.trouble
+        if trouble is not None:
+            cause = trouble if isinstance(trouble, BaseException) else None
+            what = f"logged: {trouble}" if cause is None else f"ended by {trouble!r}"
+            raise Broken(f"broker {process.broker_id} {what}") from cause
         node = process.node
         if not process.is_up or node is None or not process.is_serving:
             return
-        views, broker_id, life = self._views, process.broker_id, process.life
-        for partition in node.parts.partitions.all():
-            log = partition.log
-            if log.is_truncating:
-                self._note_truncation(process)
-                continue
-            if log.is_offline:
-                continue
-            seen = ReplicaView(
-                life,
-                partition.leader,
-                partition.leader_epoch,
-                log.log_start_offset,
-                log.high_watermark,
-                log.head.end_offset,
-            )
-            name = (broker_id, partition.topic, partition.index)
-            before = views.get(name)
-            if before != seen:
-                views[name] = seen
-                self.checks += 1
-                self._check(process, partition, before, seen)
+        latest = process.views
+        for partitions in node.parts.partitions._by_topic.values():
+            for partition in partitions.values():
+                log = partition.log
+                head = log.head
+                before = latest.get(partition)
+                if (
+                    before is None
+                    or before.end_offset != head.end_offset
+                    or before.high_watermark != log.high_watermark
+                    or before.leader is not partition.leader
+                    or before.leader_epoch != partition.leader_epoch
+                    or before.log_start_offset != log.log_start_offset
+                    or head.is_truncating
+                ):
+                    self._look(process, partition)
+
+    def _look(self, process: Process, partition: Partition) -> None:
+        log = partition.log
+        if log.is_truncating:
+            self._note_truncation(process)
+            return
+        if log.is_offline:
+            return
+        seen = process.views[partition] = ReplicaView(
+            process.life,
+            partition.leader,
+            partition.leader_epoch,
+            log.log_start_offset,
+            log.high_watermark,
+            log.head.end_offset,
+        )
+        name = (process.broker_id, partition.topic, partition.index)
+        before = self._views.get(name)
+        if before != seen:
+            self._views[name] = seen
+            self.checks += 1
+            self._check(process, partition, before, seen)
 
     def _note_truncation(self, process: Process) -> None:
         self.world.counts["truncation"] += 1
@@ -346,24 +369,27 @@ class Oracle:
 
 def stored_batches(process: Process, log: Log, start: int) -> list[StoredBatch]:
     """The batches from an offset on, read around the broker."""
-    disk = process.disk
+    disk, end_offset = process.disk, log.end_offset
     found: list[StoredBatch] = []
     bases = log.base_offsets
-    for number, base in enumerate(bases):
-        if number + 1 < len(bases) and bases[number + 1] <= start:
-            continue
-        content = disk._find_file(f"{log.directory}/{base:020d}.log").content
+    for number in range(max(0, bisect_right(bases, start) - 1), len(bases)):
+        node = disk._find_file(f"{log.directory}/{bases[number]:020d}.log")
+        content = node.content
         position, end = 0, len(content)
+        known = process.positions.get(node)
+        if known is not None and start and known[0] <= start and known[1] < end:
+            position = known[1] if OFFSET.unpack_from(content, known[1])[0] == known[0] else 0
         while position + HEADER_BYTES <= end:
             (offset, size, epoch, _, _, _, delta, _, _, producer_id, _, sequence, _) = (
                 HEADER.unpack_from(content, position)
             )
-            if offset >= log.end_offset:
+            if offset >= end_offset:
                 break
             if offset >= start:
                 whole = bytes(content[position : position + size + 12])
                 found.append(
                     StoredBatch(offset, offset + delta + 1, epoch, producer_id, sequence, whole)
                 )
+                process.positions[node] = offset, position
             position += size + 12
     return found

@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-LENGTH_MS: Final = 16_000
+LONG_FROM: Final = 1_000_000
+"""Seeds from here on are long histories, those below it short ones."""
 BROKERS: Final = 3
-FAULTS_MAX: Final = 14
 KINDS: Final = (
     "kill",
     "stop",
@@ -42,11 +42,32 @@ class Fault(NamedTuple):
         return f"at {self.at_ms} ms: {self.kind} {self.first} {self.second}, {self.length_ms} ms"
 
 
+class Length(NamedTuple):
+    """How long a history is, and how much happens in it.
+
+    faults_max  exclusive
+    pauses_us   of producers, one of them the longest pause between two records
+    """
+
+    length_ms: int
+    faults_max: int
+    partitions: tuple[int, ...]
+    producers: tuple[int, ...]
+    pauses_us: tuple[int, ...]
+
+
+SHORT: Final = Length(8_000, 7, (1, 1, 1, 2), (1, 1, 2), (400_000, 1_000_000))
+LONG: Final = Length(16_000, 14, (1, 1, 2, 3), (1, 2), (200_000, 600_000, 1_500_000))
+
+
 @dataclass(frozen=True)
 class Plan:
     """A cluster and its faults."""
 
     seed: int
+    is_new: bool
+    """Whether the coordination service is empty."""
+    length_ms: int
     partitions: int
     flushes: bool
     """Whether brokers flush each record before they acknowledge it: then any of them may lose power
@@ -97,10 +118,11 @@ def make_plan(seed: int) -> Plan:
     """The plan of a seed: whole kinds of faults are left out at random."""
     rng = random.Random(f"plan {seed}")
     kinds = [kind for kind in KINDS if rng.random() < 0.55] or ["kill"]
-    count = rng.randrange(2, FAULTS_MAX)
+    length = SHORT if seed < LONG_FROM else LONG
+    count = rng.randrange(2, length.faults_max)
     faults = sorted(
         Fault(
-            at_ms=rng.randrange(2_000, LENGTH_MS),
+            at_ms=rng.randrange(2_000, length.length_ms),
             kind=rng.choice(kinds),
             first=rng.randrange(1 << 16),
             second=rng.randrange(1 << 16),
@@ -110,12 +132,14 @@ def make_plan(seed: int) -> Plan:
     )
     return Plan(
         seed=seed,
-        partitions=rng.choice((1, 1, 2, 3)),
+        is_new=rng.random() < 0.2,
+        length_ms=length.length_ms,
+        partitions=rng.choice(length.partitions),
         flushes=rng.random() < 0.3,
         segment_bytes=rng.choice((1_000, 3_000, 1 << 20)),
         long_delay_one_in=rng.choice((0, 0, 200, 2_000)),
-        producers=rng.choice((1, 2)),
+        producers=rng.choice(length.producers),
         has_scribbler=rng.random() < 0.7,
-        pause_us=rng.choice((200_000, 600_000, 1_500_000)),
+        pause_us=rng.choice(length.pauses_us),
         faults=tuple(faults),
     )

@@ -1,12 +1,8 @@
-"""Bugs that the simulator must find: each is a patch, most of them are bugs that Kafka once had.
-
-python -m tests.sim.planted [NAME...]    looks for them and says how many seeds it took
-"""
+"""Bugs that the simulator must find: each is a patch, most of them are bugs that Kafka once had."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,9 +22,7 @@ from odradek.storage.directories.disk_jobs import FinishTruncation
 from odradek.storage.log import appending, head
 from odradek.storage.log.log import Log
 from odradek.storage.producers.producer_state import ProducerStates
-from tests.sim.simulation import Result, run_seed
 
-SEEDS_MAX: Final = 500
 RARE: Final = ("truncation_to_the_leaders_end_of_another_epoch", "watches_are_not_set_again")
 """They take a hundred seeds and more: `make test` leaves them out."""
 BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
@@ -193,34 +187,3 @@ def expired_sessions_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
             on_event(self, event)
 
     patch.setattr(Controller, "_on_event", deaf)
-
-
-def results(name: str, seeds: int) -> Iterator[Result]:
-    """Those of the first seeds, with a bug."""
-    for seed in range(seeds):
-        with pytest.MonkeyPatch.context() as patch:
-            BUGS[name](patch)
-            result = run_seed(seed)
-        yield result
-
-
-def seeds_until_found(name: str, seeds: int = SEEDS_MAX) -> int | None:
-    """How many seeds it takes to find a bug; None when it is not found."""
-    for count, result in enumerate(results(name, seeds), start=1):
-        if result.failure is not None:
-            return count
-    return None
-
-
-def main() -> None:
-    for name in sys.argv[1:] or BUGS:
-        for count, result in enumerate(results(name, SEEDS_MAX), start=1):
-            if result.failure is not None:
-                print(f"{name}: {count} seeds: {result.failure.splitlines()[-1][:150]}", flush=True)
-                break
-        else:
-            print(f"{name}: NOT FOUND in {SEEDS_MAX} seeds", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -13,6 +13,7 @@ from odradek.broker.node.node import Node
 from odradek.broker.node.platform import Platform
 from odradek.broker.node.start_error import StartError
 from odradek.broker.purgatory import Purgatory
+from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.settings.load import make_settings
 from odradek.controller.coordination.commits import RunInThread
@@ -25,6 +26,7 @@ from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.tasks import Supervisor
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES, MemoryFileSystem
+from odradek.runtime.testing.memory_nodes import FileNode
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
@@ -92,6 +94,10 @@ class Disk(MemoryFileSystem):
         self.counts = counts
         self.cut_at = -1
         """The number of the operation at which the power is cut."""
+        self.has_forgotten = False
+        """An operation has failed.  If it was a sync, what was written before it may vanish with
+        the power, also after a later sync that succeeds: no software notices, so the power stays
+        on."""
         super().__init__(folders=("/a",))
         self.on_cut: Callable[[], None] = lambda: None
         self.may_cut: Callable[[], bool] = lambda: True
@@ -104,6 +110,7 @@ class Disk(MemoryFileSystem):
         except OSError:
             if len(self._failures) < failures:
                 self.counts["disk error"] += 1
+                self.has_forgotten = True
             raise
         if self.operations == self.cut_at:
             self.cut_at = -1
@@ -235,6 +242,10 @@ class Process:
         self.is_stopping = False
         self.on_truncation: Callable[[], None] | None = None
         """Called once, when a log is being truncated."""
+        self.views: dict[Partition, Any] = {}
+        """What the oracle saw of each replica last."""
+        self.positions: dict[FileNode, tuple[int, int]] = {}
+        """An offset in each file and its position, from which the oracle reads on."""
         self.files = ProcessFiles(self.disk, lambda: None)
         self.node: SimulatedNode | None = None
         self._settings = broker_settings(broker_id, tuple(written.items()))
@@ -262,6 +273,7 @@ class Process:
         self.life += 1
         self.is_up, self.is_serving, self.is_stopping = True, False, False
         self.host.is_powered = True
+        self.views, self.positions = {}, {}
         self.files = ProcessFiles(self.disk, lambda: None)
         self.disk.on_cut = self._on_cut
         loop = self.host.loop = SimulatedLoop(
@@ -292,7 +304,7 @@ class Process:
             failure = error
         except Exception as error:  # noqa: BLE001 - the simulation fails
             failure = error
-            self.world.bug = error  # type: ignore[attr-defined]
+            self.world.trouble = error
         if not loop.is_ended:
             why = "" if failure is None else f" by itself: {failure!r}"
             self.world.note(f"broker {self.broker_id} stops{why}")

@@ -20,7 +20,7 @@ from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.faults import Faults
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
-from tests.sim.plan import BROKERS, LENGTH_MS, Plan, make_plan
+from tests.sim.plan import BROKERS, Plan, make_plan
 from tests.sim.process import Process
 from tests.sim.world import Broken, World
 
@@ -33,13 +33,13 @@ CLOCK_STEP_NS: Final = 20_000
 class LoggedErrors(logging.Handler):
     """Exceptions that the broker has logged: none is expected."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)
-        self.found: list[str] = []
+        self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
-            self.found.append(self.format(record))
+        if record.exc_info and self._world.trouble is None:
+            self._world.trouble = self.format(record)
 
 
 @dataclass
@@ -69,15 +69,17 @@ class Simulation:
             prompt_host=HOST if plan.loses_records() else "",
         )
         self.ensemble = Ensemble(self.world, self.network)
+        if not plan.is_new:
+            self.ensemble.create_roots()
         self.oracle = Oracle(self.world, self.ensemble)
-        self.errors = LoggedErrors()
+        self.errors = LoggedErrors(self.world)
         self.processes = {
             broker_id: Process(
                 self.world,
                 self.network,
                 broker_id,
                 plan.settings(),
-                after_turn=self._after_turn,
+                after_turn=self.oracle.after_turn,
                 is_heard=self.ensemble.is_heard,
             )
             for broker_id in range(1, BROKERS + 1)
@@ -96,14 +98,6 @@ class Simulation:
 
     def partition_keys(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, index) for index in range(self.plan.partitions)]
-
-    def _after_turn(self, process: Process) -> None:
-        if self.errors.found:
-            self.world.fail(f"broker {process.broker_id} logged: {self.errors.found[0]}")
-        bug = getattr(self.world, "bug", None)
-        if bug is not None:
-            raise Broken(f"broker {process.broker_id} ended by {bug!r}") from bug
-        self.oracle.after_turn(process)
 
     def run(self) -> None:
         """The whole history.
@@ -125,12 +119,12 @@ class Simulation:
             self.scribblers = [Scribbler(clients, self.partition_keys(), self.plan.pause_us)]
         Consumer(clients, self.partition_keys(), 2 * self.plan.pause_us)
         self.faults.schedule(self.plan.faults)
-        self._run_until(LENGTH_MS)
+        self._run_until(self.plan.length_ms)
         self.faults.end_all()
         self._settle()
 
     def _run_until(self, until_ms: int) -> None:
-        self.world.run(until_ms, lambda: None)
+        self.world.run(until_ms)
 
     def _create_topic(self) -> None:
         """By the active controller, once every broker is registered."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import random
+from asyncio import events
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 HISTORY_MAX: Final = 400
 START_US: Final = 1_700_000_000_000_000
@@ -29,7 +30,13 @@ class World:
         self.events = 0
         self.is_calm = False
         """No fault begins any more."""
+        self.trouble: BaseException | str | None = None
+        """What a broker ended by, or has logged: the history ends here."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._running: object = None
+        """The event loop whose callbacks ran last."""
+        self._now: deque[Callable[[], None]] = deque()
+        """What happens before time goes on."""
         self._number = 0
 
     @property
@@ -38,20 +45,36 @@ class World:
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
         """Call once, that much later."""
+        if not delay_us:
+            self._now.append(call)
+            return
         self._number += 1
         heapq.heappush(self._queue, (self.now_us + delay_us, self._number, call))
 
-    def run(self, until_ms: int, after_each: Callable[[], None]) -> None:
+    def run(self, until_ms: int) -> None:
         """Run the events up to a time since the start."""
-        queue = self._queue
+        queue, now = self._queue, self._now
         end_us = START_US + until_ms * 1_000
         pop = heapq.heappop
-        while queue and queue[0][0] <= end_us:
-            self.now_us, _, call = pop(queue)
-            self.events += 1
-            call()
-            after_each()
+        try:
+            while True:
+                while now:
+                    self.events += 1
+                    now.popleft()()
+                if not queue or queue[0][0] > end_us:
+                    break
+                self.now_us, _, call = pop(queue)
+                self.events += 1
+                call()
+        finally:
+            self.set_running(None)
         self.now_us = end_us
+
+    def set_running(self, loop: Any) -> None:
+        """What asyncio takes for the running loop, up to the end of `run`."""
+        if loop is not self._running:
+            self._running = loop
+            events._set_running_loop(loop)
 
     def note(self, text: str) -> None:
         """Add a line to the history."""

@@ -1,0 +1,118 @@
+"""Many seeds, a few of them in one process after another.
+
+What simulations leave is never collected: their process ends instead.  Processes are forked when
+all code has been imported and every codec has been made.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from odradek.broker import handlers
+from tests.sim.planted import BUGS
+from tests.sim.simulation import Result, run_seed
+
+SEEDS_OF_A_PROCESS: Final = 50
+WARM_UP_SEEDS: Final = range(3)
+
+
+@dataclass
+class Total:
+    """What seeds have come to together."""
+
+    seeds: int = 0
+    events: int = 0
+    faults: int = 0
+    acknowledged: int = 0
+    processor_s: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: dict[int, str] = field(default_factory=dict)
+
+    def add(self, other: Total) -> None:
+        """Count those of others."""
+        self.seeds += other.seeds
+        self.events += other.events
+        self.faults += other.faults
+        self.acknowledged += other.acknowledged
+        self.processor_s += other.processor_s
+        self.counts.update(other.counts)
+        self.failed.update(other.failed)
+
+    def add_result(self, result: Result) -> None:
+        """Count one seed."""
+        self.seeds += 1
+        self.events += result.events
+        self.faults += result.faults
+        self.acknowledged += result.acknowledged
+        self.counts.update(result.counts)
+        if result.failure is not None:
+            self.failed[result.seed] = result.failure
+
+    def __str__(self) -> str:
+        each_s = f"{self.seeds / self.processor_s:.1f} seeds, {self.events / self.processor_s:.0f}"
+        each_s += f" events and {self.faults / self.processor_s:.1f} faults"
+        return f"{self.seeds} seeds, {self.events} events, {self.faults} faults: {each_s} a second"
+
+
+@cache
+def prepare() -> None:
+    """Import what is imported at the first use, make the codecs."""
+    for path in sorted(Path(handlers.__path__[0]).glob("*.py")):
+        import_module(f"{handlers.__name__}.{path.stem}")
+    for seed in WARM_UP_SEEDS:
+        run_seed(seed)
+
+
+def _run(task: tuple[int, int, str | None]) -> Total:
+    first, count, bug = task
+    gc.disable()
+    logging.raiseExceptions = False
+    total = Total()
+    began_s = time.process_time()
+    with pytest.MonkeyPatch.context() as patch:
+        if bug is not None:
+            BUGS[bug](patch)
+        for seed in range(first, first + count):
+            total.add_result(run_seed(seed))
+            if bug is not None and total.failed:
+                break
+    total.processor_s = time.process_time() - began_s
+    return total
+
+
+def run_seeds(
+    first: int, count: int, *, bug: str | None = None, processes: int = 1
+) -> Iterator[Total]:
+    """Run so many seeds, with a bug if one is named: then each process ends with the first failure.
+
+    returns  one total for each process, in the order of the seeds
+    """
+    prepare()
+    tasks = [
+        (start, min(SEEDS_OF_A_PROCESS, first + count - start), bug)
+        for start in range(first, first + count, SEEDS_OF_A_PROCESS)
+    ]
+    context = multiprocessing.get_context("fork")
+    with context.Pool(processes, maxtasksperchild=1) as pool:
+        yield from pool.imap(_run, tasks)
+        pool.close()
+
+
+def seeds_until_found(bug: str, seeds: int) -> tuple[int, str] | None:
+    """How many seeds it takes to find a bug, and what it breaks; None when it is not found."""
+    for total in run_seeds(0, seeds, bug=bug):
+        for seed, failure in total.failed.items():
+            return seed + 1, failure
+    return None
