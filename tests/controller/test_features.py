@@ -78,7 +78,7 @@ UPDATES = st.lists(
 
 
 @given(LEVELS, UPDATES, RANGES, st.lists(RANGES, max_size=3))
-def test_what_is_finalized_anew_is_supported_by_every_broker(
+def test_what_an_update_finalizes_is_supported_by_every_broker(
     current: dict[str, int],
     updates: list[FeatureUpdate],
     own: dict[str, tuple[int, int]],

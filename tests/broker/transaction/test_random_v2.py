@@ -38,7 +38,7 @@ LATE: list[tuple[str, object]] = [
 
 
 class Run:
-    """One coordinator, one id, and a producer that believes what it is told."""
+    """One coordinator, one id, and a producer that believes its responses."""
 
     def __init__(self) -> None:
         self.host = Host()
@@ -154,7 +154,7 @@ def test_each_transaction_has_the_outcome_that_its_own_producer_asked_for(
         if number in run.requested:
             assert found == {run.requested[number]}
         else:
-            assert number in run.may_abort, "nobody ended it"
+            assert number in run.may_abort, "no one has ended it"
             assert found == {False}
     state = run.host.state().state
     assert not state.is_prepared
