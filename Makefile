@@ -68,8 +68,8 @@ test-mixed: tools
 test-compose: $(VENV)/.dev
 	$(BIN)/python -m tests.compose $(COMPOSE)
 
-# The slow checks of pipelines: killed twenty times, on a cluster, mirrored under kills and from Apache
-# Kafka, compared with it, the demo.
+# The slow checks of pipelines: killed twenty times, also while they write transactions and leaders are
+# killed, on a cluster, mirrored under kills and from Apache Kafka, compared with it, the demo.
 chaos-pipeline: tools
 	$(BIN)/python -m pytest -q -s -m slow tests/pipeline
 

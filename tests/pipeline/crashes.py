@@ -104,8 +104,12 @@ class Orders:
     """A thread that sends numbered records until `end`; each is acknowledged."""
 
     def __init__(
-        self, address: str, key: Callable[[int], bytes] = lambda number: b"%d" % number
+        self,
+        address: str,
+        key: Callable[[int], bytes] = lambda number: b"%d" % number,
+        rate_per_second: int = RATE_PER_SECOND,
     ) -> None:
+        self._rate_per_second = rate_per_second
         self._key = key
         self._producer = Producer(
             {"bootstrap.servers": address, "linger.ms": 20, "enable.idempotence": True}
@@ -118,7 +122,7 @@ class Orders:
     def _send(self) -> None:
         begin_s = monotonic()
         while not self._stop.wait(0.02):
-            until = int((monotonic() - begin_s) * RATE_PER_SECOND)
+            until = int((monotonic() - begin_s) * self._rate_per_second)
             while self.count < until:
                 self._producer.produce("orders", order(self.count), self._key(self.count))
                 self.count += 1

@@ -30,6 +30,7 @@ from tests.support.pipeline_job import PipelineJob
 from tests.support.zookeeper import zookeeper
 
 KILLS = 20
+RATE_PER_SECOND = 20
 TOPICS = ("orders", "copied", "totals")
 COPIED = """\
 [sinks.copied]
@@ -65,7 +66,7 @@ def campaign(address: str, folder: Path, *, sinks: str) -> Report:
     file = folder / "orders.toml"
     parts = FILE.partition("[sinks.")
     file.write_text(parts[0].format(address=address) + sinks)
-    orders = Orders(address, key_of)
+    orders = Orders(address, key_of, RATE_PER_SECOND)
     try:
         for life in range(KILLS):
             one_run(file, chance, report, life, ("copied",))
