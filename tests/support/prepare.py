@@ -18,7 +18,6 @@ def main() -> None:
     programs.main()
     maven.spark_connectors(SPARK_VERSION)
     maven.mirror_client_libraries(apache.JUDGE_VERSION)
-    maven.streams_libraries(apache.JUDGE_VERSION)
     newest_pyspark.main()
     make_class_archives.main()
 
