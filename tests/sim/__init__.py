@@ -8,6 +8,7 @@ process    a broker: the product's `Node` on all of these, and its disk
 clients    producers and consumers
 plan       what a seed decides: the cluster, and when which fault happens
 faults     how faults are made
+administration  topics that come and go, reassignments
 oracle     what must hold after each event, and in the end
 simulation puts these together and runs one seed; `python -m tests.sim.simulation SEED` repeats it
 planted    bugs that the simulator must find

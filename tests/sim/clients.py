@@ -201,7 +201,10 @@ class Producer:
 class Scribbler:
     """Sends records with acks=1 to any broker: what only one replica has, and may be dropped."""
 
-    def __init__(self, clients: ClientHost, keys: list[TopicPartition], pause_us: int) -> None:
+    def __init__(
+        self, clients: ClientHost, keys: Callable[[], list[TopicPartition]], pause_us: int
+    ) -> None:
+        """keys  the partitions that there are now"""
         self._clients = clients
         self._keys = keys
         self._pause_us = pause_us
@@ -213,7 +216,7 @@ class Scribbler:
         if self.is_stopped:
             return
         clients, random = self._clients, self._clients.world.random
-        key = random.choice(self._keys)
+        key = random.choice(self._keys())
         self._count += 1
         batch = scribbled(self._count)
         data = PartitionProduceData(index=key.partition, records=memoryview(batch))

@@ -17,7 +17,12 @@ from odradek.controller.coordination.errors import (
     MultiFailed,
     SessionExpired,
 )
-from odradek.controller.coordination.session import Create, EventCallback, WatchEvent
+from odradek.controller.coordination.session import (
+    Create,
+    EventCallback,
+    WatchEvent,
+    ZkOperation,
+)
 from odradek.controller.coordination.tree import Tree, TreeChange
 from odradek.controller.coordination.zookeeper import WATCH_KINDS, ZooKeeperSession
 from odradek.controller.coordination.zookeeper_connection import (
@@ -68,6 +73,15 @@ class Ensemble:
         self.sessions: dict[int, ServedSession] = {}
         network.host(HOST).accept = self._accept
         self._expire_silent()
+        self.tree.open_session(1)
+        self._administrator_id = self.tree.last_session_id
+
+    def write(self, *operations: ZkOperation) -> None:
+        """As an administrator's tool does.
+
+        raises  CoordinationError
+        """
+        self._write(self._administrator_id, operations)
 
     def create_roots(self) -> None:
         """As in a cluster whose brokers have been started before."""
@@ -75,9 +89,7 @@ class Ensemble:
         for root in zk_data.PERSISTENT_ROOTS:
             names = root.split("/")[1:]
             paths |= dict.fromkeys("/" + "/".join(names[: end + 1]) for end in range(len(names)))
-        self.tree.open_session(1)
-        operations = tuple(Create(path, None) for path in paths)
-        self.tree.transact(self.tree.last_session_id, operations, self._now_ms())
+        self.write(*(Create(path, None) for path in paths))
 
     def _now_ms(self) -> int:
         return self.world.now_us // 1_000

@@ -8,6 +8,7 @@ from typing import Final
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
+from tests.sim.administration import Administration
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
@@ -33,6 +34,7 @@ class Faults:
         ensemble: Ensemble,
         oracle: Oracle,
         keys: list[TopicPartition],
+        administration: Administration,
         *,
         flushes: bool,
     ) -> None:
@@ -63,6 +65,8 @@ class Faults:
             "disk error": self._disk_error,
             "disk full": self._fill_disk,
             "slow disk": self._slow_disk,
+            "topic": lambda _, fault: administration.create_topic(fault.second, fault.length_ms),
+            "reassign": lambda _, fault: administration.reassign(fault.second, fault.length_ms),
         }
 
     def schedule(self, faults: tuple[Fault, ...]) -> None:

@@ -256,7 +256,7 @@ class Oracle:
         if end > len(batches):
             self.world.fail(f"{key}: broker {process.broker_id} lacks records below {end}")
         if partition.leader is not None:
-            self._check_in_sync_replicas(key, process, end)
+            self._check_in_sync_replicas(key, process, partition, end)
 
     def _commit(self, key: TopicPartition, found: Committed, stored: StoredBatch) -> None:
         batches = found.batches
@@ -272,16 +272,22 @@ class Oracle:
             found.sequences[stored.producer_id] = stored.base_sequence
         batches.append(stored)
 
-    def _check_in_sync_replicas(self, key: TopicPartition, process: Process, end: int) -> None:
+    def _check_in_sync_replicas(
+        self, key: TopicPartition, process: Process, partition: Partition, end: int
+    ) -> None:
         """What a leader has committed is on every in-sync replica."""
+        assert partition.leader is not None, "it leads"
         state = self.state_of(key)
         if state is None or end == 0:
             return
         expected = self.of(key).batches[end - 1]
+        followers = partition.leader.followers
         for broker_id in state.isr:
             other = self.processes[broker_id]
-            if broker_id == process.broker_id or not other.is_serving or other.node is None:
+            if not other.is_serving or other.node is None:
                 continue
+            if broker_id not in followers:
+                continue  # This broker, and replicas that the controller is about to remove.
             replica = other.node.parts.partitions.get(*key)
             if replica is None or replica.log.is_offline or replica.log.is_truncating:
                 continue

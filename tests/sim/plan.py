@@ -25,6 +25,8 @@ KINDS: Final = (
     "disk error",
     "disk full",
     "slow disk",
+    "topic",
+    "reassign",
 )
 LOSING: Final = ("power", "power in an operation", "power after a truncation")
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import gc
 import logging
-import multiprocessing
+import os
+import pickle
+import signal
 import time
-from collections import Counter
+import traceback
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -92,6 +95,33 @@ def _run(task: tuple[int, int, str | None]) -> Total:
     return total
 
 
+def _start(task: tuple[int, int, str | None]) -> tuple[int, int]:
+    """Fork a process for a task; returns its id and the descriptor from which its total is read."""
+    readable, writable = os.pipe()
+    process_id = os.fork()
+    if process_id:
+        os.close(writable)
+        return process_id, readable
+    status = 1
+    try:
+        with open(writable, "wb") as result:
+            pickle.dump(_run(task), result)
+        status = 0
+    except BaseException:  # noqa: BLE001 - nothing of it may go on in the fork
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _finish(process_id: int, readable: int) -> Total:
+    with open(readable, "rb") as result:
+        data = result.read()
+    _, status = os.waitpid(process_id, 0)
+    assert status == 0, "a process of the simulator has failed"
+    total: Total = pickle.loads(data)
+    return total
+
+
 def run_seeds(
     first: int, count: int, *, bug: str | None = None, processes: int = 1
 ) -> Iterator[Total]:
@@ -100,14 +130,20 @@ def run_seeds(
     returns  one total for each process, in the order of the seeds
     """
     prepare()
-    tasks = [
-        (start, min(SEEDS_OF_A_PROCESS, first + count - start), bug)
-        for start in range(first, first + count, SEEDS_OF_A_PROCESS)
-    ]
-    context = multiprocessing.get_context("fork")
-    with context.Pool(processes, maxtasksperchild=1) as pool:
-        yield from pool.imap(_run, tasks)
-        pool.close()
+    running: deque[tuple[int, int]] = deque()
+    try:
+        for start in range(first, first + count, SEEDS_OF_A_PROCESS):
+            seeds = min(SEEDS_OF_A_PROCESS, first + count - start)
+            running.append(_start((start, seeds, bug)))
+            if len(running) >= processes:
+                yield _finish(*running.popleft())
+        while running:
+            yield _finish(*running.popleft())
+    finally:
+        for process_id, readable in running:
+            os.close(readable)
+            os.kill(process_id, signal.SIGKILL)
+            os.waitpid(process_id, 0)
 
 
 def seeds_until_found(bug: str, seeds: int) -> tuple[int, str] | None:

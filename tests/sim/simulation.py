@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.topic_partition import TopicPartition
+from tests.sim.administration import Administration
 from tests.sim.clients import TOPIC, ClientHost, Consumer, Producer, Scribbler
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.faults import Faults
@@ -85,12 +86,16 @@ class Simulation:
             for broker_id in range(1, BROKERS + 1)
         }
         self.oracle.processes = self.processes
+        self.administration = Administration(
+            self.world, self.ensemble, self.oracle, self.partition_keys()
+        )
         self.faults = Faults(
             self.world,
             self.network,
             self.ensemble,
             self.oracle,
             self.partition_keys(),
+            self.administration,
             flushes=plan.flushes,
         )
         self.producers: list[Producer] = []
@@ -116,7 +121,7 @@ class Simulation:
             for number in range(self.plan.producers)
         ]
         if self.plan.has_scribbler:
-            self.scribblers = [Scribbler(clients, self.partition_keys(), self.plan.pause_us)]
+            self.scribblers = [Scribbler(clients, self._lasting_keys, self.plan.pause_us)]
         Consumer(clients, self.partition_keys(), 2 * self.plan.pause_us)
         self.faults.schedule(self.plan.faults)
         self._run_until(self.plan.length_ms)
@@ -160,11 +165,17 @@ class Simulation:
                     scribbler.is_stopped = True
                 why = "clients have been stopped just now"
         self._run_until(world.elapsed_ms + IDLE_MS)
-        for key in self.partition_keys():
+        for key in self._lasting_keys():
             self.oracle.check_end(key)
 
+    def _lasting_keys(self) -> list[TopicPartition]:
+        return [*self.partition_keys(), *self.administration.kept]
+
     def _trouble(self, *, is_stopped: bool) -> str | None:
-        for key in self.partition_keys():
+        why = self.administration.trouble()
+        if why is not None:
+            return why
+        for key in self._lasting_keys():
             state = self.oracle.state_of(key)
             if state is None or len(state.isr) < BROKERS:
                 return f"{key}: {state}"
@@ -172,7 +183,7 @@ class Simulation:
             for producer in self.producers:
                 if producer.waiting:
                     return f"{producer.name} waits for {producer.waiting}"
-            for key in self.partition_keys():
+            for key in self._lasting_keys():
                 why = self.oracle.unlevel(key)
                 if why is not None:
                     return why

@@ -23,6 +23,7 @@ EFFECTS: Final = (
     "clock",
     "cut",
     "delay",
+    "deletion",
     "disk error",
     "disk full",
     "forced expiry",
@@ -31,9 +32,11 @@ EFFECTS: Final = (
     "pause",
     "power cut",
     "power cut with torn writes",
+    "reassignment",
     "session expiry",
     "session suspended",
     "slow disk",
+    "topic",
     "truncation",
 )
 PLANTED_AT_ONCE: Final = 3
