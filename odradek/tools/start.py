@@ -1,5 +1,7 @@
 """`odradek start [CONFIG] [--override KEY=VALUE]...`: a broker in the foreground.
 
+For tests: `odradek start --ephemeral --port 0 --ready-file FILE`.
+
 Exit codes: 0 after SIGTERM or SIGINT, 1 when the settings or the data directories do not allow a
 start (one line on stderr gives the reason), 2 for a command line that cannot be parsed.
 """
@@ -11,7 +13,8 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 from odradek.tools.settings_arguments import add_settings_arguments
@@ -19,6 +22,9 @@ from odradek.tools.settings_arguments import add_settings_arguments
 LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
 """Kafka's log levels -> those of the standard library."""
 ANY_ADDRESS: Final = ("0.0.0.0:", "[::]:")
+HOST: Final = "127.0.0.1"
+"""Where --port listens."""
+PORT_MAX: Final = 65_535
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,6 +35,13 @@ def build_parser() -> argparse.ArgumentParser:
         "127.0.0.1:9092 and keeps its data in ./data.",
     )
     add_settings_arguments(parser, "a server.properties file, as for Kafka")
+    parser.add_argument(
+        "--port",
+        type=_port,
+        metavar="PORT",
+        help=f"listen on this port of {HOST} and nowhere else; 0 takes a free one",
+    )
+    _add_test_arguments(parser)
     parser.add_argument(
         "--log-format", choices=("plain", "json"), default="plain", help="format of the log lines"
     )
@@ -42,6 +55,74 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    tests = parser.add_argument_group("for tests")
+    tests.add_argument(
+        "--ephemeral",
+        action="store_true",
+        help="keep the data in a temporary folder that is removed at the end (after SIGKILL a "
+        "folder odradek-ephemeral-* remains), with one partition in each internal topic and no "
+        "delay before the first rebalance of a group",
+    )
+    tests.add_argument(
+        "--ready-file",
+        metavar="FILE",
+        help="written when clients are served, and removed at the end: lines "
+        "bootstrap_servers=HOST:PORT, pid=PID, data=DIR",
+    )
+    tests.add_argument(
+        "--stop-at-end-of-input",
+        action="store_true",
+        help="stop when standard input ends, as a pipe does with the process that holds it",
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text) if text.isdecimal() else -1
+    if not 0 <= port <= PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
+    return port
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = build_parser()
+    options = parser.parse_args(list(arguments))
+    if options.ephemeral:
+        from odradek.tools.ephemeral import OWNED
+
+        for text in options.override:
+            if text.partition("=")[0].strip() in OWNED:
+                parser.error(f"--ephemeral chooses the folder of the data: not --override {text}")
+    return options
+
+
+def _overrides(options: argparse.Namespace, folder: str | None) -> list[str]:
+    """What takes precedence over the settings file; later ones over earlier ones.
+
+    folder  that of an ephemeral broker, or None
+    """
+    chosen: list[str] = []
+    if folder is not None:
+        from odradek.tools.ephemeral import SETTINGS
+
+        chosen += SETTINGS
+    if options.port is not None:
+        listener = f"PLAINTEXT://{HOST}:{options.port}"
+        chosen += [f"listeners={listener}", f"advertised.listeners={listener}"]
+    chosen += options.override
+    if folder is not None:
+        chosen.append(f"log.dirs={folder}")
+    return chosen
+
+
+def dialled(address: str) -> str:
+    """The address that a client on this machine uses for a listener's."""
+    for prefix, local in zip(ANY_ADDRESS, ("127.0.0.1:", "[::1]:"), strict=True):
+        if address.startswith(prefix):
+            return local + address.removeprefix(prefix)
+    return address
+
+
 def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | None) -> str:
     """The line that reports a successful start: addresses, data, settings, and a command to try."""
     listening = [
@@ -49,10 +130,7 @@ def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | 
         for address in addresses
     ]
     source = "no settings file, so defaults" if config is None else f"settings {config}"
-    address = addresses[0]
-    for prefix, local in zip(ANY_ADDRESS, ("127.0.0.1:", "[::1]:"), strict=True):
-        if address.startswith(prefix):
-            address = local + address.removeprefix(prefix)
+    address = dialled(addresses[0])
     return (
         f"odradek is ready on {', '.join(listening)}; data in {', '.join(log_dirs)}; {source} "
         f"-- try: echo hello | kcat -P -b {address} -t greetings "
@@ -62,9 +140,49 @@ def ready_line(addresses: Sequence[str], log_dirs: Sequence[str], config: str | 
 
 def main(arguments: Sequence[str]) -> int:
     """Start a broker and run it until SIGTERM or SIGINT; returns the exit code."""
-    options = build_parser().parse_args(list(arguments))
+    options = _parse(arguments)
     # Imports create little garbage; `process.run` enables the collector when the broker is ready.
     gc.disable()
+    if not (options.ephemeral or options.ready_file or options.stop_at_end_of_input):
+        return _run(options, None)
+    from odradek.tools import ephemeral
+
+    ready_file = options.ready_file and os.path.abspath(options.ready_file)
+    try:
+        # Entered first: from now on a signal is no longer the end of the process at once.
+        with ephemeral.temporary_folder() if options.ephemeral else nullcontext() as folder:
+            if options.stop_at_end_of_input:
+                ephemeral.stop_at_end_of_input()
+            if not ready_file:
+                return _run(options, folder)
+            ephemeral.check_ready_file(ready_file)
+            ephemeral.remove_ready_file(ready_file)
+            try:
+                return _run(
+                    options,
+                    folder,
+                    lambda address, log_dirs: ephemeral.write_ready_file(
+                        ready_file, address, log_dirs
+                    ),
+                )
+            finally:
+                ephemeral.remove_ready_file(ready_file)
+    except ephemeral.StoppedEarly:
+        return 0
+    except OSError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(
+    options: argparse.Namespace,
+    folder: str | None,
+    report_ready: Callable[[str, tuple[str, ...]], None] = lambda address, log_dirs: None,
+) -> int:
+    """
+    folder        of the data of an ephemeral broker, or None
+    report_ready  called with an address for clients and the log directories
+    """
     from odradek.broker.node.process import run
     from odradek.broker.node.start_error import StartError
     from odradek.broker.settings.load import load_settings
@@ -76,11 +194,12 @@ def main(arguments: Sequence[str]) -> int:
     def on_ready(addresses: tuple[str, ...]) -> None:
         line = ready_line(addresses, settings.log_dirs, config)
         fields = {"addresses": addresses, "log_dirs": settings.log_dirs, "config": config}
+        report_ready(dialled(addresses[0]), settings.log_dirs)
         print(format_line(options.log_format, line, fields), flush=True)
 
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
     try:
-        settings = load_settings(options.config, options.override)
+        settings = load_settings(options.config, _overrides(options, folder))
         run(settings, on_ready)
     except (SettingsError, StartError) as error:
         line = format_line(options.log_format, f"odradek: {error}", {}, level=logging.CRITICAL)

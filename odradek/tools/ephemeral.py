@@ -1,0 +1,112 @@
+"""What `odradek start --ephemeral` and `--ready-file` add to a start, for brokers of tests.
+
+The data of an ephemeral broker is in a temporary folder that is removed at the end, also after
+SIGTERM.  What SIGKILL leaves is that folder, whose name begins with `FOLDER_PREFIX`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final
+
+FOLDER_PREFIX: Final = "odradek-ephemeral-"
+OWNED: Final = frozenset({"log.dir", "log.dirs"})
+"""Settings that --ephemeral decides."""
+SETTINGS: Final = (
+    "broker.id=0",
+    "offsets.topic.num.partitions=1",
+    "offsets.topic.replication.factor=1",
+    "transaction.state.log.num.partitions=1",
+    "transaction.state.log.replication.factor=1",
+    "transaction.state.log.min.isr=1",
+    "group.initial.rebalance.delay.ms=0",
+    "controlled.shutdown.enable=false",
+)
+INPUT_BYTES: Final = 1 << 12
+
+
+class StoppedEarly(BaseException):
+    """SIGTERM or SIGINT came before the broker takes signals."""
+
+
+@contextmanager
+def temporary_folder() -> Iterator[str]:
+    """A folder that is removed at the end.
+
+    raises  StoppedEarly for a signal before the broker has set its own handlers
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise StoppedEarly
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    folder = None
+    try:
+        folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
+        yield folder
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_ready_file(path: str) -> None:
+    """raises  OSError when a file cannot be written there"""
+    folder = os.path.dirname(path)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OSError(f"the ready file cannot be written: {folder} is not a writable folder")
+
+
+def remove_ready_file(path: str) -> None:
+    """Remove what another start has left, or what this one wrote.
+
+    raises  OSError
+    """
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def write_ready_file(path: str, address: str, log_dirs: tuple[str, ...]) -> None:
+    """Write `key=value` lines: a reader finds all of them, or no file.
+
+    raises  OSError
+    """
+    lines = (
+        f"bootstrap_servers={address}",
+        f"pid={os.getpid()}",
+        f"data={','.join(log_dirs)}",
+    )
+    partial = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        os.replace(partial, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def stop_at_end_of_input() -> None:
+    """Send this process SIGTERM when its standard input ends.
+
+    The kernel closes a pipe when the process at its other end has ended in any way, SIGKILL
+    included; unlike PR_SET_PDEATHSIG, this does not depend on the thread that started the broker.
+    """
+
+    def read() -> None:
+        with suppress(OSError):
+            while os.read(0, INPUT_BYTES):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=read, name="end of input", daemon=True).start()

@@ -1,0 +1,182 @@
+"""`odradek start --ephemeral --port 0 --ready-file FILE`: what tests in any language start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.schema import ZERO_UUID
+from tests.support.processes import die_with_parent, free_port
+from tests.support.wire import Wire
+
+WAIT_S = 60.0
+START = [sys.executable, "-I", "-m", "odradek", "start"]
+Started = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Started]:
+    """Starts brokers whose temporary folders are in `tmp_path / "tmp"`."""
+    (tmp_path / "tmp").mkdir()
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*START, *words],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=die_with_parent,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def wait_until(state: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Until the state is reached while the process runs."""
+    deadline = monotonic() + WAIT_S
+    while not state():
+        assert process.poll() is None, process.communicate()[0]
+        assert monotonic() < deadline
+
+
+def read_ready_file(path: Path, process: subprocess.Popen[str]) -> dict[str, str]:
+    """Its lines, once it is there: it is whole then."""
+    wait_until(path.exists, process)
+    text = path.read_text()
+    assert text.endswith("\n")
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def folders(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "tmp").glob("odradek-ephemeral-*"))
+
+
+def test_free_port_is_advertised_as_dialled_and_data_are_removed_after_sigterm(
+    start: Started, tmp_path: Path
+) -> None:
+    process = start("--ephemeral", "--port", "0", "--ready-file", "ready")
+    ready = read_ready_file(tmp_path / "ready", process)
+    (folder,) = folders(tmp_path)
+    assert ready == {
+        "bootstrap_servers": ready["bootstrap_servers"],
+        "pid": str(process.pid),
+        "data": str(folder),
+    }
+    with Wire(ready["bootstrap_servers"]) as wire:
+        (broker,) = wire.call(MetadataRequest(topics=[]), 12).brokers
+        assert f"{broker.host}:{broker.port}" == ready["bootstrap_servers"]
+    assert (folder / "meta.properties").is_file()
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, output
+    assert not folders(tmp_path)
+    assert not (tmp_path / "ready").exists()
+
+
+def test_offsets_topic_of_an_ephemeral_broker_has_one_partition(
+    start: Started, tmp_path: Path
+) -> None:
+    process = start("--ephemeral", "--port", "0", "--ready-file", "ready")
+    ready = read_ready_file(tmp_path / "ready", process)
+    topic = MetadataRequestTopic(name="__consumer_offsets", topic_id=ZERO_UUID)
+    with Wire(ready["bootstrap_servers"]) as wire:
+        deadline = monotonic() + WAIT_S
+        request = FindCoordinatorRequest(key="group", key_type=0)
+        while wire.call(request, 3).error_code != ErrorCode.NONE:
+            assert monotonic() < deadline
+        (found,) = wire.call(
+            MetadataRequest(topics=[topic], allow_auto_topic_creation=False), 12
+        ).topics
+    assert len(found.partitions) == 1
+
+
+def test_sigterm_during_the_start_leaves_no_data(start: Started, tmp_path: Path) -> None:
+    process = start("--ephemeral", "--port", "0", "--ready-file", "ready")
+    wait_until(lambda: bool(folders(tmp_path)), process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+    assert not folders(tmp_path)
+    assert not (tmp_path / "ready").exists()
+
+
+def test_end_of_input_stops_the_broker(start: Started, tmp_path: Path) -> None:
+    words = ("--ephemeral", "--port", "0", "--ready-file", "ready", "--stop-at-end-of-input")
+    process = start(*words)
+    read_ready_file(tmp_path / "ready", process)
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+    assert not folders(tmp_path)
+
+
+def test_sigkill_leaves_a_folder_with_the_documented_name(start: Started, tmp_path: Path) -> None:
+    process = start("--ephemeral", "--port", "0", "--ready-file", "ready")
+    read_ready_file(tmp_path / "ready", process)
+    process.kill()
+    process.communicate(timeout=WAIT_S)
+    assert len(folders(tmp_path)) == 1
+
+
+def test_ready_file_of_an_earlier_start_is_removed_before_the_broker_is_ready(
+    start: Started, tmp_path: Path
+) -> None:
+    (tmp_path / "ready").write_text("bootstrap_servers=127.0.0.1:1\n")
+    process = start("--ephemeral", "--port", "0", "--ready-file", "ready")
+    wait_until(lambda: "127.0.0.1:1\n" not in _text(tmp_path / "ready"), process)
+    wait_until(lambda: f"pid={process.pid}\n" in _text(tmp_path / "ready"), process)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def test_port_without_ephemeral_data_stay_in_the_folder_data(
+    start: Started, tmp_path: Path
+) -> None:
+    port = free_port()
+    process = start("--port", str(port), "--ready-file", "ready")
+    ready = read_ready_file(tmp_path / "ready", process)
+    assert ready["bootstrap_servers"] == f"127.0.0.1:{port}"
+    process.terminate()
+    process.communicate(timeout=WAIT_S)
+    assert (tmp_path / "data" / "meta.properties").is_file()
+    assert not (tmp_path / "ready").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "reason"),
+    [
+        (["--ephemeral", "--override", "log.dirs=x"], 2, "not --override log.dirs=x"),
+        (["--port", "65536"], 2, "65536 is not a port"),
+        (["--ephemeral", "--ready-file", "missing/ready"], 1, "is not a writable folder"),
+    ],
+)
+def test_arguments_that_cannot_be_served_are_refused(
+    start: Started, tmp_path: Path, words: list[str], exit_code: int, reason: str
+) -> None:
+    process = start(*words)
+    output, _ = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, reason in output) == (exit_code, True), output
+    assert not folders(tmp_path)
