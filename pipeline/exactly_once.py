@@ -191,9 +191,8 @@ class Transactions:
             _retried(producer.commit_transaction)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            if not reason.fatal():
-                self._abort()
-            if not reason.fatal() and reason.txn_requires_abort():
+            is_aborted = not reason.fatal() and self._abort()
+            if is_aborted and reason.txn_requires_abort():
                 raise _Aborted((self._refused or reason).str()) from error
             raise self._failed(self._refused or reason) from error
         except BaseException:
@@ -221,10 +220,13 @@ class Transactions:
         if error is not None and error.code() != KafkaError._PURGE_QUEUE:
             self._refused = self._refused or error
 
-    def _abort(self) -> None:
-        # Where this fails the next run ends the transaction, or its time-out does.
-        with suppress(KafkaException):
+    def _abort(self) -> bool:
+        """Abort the transaction; False: the next run ends it, or its time-out does."""
+        try:
             _retried(self._producer.abort_transaction)
+        except KafkaException:
+            return False
+        return True
 
     def _failed(self, error: KafkaError) -> TransactionFailed:
         if error.code() in FENCED:
