@@ -1,15 +1,21 @@
 """Whole brokers of this code in one process, on virtual time, driven by one seed.
 
-world      virtual time, randomness, what is noted
-loop       the event loop of one process
-network    hosts, links and connections, in place of sockets
-ensemble   the coordination service, and the broker's session with it
-process    a broker: the product's `Node` on all of these, and its disk
-clients    producers and consumers
-plan       what a seed decides: the cluster, and when which fault happens
-faults     how faults are made
+world           virtual time, randomness, what is noted
+loop            the event loop of one process
+network         hosts, links and connections, in place of sockets
+ensemble        the coordination service, and the broker's session with it
+process         a broker: the product's `Node` on all of these, and its disk
+clients         producers and consumers
+plan            what a seed decides: the cluster, and when which fault happens
+faults          how faults are made
 administration  topics that come and go, reassignments
-oracle     what must hold after each event, and in the end
-simulation puts these together and runs one seed; `python -m tests.sim.simulation SEED` repeats it
-planted    bugs that the simulator must find
+oracle          what must hold after each event, and in the end
+simulation      puts these together and runs one seed; `python -m tests.sim.simulation SEED` repeats it
+seeds           many seeds, in forked processes
+campaign        new seeds for so many minutes; `make campaign-sim`
+planted         bugs that the simulator must find
+find_planted    says how many seeds it takes to find each of them
+
+Not simulated: consumer groups, transactions, compaction, retention, clients that are cut off, a
+coordination service that fails.
 """
