@@ -10,7 +10,7 @@ plan            what a seed decides: the cluster, and when which fault happens
 faults          how faults are made
 administration  topics that come and go, reassignments
 oracle          what must hold after each event, and in the end
-simulation      puts these together and runs one seed; `python -m tests.sim.simulation SEED` repeats it
+simulation      puts these together and runs one seed: `python -m tests.sim.simulation SEED`
 seeds           many seeds, in forked processes
 campaign        new seeds for so many minutes; `make campaign-sim`
 planted         bugs that the simulator must find
