@@ -14,6 +14,8 @@ MANAGERS: Final = {"storage/directories/log_manager.py"}
 
 WITHOUT_USER: Final = {
     "odradek/command.py:main": "the command's entry point (pyproject.toml)",
+    "odradek/pytest_plugin.py": "called by pytest",
+    "odradek/testing/": "called by tests of other projects",
     "protocol/messages/": "declarations are found by their API key (`protocol.api_keys`)",
     "broker/settings/rules.py:rule_text": "the page of settings (docs/generate/settings.py)",
     "controller/coordination/tree.py:Tree.expired_sessions": "when the tree serves other processes",

@@ -1,0 +1,160 @@
+"""Fixtures of pytest with brokers: `kafka`, `kafka_broker`, `kafka_cluster`.
+
+pytest imports this module in each of its runs, so that it imports nothing else of odradek until a
+fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from odradek.testing import Broker, Cluster, KafkaHandle
+    from odradek.testing.namespace import KafkaNamespace
+
+LEAKS: Final = ("off", "warn", "fail")
+MARK: Final = "kafka_cluster(brokers=3): how many brokers the fixture kafka_cluster has"
+
+
+class KafkaLeakWarning(pytest.PytestWarning):
+    """A test has left a transaction open, or members in a group."""
+
+
+class UsedLog:
+    """The part of a broker's log that belongs to one test."""
+
+    def __init__(self, name: str, broker: Broker, position: int = 0) -> None:
+        """position  the byte of the log at which the test begins"""
+        self.name = name
+        self._broker = broker
+        self._position = position
+        self._text: str | None = None
+
+    def keep(self) -> None:
+        """Read it before the broker is closed."""
+        self._text = self.text()
+
+    def text(self) -> str:
+        """What the broker has printed since the test began to use it."""
+        return self._broker.log(self._position) if self._text is None else self._text
+
+
+_LOGS: Final = pytest.StashKey[list[UsedLog]]()
+_KNOWN_LEAKS: Final = pytest.StashKey[dict[str, set[str]]]()
+"""By broker: what an earlier test has left there is reported once."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --kafka-leaks."""
+    parser.getgroup("odradek", "Kafka brokers for tests").addoption(
+        "--kafka-leaks",
+        choices=LEAKS,
+        default="warn",
+        help="what follows when a test leaves transactions open or members in groups "
+        "(default: warn)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", MARK)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Attach the logs of the brokers to the report of a failed test."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.failed:
+        for log in item.stash.get(_LOGS, []):
+            report.sections.append((f"log of {log.name}", log.text()))
+
+
+@pytest.fixture(scope="session")
+def kafka_settings() -> Mapping[str, str]:
+    """Settings of all brokers, as in server.properties; a project may define its own fixture."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_session_broker(kafka_settings: Mapping[str, str]) -> Iterator[Broker]:
+    """The broker that the tests of a process share; under `kafka`."""
+    from odradek.testing import Broker
+
+    with Broker(kafka_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest, kafka_session_broker: Broker) -> Iterator[KafkaNamespace]:
+    """The broker of the session (of the xdist worker), with topics and names for this test."""
+    from odradek.testing.namespace import KafkaNamespace
+
+    handle = KafkaNamespace(kafka_session_broker, request.node.name)
+    log = UsedLog(
+        "the session's broker", kafka_session_broker, position=kafka_session_broker.log_bytes()
+    )
+    with _used(request, handle, [log]):
+        yield handle
+
+
+@pytest.fixture
+def kafka_broker(
+    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str]
+) -> Iterator[Broker]:
+    """A broker of this test alone."""
+    from odradek.testing import Broker
+
+    with (
+        Broker(kafka_settings) as broker,
+        _used(request, broker, [UsedLog("kafka_broker", broker)]),
+    ):
+        yield broker
+
+
+@pytest.fixture
+def kafka_cluster(
+    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str]
+) -> Iterator[Cluster]:
+    """Three brokers of this test alone; the mark `kafka_cluster(brokers=N)` says another number."""
+    from odradek.testing import Cluster
+
+    mark = request.node.get_closest_marker("kafka_cluster")
+    count = mark.kwargs.get("brokers", 3) if mark else 3
+    with Cluster(count, kafka_settings) as cluster:
+        logs = [UsedLog(f"broker {number}", one) for number, one in enumerate(cluster.brokers)]
+        with _used(request, cluster, logs):
+            yield cluster
+
+
+@contextmanager
+def _used(
+    request: pytest.FixtureRequest, handle: KafkaHandle, logs: Sequence[UsedLog]
+) -> Iterator[None]:
+    """Attach the brokers' logs if the test fails, and report what it leaves open."""
+    request.node.stash.setdefault(_LOGS, []).extend(logs)
+    try:
+        yield
+        _report_leaks(request, handle)
+    finally:
+        for log in logs:
+            log.keep()
+
+
+def _report_leaks(request: pytest.FixtureRequest, handle: KafkaHandle) -> None:
+    answer = request.config.getoption("--kafka-leaks")
+    if answer == "off":
+        return
+    from odradek.testing.leaks import find_leaks
+
+    known = request.config.stash.setdefault(_KNOWN_LEAKS, {})
+    leaks = find_leaks(handle, known.setdefault(handle.bootstrap_servers, set()))
+    if leaks:
+        text = f"{request.node.nodeid} leaves {'; '.join(leaks)}"
+        if answer == "fail":
+            pytest.fail(text, pytrace=False)
+        request.node.warn(KafkaLeakWarning(text))

@@ -1,0 +1,174 @@
+"""A broker in a process of its own, which ends with the process that started it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from odradek.testing.handle import KafkaHandle
+
+READY_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 20.0
+"""After it a broker is killed; its data are to be removed anyway."""
+PAUSE_S: Final = 0.002
+FOLDER_PREFIX: Final = "odradek-testing-"
+LOG_FILE: Final = "broker.log"
+TAIL_BYTES: Final = 16 << 10
+
+
+class BrokerFailed(Exception):
+    """A broker did not become ready; the text has the end of its log."""
+
+
+class Broker(KafkaHandle):
+    """A broker on a free port of 127.0.0.1 with data of its own, as a context manager.
+
+    Its standard input is a pipe of this process: however this process ends, the broker stops and
+    removes its data.  After a `with` block that an exception leaves, its log is kept.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, *, ready_timeout_s: float = READY_TIMEOUT_S
+    ) -> None:
+        """settings  as in server.properties"""
+        super().__init__()
+        self.keeps_log = False
+        """Whether the log file stays after `close`."""
+        self._settings = dict(settings or {})
+        self._ready_timeout_s = ready_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        self._ready: dict[str, str] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port; the broker is running."""
+        return self._ready["bootstrap_servers"]
+
+    @property
+    def pid(self) -> int:
+        """Of the process; the broker is running."""
+        return int(self._ready["pid"])
+
+    @property
+    def data(self) -> Path:
+        """The log directory; the broker is running."""
+        return Path(self._ready["data"])
+
+    @property
+    def log_path(self) -> Path:
+        """The file of its output; the broker was started."""
+        assert self._folder is not None, "the broker was not started"
+        return self._folder / LOG_FILE
+
+    def log(self, position: int = 0) -> str:
+        """What it has printed, from a byte on; at most the last 16 KiB."""
+        try:
+            with open(self.log_path, "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(position, size - TAIL_BYTES))
+                return file.read().decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+
+    def log_bytes(self) -> int:
+        """How long the log is."""
+        return self.log_path.stat().st_size
+
+    def start(self) -> Self:
+        """Start, and wait until clients are served.
+
+        raises  BrokerFailed
+        """
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the process without waiting for it."""
+        assert self._process is None, "the broker was started"
+        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+        command = [sys.executable, "-I", "-m", "odradek", "start", "--ephemeral", "--port", "0"]
+        command += ["--ready-file", str(self._folder / "ready"), "--stop-at-end-of-input"]
+        for name, value in self._settings.items():
+            command += ["--override", f"{name}={value}"]
+        with open(self.log_path, "wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                # Its temporary folder is in this one, whatever becomes of the process.
+                env={**os.environ, "TMPDIR": str(self._folder)},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for the tests, whose end is that of the broker.
+                process_group=0,
+            )
+
+    def wait_until_ready(self) -> None:
+        """Until clients are served.
+
+        raises  BrokerFailed
+        """
+        assert self._process is not None, "the broker was not started"
+        assert self._folder is not None, "likewise"
+        deadline_s = time.monotonic() + self._ready_timeout_s
+        while True:
+            try:
+                text = (self._folder / "ready").read_text(encoding="utf-8")
+                break
+            except FileNotFoundError:
+                pass
+            code = self._process.poll()
+            if code is not None or time.monotonic() >= deadline_s:
+                how = f"was not ready after {self._ready_timeout_s:g} s"
+                if code is not None:
+                    how = f"ended with exit code {code} before it was ready"
+                log = self.log()
+                self.close()
+                raise BrokerFailed(f"the broker {how}:\n{log}")
+            time.sleep(PAUSE_S)
+        self._ready = dict(line.split("=", 1) for line in text.splitlines())
+
+    def close(self) -> None:
+        """Stop the broker, remove its data, and its log unless `keeps_log`."""
+        super().close()
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdin is not None, "it is a pipe"
+        process.stdin.close()
+        assert self._folder is not None, "it was started"
+        if not self.keeps_log:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            return
+        for entry in os.scandir(self._folder):
+            if entry.is_dir():
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.keeps_log = True
+            error.add_note(f"broker log, kept in {self.log_path}:\n{self.log()}")
+        self.close()

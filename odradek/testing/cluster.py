@@ -1,0 +1,132 @@
+"""Several brokers that form a cluster, for one test or some."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final, Self
+
+from odradek.testing.broker import READY_TIMEOUT_S, Broker, BrokerFailed
+from odradek.testing.handle import KafkaHandle
+from odradek.testing.waiting import wait_for
+
+HOST: Final = "127.0.0.1"
+REPLICAS_MAX: Final = 3
+ATTEMPTS: Final = 3
+"""Another process may take the chosen port of the coordination before broker 0 has bound it."""
+PORT_TAKEN: Final = "cannot listen on"
+
+
+class Cluster(KafkaHandle):
+    """Brokers 0 to `brokers - 1` as a context manager; broker 0 serves the coordination.
+
+    A new topic has a replica on every broker, up to three.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        *,
+        ready_timeout_s: float = READY_TIMEOUT_S,
+    ) -> None:
+        """settings  of all brokers, as in server.properties"""
+        assert brokers >= 1, "a cluster has a broker"
+        super().__init__()
+        self.brokers: tuple[Broker, ...] = ()
+        """The running brokers, by id."""
+        self._count = brokers
+        self._settings = dict(settings or {})
+        self._ready_timeout_s = ready_timeout_s
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of each broker; the cluster is running."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    def start(self) -> Self:
+        """Start the brokers, and wait until each knows the others.
+
+        raises  BrokerFailed; NotReached
+        """
+        tree, first = self._start_first()
+        others = {"zookeeper.connect": tree}
+        self.brokers = (
+            first,
+            *(self._broker(number, others) for number in range(1, self._count)),
+        )
+        try:
+            for broker in self.brokers[1:]:
+                broker.launch()
+            for broker in self.brokers[1:]:
+                broker.wait_until_ready()
+            self._wait_until_known()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _start_first(self) -> tuple[str, Broker]:
+        for attempt in range(1, ATTEMPTS + 1):
+            tree = f"{HOST}:{_free_port()}"
+            try:
+                serving = {"odradek.embedded.zookeeper.listener": tree}
+                return tree, self._broker(0, serving).start()
+            except BrokerFailed as failure:
+                if attempt == ATTEMPTS or PORT_TAKEN not in str(failure):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _broker(self, number: int, coordination: Mapping[str, str]) -> Broker:
+        replicas = str(min(REPLICAS_MAX, self._count))
+        settings = {
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "zookeeper.session.timeout.ms": "6000",
+            **self._settings,
+            "broker.id": str(number),
+            **coordination,
+        }
+        return Broker(settings, ready_timeout_s=self._ready_timeout_s)
+
+    def _wait_until_known(self) -> None:
+        from odradek.tools.cluster.readiness import brokers_know_each_other
+
+        addresses = [broker.bootstrap_servers for broker in self.brokers]
+        wait_for(
+            lambda: brokers_know_each_other(addresses),
+            "every broker knows all brokers and a controller",
+            timeout_s=self._ready_timeout_s,
+        )
+
+    def close(self) -> None:
+        """Stop the brokers; that of the coordination last."""
+        super().close()
+        for broker in reversed(self.brokers):
+            broker.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            for number, broker in enumerate(self.brokers):
+                broker.keeps_log = True
+                error.add_note(f"log of broker {number}, kept in {broker.log_path}:")
+                error.add_note(broker.log())
+        self.close()
+
+
+def _free_port() -> int:
+    with ExitStack() as stack:
+        probe = stack.enter_context(socket.socket())
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

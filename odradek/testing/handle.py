@@ -1,0 +1,155 @@
+"""What a test may ask of a broker or cluster besides its clients."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek.testing.waiting import TIMEOUT_S, NotReached, wait_for
+
+if TYPE_CHECKING:
+    from odradek.testing.reading import StoredRecord
+    from odradek.tools.client import Client
+
+T = TypeVar("T")
+
+
+class KafkaHandle:
+    """Topics, records and offsets at `bootstrap_servers`; may be used from several threads.
+
+    Its client is imported and connected at the first use.
+    """
+
+    def __init__(self) -> None:
+        self._client: Client | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of each broker, with commas between them."""
+        raise NotImplementedError
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> str:
+        """Create a topic; returns its name.
+
+        replication_factor  -1: the default of the brokers
+        raises              ClientError; KafkaError, also when the topic exists
+        """
+        from odradek.testing.reading import create_topic
+
+        row = (name, partitions, replication_factor, dict(configs or {}))
+        self.with_client(lambda client: create_topic(client, *row))
+        return name
+
+    def records(
+        self, topic: str, count: int = 0, *, timeout_s: float = TIMEOUT_S, committed: bool = True
+    ) -> Sequence[StoredRecord]:
+        """The records of a topic, by partition and offset.
+
+        count      wait until there are at least so many
+        committed  without those of open and aborted transactions, as with
+                   isolation.level=read_committed
+        raises     NotReached; ClientError; KafkaError
+        """
+        from odradek.testing.reading import read_topic
+
+        def read() -> Sequence[StoredRecord]:
+            return self.with_client(lambda client: read_topic(client, topic, committed=committed))
+
+        if count <= 0:
+            return read()
+        found: Sequence[StoredRecord] = ()
+
+        def are_enough() -> bool:
+            nonlocal found
+            found = read()
+            return len(found) >= count
+
+        try:
+            wait_for(are_enough, timeout_s=timeout_s)
+        except NotReached as error:
+            shown = "".join(f"\n  {record}" for record in found[-10:])
+            raise NotReached(
+                f"{topic} has {len(found)} of {count} records after {timeout_s:g} s"
+                f"{shown and '; the last ones:'}{shown}"
+            ) from error.__cause__
+        return found
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """Partition -> the offset after its last record that consumers may read.
+
+        raises  ClientError; KafkaError
+        """
+        from odradek.testing.reading import end_offsets
+
+        return self.with_client(lambda client: end_offsets(client, topic))
+
+    def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """(topic, partition) -> the offset that a consumer group has committed.
+
+        raises  ClientError; KafkaError
+        """
+        from odradek.testing.reading import group_offsets
+
+        return self.with_client(lambda client: group_offsets(client, group))
+
+    def lag(self, group: str, topic: str) -> int:
+        """How many offsets of a topic a group has not committed, in all partitions.
+
+        A partition without a committed offset counts from its start.
+
+        raises  ClientError; KafkaError
+        """
+        from odradek.testing.reading import group_lag
+
+        return self.with_client(lambda client: group_lag(client, group, topic))
+
+    def active_groups(self) -> list[str]:
+        """Consumer groups that have members.
+
+        raises  ClientError; KafkaError
+        """
+        from odradek.testing.reading import groups_with_members
+
+        return self.with_client(groups_with_members)
+
+    def open_transactions(self) -> list[str]:
+        """Transactional ids whose transaction was neither committed nor aborted.
+
+        raises  ClientError; KafkaError
+        """
+        from odradek.testing.reading import transactional_ids_at_work
+
+        return self.with_client(transactional_ids_at_work)
+
+    def close(self) -> None:
+        """Close the connections of this handle."""
+        with self._lock:
+            self._drop_client()
+
+    def _drop_client(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def with_client(self, act: Callable[[Client], T]) -> T:
+        """Act with the client of this handle; a failed one is replaced at the next use."""
+        from odradek.tools.client import Client
+
+        with self._lock:
+            if self._client is None:
+                self._client = Client(self.bootstrap_servers, client_id="odradek-testing")
+            try:
+                return act(self._client)
+            except BaseException:
+                # A response may be under way on its connections.
+                self._drop_client()
+                raise

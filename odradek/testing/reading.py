@@ -1,0 +1,278 @@
+"""Requests of a handle, by the client of the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from odradek.protocol.records.batch import RecordBatch, iterate_batches
+from odradek.protocol.records.control import parse_end_marker
+from odradek.protocol.records.record import decode_records
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.tools.client import ZERO_ID, Client, Connection
+from odradek.tools.consumer_groups.group_offsets import committed_offsets
+from odradek.tools.consumer_groups.partition_offsets import (
+    EARLIEST,
+    LATEST,
+    RETRIED,
+    list_offsets,
+    partitions_of,
+)
+from odradek.tools.errors import refused, timed_out
+from odradek.tools.transactions.queries import list_transactions
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+NAMED_TOPICS_VERSION: Final = 12
+"""The last version of Fetch that names topics."""
+READ_COMMITTED: Final = 1
+PARTITION_BYTES: Final = 16 << 20
+WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
+AT_WORK: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
+
+
+class StoredRecord(NamedTuple):
+    """A record of a topic."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
+def create_topic(
+    client: Client,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+) -> None:
+    """Create a topic.
+
+    raises  KafkaError, ClientError
+    """
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=replication_factor,
+                assignments=[],
+                configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
+            )
+        ],
+        timeout_ms=REQUEST_TIMEOUT_MS,
+    )
+    response = client.controller(
+        ApiKey.CREATE_TOPICS,
+        request,
+        CreateTopicsResponse,
+        errors_of=lambda response: (one.error_code for one in response.topics),
+    )
+    (result,) = response.topics
+    if result.error_code:
+        raise refused(result.error_code, f"{name}: {result.error_message or result.error_code}")
+    if client.retry(lambda: True if _is_known(client, name) else None) is None:
+        raise timed_out(f"not every broker knows the leaders of {name}")
+
+
+def _is_known(client: Client, topic: str) -> bool:
+    """Whether all brokers know a leader of each of its partitions."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic, topic_id=ZERO_ID)],
+        allow_auto_topic_creation=False,
+    )
+    for broker in client.metadata([]).brokers:
+        connection = client.connection(broker.node_id, broker.host, broker.port)
+        (found,) = connection.request(ApiKey.METADATA, request, MetadataResponse).topics
+        if found.error_code or any(one.leader_id < 0 for one in found.partitions):
+            return False
+    return True
+
+
+def end_offsets(client: Client, topic: str) -> dict[int, int]:
+    """Partition -> high watermark."""
+    found = list_offsets(client, partitions_of(client, topic), LATEST)
+    return {partition.partition: found[partition] for partition in sorted(found)}
+
+
+def group_offsets(client: Client, group: str) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> committed offset."""
+    found = committed_offsets(client, group)
+    return {(one.topic, one.partition): found[one] for one in sorted(found)}
+
+
+def group_lag(client: Client, group: str, topic: str) -> int:
+    """The offsets of a topic from the committed ones to the high watermarks."""
+    partitions = partitions_of(client, topic)
+    committed = committed_offsets(client, group)
+    starts = list_offsets(client, partitions, EARLIEST)
+    ends = list_offsets(client, partitions, LATEST)
+    return sum(ends[one] - committed.get(one, starts[one]) for one in partitions)
+
+
+def groups_with_members(client: Client) -> list[str]:
+    """Of all brokers."""
+    found = []
+    for broker in client.metadata([]).brokers:
+        connection = client.connection(broker.node_id, broker.host, broker.port)
+        response = connection.request(ApiKey.LIST_GROUPS, ListGroupsRequest(), ListGroupsResponse)
+        if response.error_code and response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            raise refused(response.error_code)
+        found += [
+            group.group_id for group in response.groups if group.group_state not in WITHOUT_MEMBERS
+        ]
+    return sorted(found)
+
+
+def transactional_ids_at_work(client: Client) -> list[str]:
+    """Of all brokers."""
+    return sorted(
+        row.transactional_id
+        for rows in list_transactions(client).values()
+        for row in rows
+        if row.transaction_state in AT_WORK
+    )
+
+
+def read_topic(client: Client, topic: str, *, committed: bool) -> list[StoredRecord]:
+    """All records, by partition and offset.
+
+    committed  up to the last stable offset, without those of aborted transactions
+    raises     KafkaError, ClientError
+    """
+    partitions = partitions_of(client, topic)
+    starts = list_offsets(client, partitions, EARLIEST)
+    return [
+        record
+        for partition in partitions
+        for record in _read_partition(client, partition, starts[partition], committed)
+    ]
+
+
+def _read_partition(
+    client: Client, partition: TopicPartition, start: int, committed: bool
+) -> list[StoredRecord]:
+    found: list[StoredRecord] = []
+    offset, end = start, start + 1
+    last = -1
+    while offset < end:
+        data = _fetch(client, partition, offset, committed)
+        end = data.last_stable_offset if committed else data.high_watermark
+        if last < 0:
+            # What is appended meanwhile is not waited for.
+            last = end
+        end = min(end, last)
+        records = data.records
+        if records is None or not len(records):
+            break
+        assert isinstance(records, memoryview), "the decoder does not copy records"
+        batches = list(iterate_batches(records, allow_partial=True))
+        if not batches:
+            break
+        for batch in _visible(batches, data.aborted_transactions if committed else None):
+            found += [
+                StoredRecord(
+                    partition.partition,
+                    one.offset,
+                    one.key,
+                    one.value,
+                    one.headers,
+                    one.timestamp_ms,
+                )
+                for one in decode_records(batch)
+                if offset <= one.offset < end
+            ]
+        offset = batches[-1].next_offset
+    return found
+
+
+def _fetch(
+    client: Client, partition: TopicPartition, offset: int, committed: bool
+) -> PartitionData:
+    """One response without an error that a retry may end.
+
+    raises  KafkaError, ClientError
+    """
+
+    def attempt() -> PartitionData | None:
+        connection = _leader(client, partition)
+        if connection is None:
+            return None
+        one = FetchPartition(
+            partition=partition.partition,
+            fetch_offset=offset,
+            partition_max_bytes=PARTITION_BYTES,
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            isolation_level=READ_COMMITTED if committed else 0,
+            topics=[FetchTopic(topic=partition.topic, partitions=[one])],
+        )
+        response = connection.request(ApiKey.FETCH, request, FetchResponse, NAMED_TOPICS_VERSION)
+        data = response.responses[0].partitions[0]
+        if data.error_code in RETRIED:
+            return None
+        if data.error_code:
+            raise refused(data.error_code)
+        return data
+
+    data = client.retry(attempt)
+    if data is None:
+        raise timed_out(f"{partition.topic}-{partition.partition} has no leader")
+    return data
+
+
+def _leader(client: Client, partition: TopicPartition) -> Connection | None:
+    metadata = client.metadata([partition.topic])
+    for one in metadata.topics[0].partitions:
+        if one.partition_index == partition.partition:
+            for broker in metadata.brokers:
+                if broker.node_id == one.leader_id:
+                    return client.connection(broker.node_id, broker.host, broker.port)
+    return None
+
+
+def _visible(
+    batches: Iterable[RecordBatch], aborted: list[AbortedTransaction] | None
+) -> Iterable[RecordBatch]:
+    """Batches with records for programs.
+
+    aborted  transactions to be left out
+    source   Kafka's CompletedFetch.nextFetchedRecord
+    """
+    waiting = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
+    leaving_out: set[int] = set()
+    for batch in batches:
+        while waiting and waiting[-1].first_offset <= batch.last_offset:
+            leaving_out.add(waiting.pop().producer_id)
+        if batch.is_control:
+            marker = parse_end_marker(batch)
+            if marker is not None and not marker.is_commit:
+                leaving_out.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in leaving_out):
+            yield batch

@@ -1,0 +1,66 @@
+"""The examples of docs/testing.md, run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.tool_cache import PROJECT
+
+PAGE = (PROJECT / "docs" / "testing.md").read_text()
+BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
+RUN_TIMEOUT_S = 170.0
+PRINT_BROKERS = """
+import os
+from confluent_kafka.admin import AdminClient
+address = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+brokers = AdminClient({"bootstrap.servers": address}).list_topics(timeout=60).brokers
+assert [f"{one.host}:{one.port}" for one in brokers.values()] == [address]
+"""
+
+pytestmark = pytest.mark.client
+
+
+def test_python_examples_pass(tmp_path: Path) -> None:
+    blocks = [(title, text) for kind, title, text in BLOCK.findall(PAGE) if kind == "python"]
+    for title, text in blocks:
+        name = title if title.endswith(".py") else f"test_{re.sub(r'[^a-z]', '_', title)}.py"
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:randomly\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--kafka-leaks=fail"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert len(blocks) == 6
+    assert "6 passed" in done.stdout
+
+
+def test_script_runs_a_command_with_a_broker_and_leaves_nothing(tmp_path: Path) -> None:
+    ((_, name, text),) = [found for found in BLOCK.findall(PAGE) if found[0] == "sh"]
+    (tmp_path / name).write_text(text)
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        ["sh", name, sys.executable, "-c", PRINT_BROKERS],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "TMPDIR": str(tmp_path / "tmp"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list((tmp_path / "tmp").iterdir())

@@ -1,0 +1,146 @@
+"""The pytest plugin in a project of its own, run as a user runs it.
+
+The sample project is copied into a folder outside of the repository; its files end with .txt here,
+because it has modules of the same names as the broker's packages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent / "project"
+RUN_TIMEOUT_S = 170.0
+PLUGIN_ALONE = """
+import sys
+import odradek.pytest_plugin
+print(sorted(name for name in sys.modules if name.startswith("odradek")))
+"""
+
+pytestmark = pytest.mark.client
+
+
+def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """pytest in `folder`; the temporary files of its brokers are in `folder / "tmp"`."""
+    (folder / "tmp").mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:randomly\n")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        cwd=folder,
+        env={
+            **{name: value for name, value in os.environ.items() if "PYTEST" not in name},
+            "TMPDIR": str(folder / "tmp"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+
+
+def write_test(folder: Path, text: str) -> None:
+    (folder / "test_it.py").write_text(text)
+
+
+def left_by_brokers(folder: Path) -> list[Path]:
+    return list((folder / "tmp").glob("odradek-*"))
+
+
+def test_sample_project_passes_with_four_workers_and_three_client_libraries(
+    tmp_path: Path,
+) -> None:
+    for source in PROJECT.rglob("*.txt"):
+        target = tmp_path / source.relative_to(PROJECT).with_suffix("")
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(source.read_text())
+    done = run_pytest(tmp_path, "-q", "-n", "4", "--kafka-leaks=fail")
+    assert done.returncode == 0, done.stdout
+    assert "13 passed" in done.stdout
+    assert not left_by_brokers(tmp_path)
+
+
+def test_unused_plugin_imports_nothing_else_and_starts_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", PLUGIN_ALONE], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "['odradek', 'odradek.pytest_plugin']\n"
+    write_test(
+        tmp_path,
+        "import sys\n\n\ndef test_it():\n"
+        "    assert not [one for one in sys.modules if one.startswith('odradek.testing')]\n",
+    )
+    done = run_pytest(tmp_path, "-q")
+    assert done.returncode == 0, done.stdout
+    assert not left_by_brokers(tmp_path)
+
+
+def test_report_of_a_failed_test_has_the_logs_of_its_brokers(tmp_path: Path) -> None:
+    write_test(
+        tmp_path,
+        "import pytest\n\n\n"
+        "def test_one(kafka_broker):\n    assert not kafka_broker.pid\n\n\n"
+        "@pytest.mark.kafka_cluster(brokers=2)\n"
+        "def test_two(kafka_cluster):\n    assert len(kafka_cluster.brokers) != 2\n\n\n"
+        "def test_shared(kafka):\n    assert not kafka.topic('orders')\n",
+    )
+    done = run_pytest(tmp_path, "-q")
+    assert "3 failed" in done.stdout, done.stdout
+    for name in ("kafka_broker", "broker 0", "broker 1", "the session's broker"):
+        assert f"log of {name} ---" in done.stdout
+    # The session's broker was ready before the test began.
+    assert len(re.findall("odradek is ready on", done.stdout)) == 3
+    assert not left_by_brokers(tmp_path)
+
+
+LEAKING = """
+from confluent_kafka import Consumer, Producer
+
+kept = []
+
+
+def test_transaction(kafka):
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": kafka.name("copier")}
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(kafka.topic("orders"), b"open")
+    producer.flush(60)
+    kept.append(producer)
+
+
+def test_member(kafka):
+    topic = kafka.topic("orders")
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": kafka.name("readers")}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(topic, b"one")
+    assert producer.flush(60) == 0
+    assert consumer.poll(60).value() == b"one"
+    kept.append(consumer)
+
+
+def test_without_leaks(kafka):
+    kafka.topic("orders")
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "summary"),
+    [("warn", "3 passed, 2 warnings"), ("fail", "3 passed, 2 errors")],
+)
+def test_leaks_are_reported_once_as_the_option_says(
+    tmp_path: Path, answer: str, summary: str
+) -> None:
+    write_test(tmp_path, LEAKING)
+    done = run_pytest(tmp_path, "-q", f"--kafka-leaks={answer}")
+    assert summary in done.stdout, done.stdout
+    assert "leaves the transaction of copier-test-transaction" in done.stdout
+    assert "leaves group readers-test-member" in done.stdout
+    assert "test_without_leaks leaves" not in done.stdout
