@@ -13,7 +13,8 @@ import pytest
 from tests.support.tool_cache import PROJECT
 
 PAGE = (PROJECT / "docs" / "testing.md").read_text()
-BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
+PYTHON = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.M | re.S)
+SCRIPT = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 RUN_TIMEOUT_S = 170.0
 PRINT_BROKERS = """
 import os
@@ -27,9 +28,8 @@ pytestmark = pytest.mark.client
 
 
 def test_python_examples_pass(tmp_path: Path) -> None:
-    blocks = [(title, text) for kind, title, text in BLOCK.findall(PAGE) if kind == "python"]
-    for title, text in blocks:
-        name = title if title.endswith(".py") else f"test_{re.sub(r'[^a-z]', '_', title)}.py"
+    blocks = PYTHON.findall(PAGE)
+    for name, text in blocks:
         (tmp_path / name).write_text(text)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:randomly\n")
     done = subprocess.run(
@@ -46,11 +46,11 @@ def test_python_examples_pass(tmp_path: Path) -> None:
 
 
 def test_script_runs_a_command_with_a_broker_and_leaves_nothing(tmp_path: Path) -> None:
-    ((_, name, text),) = [found for found in BLOCK.findall(PAGE) if found[0] == "sh"]
-    (tmp_path / name).write_text(text)
+    (script,) = SCRIPT.findall(PAGE)
+    (tmp_path / "with-kafka.sh").write_text(script)
     (tmp_path / "tmp").mkdir()
     done = subprocess.run(
-        ["sh", name, sys.executable, "-c", PRINT_BROKERS],
+        ["sh", "with-kafka.sh", sys.executable, "-c", PRINT_BROKERS],
         cwd=tmp_path,
         env={
             **os.environ,
