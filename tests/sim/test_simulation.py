@@ -23,7 +23,6 @@ EFFECTS: Final = (
     "clock",
     "cut",
     "delay",
-    "deletion",
     "disk error",
     "disk full",
     "forced expiry",
@@ -36,7 +35,6 @@ EFFECTS: Final = (
     "session expiry",
     "session suspended",
     "slow disk",
-    "topic",
     "truncation",
 )
 PLANTED_AT_ONCE: Final = 3
