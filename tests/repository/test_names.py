@@ -14,7 +14,13 @@ MANAGERS: Final = {"storage/directories/log_manager.py"}
 
 WITHOUT_USER: Final = {
     "odradek/command.py:main": "the command's entry point (pyproject.toml)",
-    "odradek/pytest_plugin.py": "called by pytest",
+    **{
+        f"odradek/pytest_plugin.py:{name}": "called by pytest"
+        for name in (
+            *("pytest_addoption", "pytest_configure", "pytest_runtest_makereport"),
+            *("kafka", "kafka_broker", "kafka_cluster", "kafka_session_broker", "kafka_settings"),
+        )
+    },
     "odradek/testing/": "called by tests of other projects",
     "protocol/messages/": "declarations are found by their API key (`protocol.api_keys`)",
     "broker/settings/rules.py:rule_text": "the page of settings (docs/generate/settings.py)",
