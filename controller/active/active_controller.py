@@ -133,7 +133,7 @@ class ActiveController:
         states.image = image.with_states(found)
         self.is_loaded = True
         await states.take_bounced_offline(written)
-        await self._deletion.read()
+        await self._deletion.load()
         batch = ControlBatch()
         batch.add_metadata(everything, brokers)
         batch.is_metadata_full = True

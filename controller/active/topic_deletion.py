@@ -35,6 +35,11 @@ class TopicDeletion:
         self._deletions = states.deletions
         self._fence = states.fence
 
+    async def load(self) -> None:
+        """Queue the pending deletions from their beginning: none of their steps counts as done."""
+        self._deletions.clear()
+        await self.read()
+
     async def read(self) -> None:
         """Queue the pending deletions, and watch for new ones.
 

@@ -71,6 +71,11 @@ class Deletions(Collection[str]):
         how = self._replicas.get(replica[0], {}).get(replica)
         return how in (ReplicaDeletion.STARTED, ReplicaDeletion.SUCCESSFUL)
 
+    def clear(self) -> None:
+        """A controller takes over: what was sent before need not have arrived."""
+        self._replicas.clear()
+        self._halted.clear()
+
     def enqueue(self, topics: Iterable[str]) -> None:
         """Begin deletions; topics that are queued already keep their state."""
         for topic in topics:

@@ -409,3 +409,30 @@ def test_controller_whose_take_over_failed_refuses_until_it_has_read_everything(
     cluster.settle()
     refused = cluster.active.controller.alter_reassignments({key: None}).result()
     assert [one.code for one in refused.values()] == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
+
+
+@pytest.mark.parametrize("steps", range(30))
+def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwhile(
+    steps: int,
+) -> None:
+    cluster = SlowCluster(steps, SETTINGS)
+    for broker_id in BROKERS:
+        join(cluster, broker_id)
+    cluster.settle()
+    cluster.active.controller.admin.auto_create_topic(CreateTopicSpec("t"))
+    cluster.settle()
+    active = cluster.active
+    active.controller.admin.delete_topics(["t"])
+    nodes = cluster.tree.tree.nodes
+    while not nodes["/admin/delete_topics"].children:
+        assert cluster.step()
+    cluster.run(steps)
+    session = cluster.session_of(active.broker_id)
+    session.is_losing = True
+    while cluster.step():
+        pass
+    session.is_losing = False
+    cluster.settle()
+    assert "t" not in cluster.active.controller.image.topics
+    assert not nodes["/admin/delete_topics"].children
+    assert f"{BROKER_TOPICS}/t" not in nodes
