@@ -23,6 +23,7 @@ EFFECTS: Final = (
     "clock",
     "cut",
     "delay",
+    "deletion",
     "disk error",
     "disk full",
     "forced expiry",
@@ -35,6 +36,7 @@ EFFECTS: Final = (
     "session expiry",
     "session suspended",
     "slow disk",
+    "topic",
     "truncation",
 )
 PLANTED_AT_ONCE: Final = 3
