@@ -123,6 +123,7 @@ class ActiveController:
             if one not in brokers or brokers[one].broker_epoch != known.broker_epoch
         ]
         image = self.image.with_brokers(removed=gone)
+        pending = await self._deletion.pending()
         topics = await self._topics.read()
         image = replace(image, brokers=brokers, topics={}, topic_names={}).with_topics(topics)
         everything = [
@@ -133,7 +134,7 @@ class ActiveController:
         states.image = image.with_states(found)
         self.is_loaded = True
         await states.take_bounced_offline(written)
-        await self._deletion.load()
+        await self._deletion.enqueue(pending, is_take_over=True)
         batch = ControlBatch()
         batch.add_metadata(everything, brokers)
         batch.is_metadata_full = True

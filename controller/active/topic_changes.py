@@ -79,8 +79,11 @@ class TopicChanges:
         await self._start_partitions([TopicPartition(name, index) for index in sorted(new)])
 
     async def on_deletions_changed(self) -> None:
-        """There are new pending deletions."""
-        await self._deletion.read()
+        """There are new pending deletions, perhaps of topics whose creation was not seen yet."""
+        pending = await self._deletion.pending()
+        if any(name not in self._states.image.topics for name in pending):
+            await self.on_topics_changed()
+        await self._deletion.enqueue(pending)
         await self._reassignments.on_deletions()
         await self._deletion.resume()
 

@@ -35,23 +35,27 @@ class TopicDeletion:
         self._deletions = states.deletions
         self._fence = states.fence
 
-    async def load(self) -> None:
-        """Queue the pending deletions from their beginning: none of their steps counts as done."""
-        self._deletions.clear()
-        await self.read()
+    async def pending(self) -> list[str]:
+        """The pending deletions; new ones are watched for.
 
-    async def read(self) -> None:
-        """Queue the pending deletions, and watch for new ones.
+        Read them before the topics: then the topics of all of them are known that exist.
+        """
+        return await self._fence.session.children(zk_data.DELETE_TOPICS, watch=True)
+
+    async def enqueue(self, pending: Sequence[str], *, is_take_over: bool = False) -> None:
+        """Queue pending deletions.
 
         A pending deletion is removed when its topic is unknown, or delete.topic.enable is false.
+        is_take_over  no step of any deletion counts as done
         """
-        names = await self._fence.session.children(zk_data.DELETE_TOPICS, watch=True)
-        known = [name for name in names if name in self._states.image.topics]
-        refused = [name for name in names if name not in self._states.image.topics]
+        if is_take_over:
+            self._deletions.clear()
+        known = [name for name in pending if name in self._states.image.topics]
+        refused = [name for name in pending if name not in self._states.image.topics]
         if self._states.settings.is_deletion_enabled:
             self._deletions.enqueue(known)
         else:
-            refused = names
+            refused = list(pending)
         await self._fence.remove(*(zk_data.delete_topic_path(name) for name in refused))
 
     async def resume(self) -> None:

@@ -17,7 +17,7 @@ from odradek.controller.control_requests import (
     StopReplica,
     UpdateMetadata,
 )
-from odradek.controller.coordination.session import SessionState
+from odradek.controller.coordination.session import SessionState, WatchEvent, WatchKind
 from odradek.controller.decide.elections import ElectionType
 from odradek.controller.decide.isr import AlterIsr
 from odradek.controller.decide.partitions import CreatePartitionsSpec
@@ -27,6 +27,7 @@ from odradek.controller.znodes.admin_znodes import REASSIGN_PARTITIONS, encode_r
 from odradek.controller.znodes.config_znodes import decode_config
 from odradek.controller.znodes.zk_data import (
     BROKER_TOPICS,
+    DELETE_TOPICS,
     PartitionStateZnode,
     TopicAssignmentZnode,
 )
@@ -293,7 +294,7 @@ def check_the_end(cluster: SlowCluster) -> None:
     for node_path in nodes[BROKER_TOPICS].children:
         config = decode_config(nodes[f"/config/topics/{node_path}"].data)
         assert all(image.topic_config(node_path) == config for image in images)
-    assert not nodes["/admin/delete_topics"].children
+    assert not nodes[DELETE_TOPICS].children
     assert REASSIGN_PARTITIONS not in nodes
     for broker_id in BROKERS:
         epoch = nodes[f"/brokers/ids/{broker_id}"].czxid
@@ -424,7 +425,7 @@ def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwh
     active = cluster.active
     active.controller.admin.delete_topics(["t"])
     nodes = cluster.tree.tree.nodes
-    while not nodes["/admin/delete_topics"].children:
+    while not nodes[DELETE_TOPICS].children:
         assert cluster.step()
     cluster.run(steps)
     session = cluster.session_of(active.broker_id)
@@ -434,5 +435,28 @@ def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwh
     session.is_losing = False
     cluster.settle()
     assert "t" not in cluster.active.controller.image.topics
-    assert not nodes["/admin/delete_topics"].children
+    assert not nodes[DELETE_TOPICS].children
     assert f"{BROKER_TOPICS}/t" not in nodes
+
+
+def test_deletion_that_is_seen_before_the_creation_of_its_topic_is_carried_out() -> None:
+    cluster = SlowCluster(1, SETTINGS)
+    for broker_id in BROKERS:
+        join(cluster, broker_id)
+    cluster.settle()
+    active = cluster.active
+    session = cluster.session_of(active.broker_id)
+    session.is_cut = True
+    client = cluster.tree.connect(lambda event: None)
+    assignment = TopicAssignmentZnode(UUID(int=1), {0: BROKERS}, {}, {})
+    client.create(f"{BROKER_TOPICS}/t", assignment.encode())
+    client.create(f"{DELETE_TOPICS}/t", None)
+    nodes = cluster.tree.tree.nodes
+    # As after a reconnection, when watches fire in any order.
+    session.back.clear()
+    session.is_cut = False
+    active.controller._on_event(WatchEvent(WatchKind.CHILDREN_CHANGED, DELETE_TOPICS))
+    cluster.settle()
+    assert f"{BROKER_TOPICS}/t" not in nodes
+    assert not nodes[DELETE_TOPICS].children
+    assert "t" not in active.controller.image.topics

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipeline.mirroring import until
 from tests.support import maven
 from tests.support.prepare import SPARK_VERSION
 from tests.support.processes import LoggedProcess
@@ -39,7 +40,10 @@ def test_stopped_demo_ends_its_processes(tmp_path: Path) -> None:
         command, log=tmp_path / "demo.log", environment={"PYTHONUNBUFFERED": "1"}
     ) as demo:
         demo.wait_for_line("^Spark starts", timeout_s=TIMEOUT_S)
-        assert len(of_folder(tmp_path / "demo")) >= 3, "the demo, its broker, its pipeline"
+        until(
+            lambda: len(of_folder(tmp_path / "demo")) >= 3,
+            "the demo, its broker and its pipeline run",
+        )
         assert demo.stop(timeout_s=TIMEOUT_S) == 128 + signal.SIGTERM
         assert demo.lines()[-1] == "stopped"
     assert of_folder(tmp_path / "demo") == []

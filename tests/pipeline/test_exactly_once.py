@@ -180,17 +180,17 @@ def test_writer_that_was_taken_over_is_fenced(broker: BrokerProcess) -> None:
 def test_rejected_record_aborts_the_transaction_and_the_next_batch_is_written(
     broker: BrokerProcess,
 ) -> None:
-    create(broker.address, "refused", 1, {"max.message.bytes": "2000"})
-    writer = transactions(broker.address, "refused")
+    create(broker.address, "too-large", 1, {"max.message.bytes": "2000"})
+    writer = transactions(broker.address, "too-large")
     writer.open()
     for value in (b"x" * 10_000, b"x" * 2_000_000):
         records = [Record(b"fine"), Record(value)]
-        with pytest.raises(TransactionFailed, match=r"refused: .*(too large|larger)"):
+        with pytest.raises(TransactionFailed, match=r"too-large: .*(too large|larger)"):
             writer.write(lambda given=records: given, WrittenBatch(0, ""))  # type: ignore[misc]
     with pytest.raises(ZeroDivisionError):
         writer.write(lambda: (Record(b"%d" % (1 // n)) for n in (1, 0)), WrittenBatch(0, ""))
     writer.write(lambda: [Record(b"1")], WrittenBatch(0, ""))
-    assert [one.value for one in output(broker.address, "refused")] == [b"1"]
+    assert [one.value for one in output(broker.address, "too-large")] == [b"1"]
 
 
 def forget_last_commit(state: Path) -> int:

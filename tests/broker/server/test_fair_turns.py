@@ -29,6 +29,7 @@ CALLBACK_NS_MAX: Final = 100_000_000
 """Of a machine at a third of its speed: what is seen here is 5 to 30 ms."""
 CANARY_NS_MAX: Final = 200_000_000
 NOISE_MAX: Final = 4.0
+MEASURED_AGAIN: Final = 2
 
 
 @pytest.fixture
@@ -82,13 +83,14 @@ def endure(here: NodeHere, content: bytes, responses: int) -> list[bytes]:
     """Send what an attacker sends, and see what the others see meanwhile.
 
     A host that others use may take the processor away within a callback: what is above the bounds
-    once, and not by far, is measured again.
+    and not by far is measured again.
 
     responses  that it is to get; fewer when its connection is closed
     """
     found, excess = endure_once(here, content, responses)
-    if 1.0 <= excess < NOISE_MAX:
-        _, excess = endure_once(here, content, responses)
+    for _ in range(MEASURED_AGAIN):
+        if 1.0 <= excess < NOISE_MAX:
+            _, excess = endure_once(here, content, responses)
     assert excess < 1.0, here.longest
     return found
 
