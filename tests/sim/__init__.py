@@ -6,6 +6,9 @@ network         hosts, links and connections, in place of sockets
 ensemble        the coordination service, and the broker's session with it
 process         a broker: the product's `Node` on all of these, and its disk
 clients         producers and consumers
+transactions    transactional clients
+transaction_history  what they have done, and what may be read of it
+transactional_workload  all of them, and the readers of what they commit
 plan            what a seed decides: the cluster, and when which fault happens
 faults          how faults are made
 administration  topics that come and go, reassignments
@@ -14,8 +17,11 @@ simulation      puts these together and runs one seed: `python -m tests.sim.simu
 seeds           many seeds, in forked processes
 campaign        new seeds for so many minutes; `make campaign-sim`
 planted         bugs that the simulator must find
+planted_transactions  those of transactions
 find_planted    says how many seeds it takes to find each of them
 
-Not simulated: consumer groups, transactions, compaction, retention, clients that are cut off, a
-coordination service that fails.
+One history in eight has transactional clients.
+
+Not simulated: members of consumer groups, compaction, retention, clients that are cut off, a
+coordination service that fails; transactions while clocks are more than a second wrong.
 """

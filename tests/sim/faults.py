@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
+from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.sim.administration import Administration
@@ -37,8 +38,14 @@ class Faults:
         administration: Administration,
         *,
         flushes: bool,
+        clock_ms_max: int = CLOCK_MS_MAX,
     ) -> None:
-        """flushes  every record is flushed before it is acknowledged"""
+        """keys          partitions that count; a fault often hits the leader of one of them
+        flushes       every record is flushed before it is acknowledged
+        clock_ms_max  how far clocks go wrong
+        """
+        self._has_internal = keys[-1].topic in INTERNAL_TOPICS
+        self._clock_ms_max = clock_ms_max
         self._flushes = flushes
         self._world = world
         self._network = network
@@ -80,7 +87,9 @@ class Faults:
         processes = list(self._oracle.processes.values())
         process = processes[fault.first % len(processes)]
         if fault.first & LEADER_BIT:
-            state = self._oracle.state_of(self._keys[0])
+            # Internal topics come last: where there are some, their leaders are hit as often.
+            key = self._keys[-(fault.first >> 11) % 4] if self._has_internal else self._keys[0]
+            state = self._oracle.state_of(key)
             process = self._oracle.processes.get(-1 if state is None else state.leader, process)
         if self._is_exposed():
             self._world.note(f"left out, since records are exposed: {fault}")
@@ -273,7 +282,7 @@ class Faults:
             ensemble.expire(session_id)
 
     def _clock(self, process: Process, fault: Fault) -> None:
-        offset_ms = fault.second * 977 % (2 * CLOCK_MS_MAX) - CLOCK_MS_MAX
+        offset_ms = fault.second * 977 % (2 * self._clock_ms_max) - self._clock_ms_max
         self._world.note(f"the clock of broker {process.broker_id} is set to {offset_ms} ms off")
         self._world.counts["clock"] += 1
         process.clock.offset_ms = offset_ms

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.broker.replication.partition import Partition
 from odradek.controller.znodes.zk_data import PartitionStateZnode, partition_state_path
-from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
 from tests.sim.ensemble import Ensemble
@@ -33,8 +33,33 @@ class StoredBatch(NamedTuple):
     next_offset: int
     leader_epoch: int
     producer_id: int
+    producer_epoch: int
     base_sequence: int
+    attributes: int
     content: bytes
+
+
+class ProducerView(NamedTuple):
+    """What the records of one producer come to."""
+
+    epoch: int = -1
+    sequence: int = -1
+    offset: int = -1
+    """Of its newest record."""
+    first_offset: int = -1
+    """Of its open transaction."""
+
+    def after(self, stored: StoredBatch) -> ProducerView:
+        """With one more batch; a marker of a new epoch begins its sequences again."""
+        epoch, offset = stored.producer_epoch, stored.base_offset
+        if stored.attributes & CONTROL:
+            if epoch == self.epoch:
+                return self._replace(first_offset=-1)
+            return ProducerView(epoch)
+        first_offset = self.first_offset
+        if first_offset < 0 and stored.attributes & TRANSACTIONAL:
+            first_offset = offset
+        return ProducerView(epoch, stored.base_sequence, offset, first_offset)
 
 
 @dataclass
@@ -45,8 +70,11 @@ class Committed:
     """Each has one record, so the index is the offset."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that leads in it."""
-    sequences: dict[int, int] = field(default_factory=dict)
-    """Producer id -> its newest sequence."""
+    producers: dict[int, ProducerView] = field(default_factory=dict)
+    open_transactions: dict[int, int] = field(default_factory=dict)
+    """Producer id -> the first offset of its transaction."""
+    ended_transactions: list[tuple[int, int]] = field(default_factory=list)
+    """First offset, and offset of the marker."""
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     """Offset -> value."""
     known_values: dict[bytes, None] = field(default_factory=dict)
@@ -221,6 +249,8 @@ class Oracle:
             self.check_log(process, partition.log)
         if now.high_watermark > verified:
             self._check_committed(process, partition, verified, now.high_watermark)
+        if found.open_transactions or found.ended_transactions:
+            self._check_stable(key, partition.log)
 
     def _check_truncation(self, key: TopicPartition, process: Process, now: ReplicaView) -> None:
         state = self.state_of(key)
@@ -263,14 +293,51 @@ class Oracle:
         if batches and stored.leader_epoch < batches[-1].leader_epoch:
             self.world.fail(f"{key}: the leader epoch falls at offset {stored.base_offset}")
         if stored.producer_id >= 0:
-            newest = found.sequences.get(stored.producer_id, -1)
-            if stored.base_sequence != newest + 1:
-                self.world.fail(
-                    f"{key}: sequence {stored.base_sequence} of producer {stored.producer_id} "
-                    f"follows {newest} at offset {stored.base_offset}"
-                )
-            found.sequences[stored.producer_id] = stored.base_sequence
+            self._commit_of_producer(key, found, stored)
         batches.append(stored)
+
+    def _commit_of_producer(
+        self, key: TopicPartition, found: Committed, stored: StoredBatch
+    ) -> None:
+        newest = found.producers.get(stored.producer_id, ProducerView())
+        if stored.producer_epoch < newest.epoch:
+            self.world.fail(
+                f"{key}: epoch {stored.producer_epoch} of producer {stored.producer_id} follows "
+                f"{newest.epoch} at offset {stored.base_offset}"
+            )
+        expected = newest.sequence + 1 if stored.producer_epoch == newest.epoch else 0
+        if stored.base_sequence not in (-1, expected):
+            self.world.fail(
+                f"{key}: sequence {stored.base_sequence} of producer {stored.producer_id} "
+                f"follows {newest} at offset {stored.base_offset}"
+            )
+        after = found.producers[stored.producer_id] = newest.after(stored)
+        if after.first_offset >= 0:
+            found.open_transactions[stored.producer_id] = after.first_offset
+        elif newest.first_offset >= 0:
+            del found.open_transactions[stored.producer_id]
+            found.ended_transactions.append((newest.first_offset, stored.base_offset))
+
+    def _check_stable(self, key: TopicPartition, log: Log) -> None:
+        """The last stable offset is the first one of the oldest transaction whose marker is not
+        committed, else the high watermark.
+
+        A replica that was loaded from a snapshot does not wait until the markers in its log are
+        committed, nor does Kafka's: the outcome was committed before any marker was written.
+        """
+        found, end = self.of(key), log.high_watermark
+        stable = min([*found.open_transactions.values(), end])
+        firsts, missing = [stable], [stable]
+        for first, marker in found.ended_transactions:
+            if first < end <= marker:
+                firsts.append(first)
+                if marker >= log.end_offset:
+                    missing.append(first)
+        if not min(firsts) <= log.last_stable_offset <= min(missing):
+            self.world.fail(
+                f"{log}: the last stable offset is {log.last_stable_offset}, by its records "
+                f"{min(firsts)} ({found.open_transactions}, {found.ended_transactions[-5:]})"
+            )
 
     def _check_in_sync_replicas(
         self, key: TopicPartition, process: Process, partition: Partition, end: int
@@ -303,7 +370,7 @@ class Oracle:
     def check_log(self, process: Process, log: Log) -> None:
         """Leader epochs and producer state are those of the records."""
         epochs: dict[int, int] = {}
-        sequences: dict[int, tuple[int, int]] = {}
+        producers: dict[int, ProducerView] = {}
         expected = log.log_start_offset
         epoch = -1
         for stored in stored_batches(process, log, 0):
@@ -316,7 +383,8 @@ class Oracle:
                 epoch = stored.leader_epoch
                 epochs[epoch] = stored.base_offset
             if stored.producer_id >= 0:
-                sequences[stored.producer_id] = stored.base_sequence, stored.base_offset
+                before = producers.get(stored.producer_id, ProducerView())
+                producers[stored.producer_id] = before.after(stored)
         where = f"broker {process.broker_id}, {log}"
         if expected != log.end_offset:
             self.world.fail(f"{where}: its records end at {expected}")
@@ -328,9 +396,17 @@ class Oracle:
             if epoch not in epochs and log.leader_epochs.epoch_of(log.end_offset) < epoch:
                 self.world.fail(f"{where}: epochs {entries}, by its records {epochs}")
         states = log.producer_states.entries
-        known = {one: (entry.last_sequence, entry.last_offset) for one, entry in states.items()}
-        if known != sequences:
-            self.world.fail(f"{where}: producers {known}, by its records {sequences}")
+        known = {
+            one: ProducerView(
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_offset,
+                entry.current_txn_first_offset,
+            )
+            for one, entry in states.items()
+        }
+        if known != producers:
+            self.world.fail(f"{where}: producers {known}, by its records {producers}")
 
     # In the end.
 
@@ -386,15 +462,23 @@ def stored_batches(process: Process, log: Log, start: int) -> list[StoredBatch]:
         if known is not None and start and known[0] <= start and known[1] < end:
             position = known[1] if OFFSET.unpack_from(content, known[1])[0] == known[0] else 0
         while position + HEADER_BYTES <= end:
-            (offset, size, epoch, _, _, _, delta, _, _, producer_id, _, sequence, _) = (
-                HEADER.unpack_from(content, position)
-            )
+            fields = HEADER.unpack_from(content, position)
+            offset, size, epoch, _, _, attributes, delta, _, _, producer_id = fields[:10]
             if offset >= end_offset:
                 break
             if offset >= start:
                 whole = bytes(content[position : position + size + 12])
                 found.append(
-                    StoredBatch(offset, offset + delta + 1, epoch, producer_id, sequence, whole)
+                    StoredBatch(
+                        offset,
+                        offset + delta + 1,
+                        epoch,
+                        producer_id,
+                        fields[10],
+                        fields[11],
+                        attributes,
+                        whole,
+                    )
                 )
                 process.positions[node] = offset, position
             position += size + 12

@@ -28,6 +28,11 @@ KINDS: Final = (
     "topic",
     "reassign",
 )
+TRANSACTIONAL_ONE_IN: Final = 8
+TRANSACTIONAL_CLOCK_MS_MAX: Final = 1_000
+"""A transaction times out by the clock of its coordinator, wherever that is."""
+CHECK_INTERVAL_MS: Final = 1_000
+"""Between two looks for transactions that have timed out."""
 LOSING: Final = ("power", "power in an operation", "power after a truncation")
 
 
@@ -82,6 +87,8 @@ class Plan:
     pause_us: int
     """The longest pause of a producer between two records."""
     faults: tuple[Fault, ...]
+    transactional_clients: tuple[bool, ...]
+    """Whether transactions of each transactional client have version 2; most plans have none."""
 
     def settings(self) -> dict[str, str]:
         """Those of the brokers."""
@@ -103,6 +110,18 @@ class Plan:
             "leader.imbalance.check.interval.seconds": "10",
             "controlled.shutdown.retry.backoff.ms": "500",
         }
+        if self.transactional_clients:
+            written |= {
+                "offsets.topic.num.partitions": "1",
+                "offsets.topic.replication.factor": str(BROKERS),
+                "offsets.topic.segment.bytes": str(self.segment_bytes),
+                "transaction.state.log.num.partitions": "2",
+                "transaction.state.log.replication.factor": str(BROKERS),
+                "transaction.state.log.segment.bytes": str(self.segment_bytes),
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(
+                    CHECK_INTERVAL_MS
+                ),
+            }
         if self.flushes:
             written["log.flush.interval.messages"] = "1"
         return written
@@ -132,7 +151,7 @@ def make_plan(seed: int) -> Plan:
         )
         for _ in range(count)
     )
-    return Plan(
+    plan = Plan(
         seed=seed,
         is_new=rng.random() < 0.2,
         length_ms=length.length_ms,
@@ -144,4 +163,15 @@ def make_plan(seed: int) -> Plan:
         has_scribbler=rng.random() < 0.7,
         pause_us=rng.choice(length.pauses_us),
         faults=tuple(faults),
+        transactional_clients=(),
+    )
+    if rng.randrange(TRANSACTIONAL_ONE_IN):
+        return plan
+    clients = tuple(rng.random() < 0.5 for _ in range(rng.choice((1, 2))))
+    return replace(
+        plan,
+        partitions=max(2, plan.partitions),
+        producers=1,
+        has_scribbler=False,
+        transactional_clients=clients,
     )

@@ -248,7 +248,7 @@ class Process:
         """An offset in each file and its position, from which the oracle reads on."""
         self.files = ProcessFiles(self.disk, lambda: None)
         self.node: SimulatedNode | None = None
-        self._settings = broker_settings(broker_id, tuple(written.items()))
+        self.settings = broker_settings(broker_id, tuple(written.items()))
         self._after_turn = after_turn
         self._is_heard = is_heard
 
@@ -287,7 +287,7 @@ class Process:
     async def _run(self, loop: SimulatedLoop) -> None:
         failure: BaseException | None = None
         try:
-            node = self.node = SimulatedNode(self, loop, self._settings)
+            node = self.node = SimulatedNode(self, loop, self.settings)
             try:
                 await node._start()
                 await node.run_until_stopped()

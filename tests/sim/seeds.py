@@ -24,8 +24,10 @@ from typing import Final
 import pytest
 
 from odradek.broker import handlers
+from tests.sim.plan import make_plan
 from tests.sim.planted import BUGS
-from tests.sim.simulation import Result, run_seed
+from tests.sim.planted_transactions import TRANSACTION_BUGS
+from tests.sim.simulation import Result, run_plan, run_seed
 
 SEEDS_OF_A_PROCESS: Final = 50
 WARM_UP_SEEDS: Final = range(3)
@@ -86,9 +88,12 @@ def _run(task: tuple[int, int, str | None]) -> Total:
     began_s = time.process_time()
     with pytest.MonkeyPatch.context() as patch:
         if bug is not None:
-            BUGS[bug](patch)
+            (BUGS | TRANSACTION_BUGS)[bug](patch)
         for seed in range(first, first + count):
-            total.add_result(run_seed(seed))
+            plan = make_plan(seed)
+            if bug in TRANSACTION_BUGS and not plan.transactional_clients:
+                continue
+            total.add_result(run_plan(plan))
             if bug is not None and total.failed:
                 break
     total.processor_s = time.process_time() - began_s

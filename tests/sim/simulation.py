@@ -13,16 +13,19 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Final
 
+from odradek.broker.auto_topic_creation import first_use_topic
+from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.topic_partition import TopicPartition
 from tests.sim.administration import Administration
 from tests.sim.clients import TOPIC, ClientHost, Consumer, Producer, Scribbler
 from tests.sim.ensemble import HOST, Ensemble
-from tests.sim.faults import Faults
+from tests.sim.faults import CLOCK_MS_MAX, Faults
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
-from tests.sim.plan import BROKERS, Plan, make_plan
+from tests.sim.plan import BROKERS, TRANSACTIONAL_CLOCK_MS_MAX, Plan, make_plan
 from tests.sim.process import Process
+from tests.sim.transactional_workload import TransactionalWorkload
 from tests.sim.world import Broken, World
 
 CALM_STEP_MS: Final = 250
@@ -86,23 +89,40 @@ class Simulation:
             for broker_id in range(1, BROKERS + 1)
         }
         self.oracle.processes = self.processes
-        self.administration = Administration(
-            self.world, self.ensemble, self.oracle, self.partition_keys()
-        )
+        self.administration = Administration(self.world, self.ensemble, self.oracle, self._keys())
         self.faults = Faults(
             self.world,
             self.network,
             self.ensemble,
             self.oracle,
-            self.partition_keys(),
+            self._keys(),
             self.administration,
             flushes=plan.flushes,
+            clock_ms_max=TRANSACTIONAL_CLOCK_MS_MAX if plan.transactional_clients else CLOCK_MS_MAX,
         )
         self.producers: list[Producer] = []
         self.scribblers: list[Scribbler] = []
+        self.workload: TransactionalWorkload | None = None
 
     def partition_keys(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, index) for index in range(self.plan.partitions)]
+
+    def _internal_keys(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(spec.name, index)
+            for spec in self._internal_topics()
+            for index in range(spec.partitions)
+        ]
+
+    def _internal_topics(self) -> list[CreateTopicSpec]:
+        """Those of transactions, as a broker creates them on first use."""
+        if not self.plan.transactional_clients:
+            return []
+        settings = self.processes[1].settings
+        return [first_use_topic(name, settings, broker_count=BROKERS) for name in INTERNAL_TOPICS]
+
+    def _keys(self) -> list[TopicPartition]:
+        return [*self.partition_keys(), *self._internal_keys()]
 
     def run(self) -> None:
         """The whole history.
@@ -123,6 +143,10 @@ class Simulation:
         if self.plan.has_scribbler:
             self.scribblers = [Scribbler(clients, self._lasting_keys, self.plan.pause_us)]
         Consumer(clients, self.partition_keys(), 2 * self.plan.pause_us)
+        if self.plan.transactional_clients:
+            self.workload = TransactionalWorkload(
+                self.plan, clients, self.oracle, self.partition_keys()
+            )
         self.faults.schedule(self.plan.faults)
         self._run_until(self.plan.length_ms)
         self.faults.end_all()
@@ -133,7 +157,7 @@ class Simulation:
 
     def _create_topic(self) -> None:
         """By the active controller, once every broker is registered."""
-        spec = CreateTopicSpec(TOPIC, self.plan.partitions, BROKERS)
+        specs = [CreateTopicSpec(TOPIC, self.plan.partitions, BROKERS), *self._internal_topics()]
         for until_ms in range(100, 2_000, 100):
             self._run_until(until_ms)
             for process in self.processes.values():
@@ -142,7 +166,7 @@ class Simulation:
                 controller = process.node.services.controller
                 if len(controller.image.brokers) == BROKERS and controller.is_active:
                     admin = controller.admin
-                    process.loop.call_soon(lambda admin=admin: admin.create_topics([spec]))
+                    process.loop.call_soon(lambda admin=admin: admin.create_topics(specs))
                     return
         self.world.fail("the cluster does not start")
 
@@ -163,13 +187,17 @@ class Simulation:
                     producer.is_stopped = True
                 for scribbler in self.scribblers:
                     scribbler.is_stopped = True
+                if self.workload is not None:
+                    self.workload.stop()
                 why = "clients have been stopped just now"
         self._run_until(world.elapsed_ms + IDLE_MS)
         for key in self._lasting_keys():
             self.oracle.check_end(key)
+        if self.workload is not None:
+            self.workload.check_end()
 
     def _lasting_keys(self) -> list[TopicPartition]:
-        return [*self.partition_keys(), *self.administration.kept]
+        return [*self._keys(), *self.administration.kept]
 
     def _trouble(self, *, is_stopped: bool) -> str | None:
         why = self.administration.trouble()
@@ -180,6 +208,10 @@ class Simulation:
             if state is None or len(state.isr) < BROKERS:
                 return f"{key}: {state}"
         if is_stopped:
+            if self.workload is not None:
+                why = self.workload.trouble(self._internal_keys())
+                if why is not None:
+                    return why
             for producer in self.producers:
                 if producer.waiting:
                     return f"{producer.name} waits for {producer.waiting}"

@@ -1,0 +1,93 @@
+"""What transactional clients have done, and what a reader of committed records may see of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from odradek.protocol.topic_partition import TopicPartition
+from tests.sim.world import World
+
+
+@dataclass
+class Transaction:
+    """One transaction, as its client knows it."""
+
+    number: int
+    transactional_id: str
+    values: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
+    read: dict[bytes, None] = field(default_factory=dict)
+    has_offset: bool = False
+    """Whether its number may be committed as an offset of the group."""
+    is_commit_sent: bool = False
+    is_committed: bool = False
+    """EndTxn with a commit has the response NONE."""
+
+    def __str__(self) -> str:
+        return f"transaction {self.number} of {self.transactional_id}"
+
+    def add(self, key: TopicPartition) -> bytes:
+        """The value of its next record."""
+        value = b"transaction-%d-%d" % (self.number, len(self.values))
+        self.values.append((key, value))
+        return value
+
+
+class TransactionHistory:
+    """The transactions of all clients, in the order in which they began."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.transactions: list[Transaction] = []
+        self._newest: dict[str, tuple[int, int]] = {}
+
+    def begin(self, transactional_id: str) -> Transaction:
+        """Its number is greater than that of each one before."""
+        transaction = Transaction(len(self.transactions), transactional_id)
+        self.transactions.append(transaction)
+        return transaction
+
+    def newest_epoch(self, transactional_id: str) -> tuple[int, int]:
+        """The newest producer id and epoch that a client has got."""
+        return self._newest.get(transactional_id, (-1, -1))
+
+    def on_epoch(
+        self, transactional_id: str, floor: tuple[int, int], producer_id: int, producer_epoch: int
+    ) -> None:
+        """A producer has its epoch, above what there was when it was asked for."""
+        got = producer_id, producer_epoch
+        if got <= floor:
+            self._world.fail(f"{transactional_id} has producer id and epoch {got} after {floor}")
+        self._newest[transactional_id] = max(got, self.newest_epoch(transactional_id))
+
+    def on_read(self, key: TopicPartition, value: bytes) -> None:
+        """A reader of committed records has got a record."""
+        _, number, index = value.split(b"-")
+        transaction = self.transactions[int(number)]
+        if not transaction.is_commit_sent:
+            self._world.fail(f"{key}: {value!r} is read, {transaction} was not committed")
+        if value in transaction.read:
+            self._world.fail(f"{key}: {value!r} is read twice")
+        former = [one for where, one in transaction.values[: int(index)] if where == key]
+        if any(one not in transaction.read for one in former):
+            self._world.fail(f"{key}: {value!r} is read before one of {former}")
+        transaction.read[value] = None
+
+    def check_end(self, offsets: dict[str, int]) -> None:
+        """Each transaction is whole, or there is nothing of it.
+
+        offsets  the offsets that are committed, by group; -1 for none
+        """
+        expected = dict.fromkeys(offsets, -1)
+        for transaction in self.transactions:
+            count = len(transaction.read)
+            if count not in (0, len(transaction.values)) or (
+                transaction.is_committed and not count
+            ):
+                self._world.fail(
+                    f"{transaction}: committed is {transaction.is_committed}, "
+                    f"{count} of {len(transaction.values)} records are read"
+                )
+            if count and transaction.has_offset:
+                expected[transaction.transactional_id] = transaction.number
+        if offsets != expected:
+            self._world.fail(f"committed offsets are {offsets}, by the transactions {expected}")

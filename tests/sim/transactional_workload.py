@@ -1,0 +1,192 @@
+"""All transactional clients of a simulation, their replacements, and a reader of their records."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from odradek.protocol.errors import BrokerError
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from odradek.protocol.records.batch import iterate_batches
+from odradek.protocol.records.control import parse_end_marker
+from odradek.protocol.records.record import decode_records
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.runtime.pending import Pending
+from tests.sim.clients import FETCH_VERSION, TOPIC, ClientHost
+from tests.sim.oracle import Oracle
+from tests.sim.plan import CHECK_INTERVAL_MS, TRANSACTIONAL_CLOCK_MS_MAX, Plan
+from tests.sim.transaction_history import TransactionHistory
+from tests.sim.transactions import (
+    GROUP,
+    OFFSET_FETCH_VERSION,
+    RESTART_US,
+    TRANSACTION_TIMEOUT_MS,
+    CoordinatorClient,
+    TransactionalClient,
+    start,
+)
+
+READ_COMMITTED: Final = 1
+MARKERS_MS: Final = 6_000
+"""For the abort and its markers: one request may be lost with a connection."""
+OPEN_MS_MAX: Final = (
+    TRANSACTION_TIMEOUT_MS + CHECK_INTERVAL_MS + 2 * TRANSACTIONAL_CLOCK_MS_MAX + MARKERS_MS
+)
+
+
+class CommittedReader:
+    """Reads each partition from its start, records of committed transactions only."""
+
+    def __init__(
+        self,
+        clients: ClientHost,
+        history: TransactionHistory,
+        keys: list[TopicPartition],
+        pause_us: int,
+    ) -> None:
+        self._clients = clients
+        self._transactions = history
+        self._pause_us = pause_us
+        self.offsets = dict.fromkeys(keys, 0)
+        for key in keys:
+            clients.after(pause_us, lambda key=key: self._fetch(key))  # type: ignore[misc]
+
+    def _fetch(self, key: TopicPartition) -> None:
+        partition = FetchPartition(
+            partition=key.partition, fetch_offset=self.offsets[key], partition_max_bytes=4_000
+        )
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=4_000,
+            isolation_level=READ_COMMITTED,
+            topics=[FetchTopic(topic=key.topic, partitions=[partition])],
+        )
+        pending = self._clients.send(self._clients.leader_of(key), request, FETCH_VERSION)
+        pending.on_done(lambda done: self._on_response(key, done))
+
+    def _on_response(self, key: TopicPartition, done: Pending[Any]) -> None:
+        try:
+            ((data,),) = [topic.partitions for topic in done.result().responses]
+        except (BrokerError, ValueError):
+            data = None
+        if data is not None and not data.error_code and data.records is not None:
+            self._read(key, data)
+        self._clients.after(self._pause_us, lambda: self._fetch(key))
+
+    def _read(self, key: TopicPartition, data: Any) -> None:
+        """As clients do: a producer's records are left out from the first offset of its aborted
+        transaction up to the marker."""
+        aborts = sorted(
+            (one.first_offset, one.producer_id) for one in data.aborted_transactions or ()
+        )
+        aborted: dict[int, None] = {}
+        for batch in iterate_batches(memoryview(bytes(data.records)), allow_partial=True):
+            while aborts and aborts[0][0] <= batch.last_offset:
+                aborted[aborts.pop(0)[1]] = None
+            is_new = batch.last_offset >= self.offsets[key]
+            if is_new:
+                self._clients.oracle.on_consumed(key, batch)
+                self.offsets[key] = batch.next_offset
+            if batch.is_control:
+                marker = parse_end_marker(batch)
+                if marker is not None and not marker.is_commit:
+                    aborted.pop(batch.producer_id, None)
+            elif is_new and batch.is_transactional and batch.producer_id not in aborted:
+                for record in decode_records(batch):
+                    assert record.value is not None, "it has a value"
+                    self._transactions.on_read(key, bytes(record.value))
+
+
+class TransactionalWorkload:
+    """Starts the clients of a plan, and says when their work is over."""
+
+    def __init__(
+        self, plan: Plan, clients: ClientHost, oracle: Oracle, keys: list[TopicPartition]
+    ) -> None:
+        self._clients = clients
+        self._oracle = oracle
+        self._pause_us = plan.pause_us
+        self._keys = keys
+        self.history = TransactionHistory(clients.world)
+        self._reader = CommittedReader(clients, self.history, keys, 2 * plan.pause_us)
+        self._transactional: list[TransactionalClient] = []
+        self._names: list[str] = []
+        self._stopped_ms: int | None = None
+        self._offsets: dict[str, int] = {}
+        self._is_asking = False
+        for number, is_v2 in enumerate(plan.transactional_clients):
+            name = f"transactional-{number}"
+            self._names.append(name)
+            self._start(name, is_v2=is_v2)
+
+    def _start(self, name: str, *, is_v2: bool) -> None:
+        if self._stopped_ms is not None:
+            return
+        client = TransactionalClient(
+            self._clients,
+            self.history,
+            name,
+            self._keys,
+            self._pause_us,
+            is_v2=is_v2,
+            on_replaced=lambda: self._clients.after(
+                self._clients.world.random.randrange(1, RESTART_US),
+                lambda: self._start(name, is_v2=is_v2),
+            ),
+        )
+        self._transactional.append(client)
+        start(client.run())
+
+    def stop(self) -> None:
+        """Begin no transaction any more; what clients have left open is left to the brokers."""
+        self._stopped_ms = self._clients.world.elapsed_ms
+        for client in self._transactional:
+            client.is_stopped = True
+
+    def trouble(self, internal_keys: list[TopicPartition]) -> str | None:
+        """Why the clients' work is not over."""
+        why = self._open_transaction([*self._keys, *internal_keys])
+        if why is not None:
+            return why
+        for client in self._transactional:
+            if not client.is_done:
+                return f"a client of {client.transactional_id} is not done"
+        for key, offset in self._reader.offsets.items():
+            if offset < len(self._oracle.of(key).batches):
+                return f"{key}: the reader of committed records is at {offset}"
+        if not self._is_asking:
+            self._is_asking = True
+            for name in self._names:
+                start(self._fetch_offset(name))
+        if len(self._offsets) < len(self._names):
+            return "committed offsets are being fetched"
+        return None
+
+    def _open_transaction(self, keys: list[TopicPartition]) -> str | None:
+        """A transaction that is open, if there is one."""
+        assert self._stopped_ms is not None, "the clients are stopped"
+        world = self._clients.world
+        for key in keys:
+            found = self._oracle.of(key)
+            if found.open_transactions:
+                why = f"{key}: transactions are open: {found.open_transactions}"
+                if world.elapsed_ms > self._stopped_ms + OPEN_MS_MAX:
+                    world.fail(f"after {OPEN_MS_MAX} ms without faults: {why}")
+                return why
+        return None
+
+    async def _fetch_offset(self, name: str) -> None:
+        topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
+        request = OffsetFetchRequest(group_id=name, topics=topics, require_stable=True)
+        response = await CoordinatorClient(self._clients).ask(
+            (GROUP, name),
+            lambda: request,
+            OFFSET_FETCH_VERSION,
+            lambda one: one.error_code or one.topics[0].partitions[0].error_code,
+        )
+        self._offsets[name] = response.topics[0].partitions[0].committed_offset
+
+    def check_end(self) -> None:
+        """Compare what was read with what was committed."""
+        self.history.check_end(self._offsets)
