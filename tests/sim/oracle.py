@@ -73,8 +73,8 @@ class Committed:
     producers: dict[int, ProducerView] = field(default_factory=dict)
     open_transactions: dict[int, int] = field(default_factory=dict)
     """Producer id -> the first offset of its transaction."""
-    ended_transactions: list[tuple[int, int]] = field(default_factory=list)
-    """First offset, and offset of the marker."""
+    ended_transactions: list[tuple[int, int, int]] = field(default_factory=list)
+    """First offset, offset of the marker, producer id."""
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     """Offset -> value."""
     known_values: dict[bytes, None] = field(default_factory=dict)
@@ -250,7 +250,7 @@ class Oracle:
         if now.high_watermark > verified:
             self._check_committed(process, partition, verified, now.high_watermark)
         if found.open_transactions or found.ended_transactions:
-            self._check_stable(key, partition.log)
+            self._check_stable(key, process, partition.log)
 
     def _check_truncation(self, key: TopicPartition, process: Process, now: ReplicaView) -> None:
         state = self.state_of(key)
@@ -316,27 +316,35 @@ class Oracle:
             found.open_transactions[stored.producer_id] = after.first_offset
         elif newest.first_offset >= 0:
             del found.open_transactions[stored.producer_id]
-            found.ended_transactions.append((newest.first_offset, stored.base_offset))
+            found.ended_transactions.append(
+                (newest.first_offset, stored.base_offset, stored.producer_id)
+            )
 
-    def _check_stable(self, key: TopicPartition, log: Log) -> None:
+    def _check_stable(self, key: TopicPartition, process: Process, log: Log) -> None:
         """The last stable offset is the first one of the oldest transaction whose marker is not
         committed, else the high watermark.
 
         A replica that was loaded from a snapshot does not wait until the markers in its log are
         committed, nor does Kafka's: the outcome was committed before any marker was written.
         """
-        found, end = self.of(key), log.high_watermark
-        stable = min([*found.open_transactions.values(), end])
-        firsts, missing = [stable], [stable]
-        for first, marker in found.ended_transactions:
+        found, end, stable = self.of(key), log.high_watermark, log.last_stable_offset
+        firsts = dict(found.open_transactions)
+        for first, marker, producer_id in found.ended_transactions:
             if first < end <= marker:
-                firsts.append(first)
-                if marker >= log.end_offset:
-                    missing.append(first)
-        if not min(firsts) <= log.last_stable_offset <= min(missing):
+                firsts[producer_id] = min(first, firsts.get(producer_id, first))
+        expected = min([*firsts.values(), end])
+        if stable == expected:
+            return
+        ended = {
+            stored.producer_id
+            for stored in stored_batches(process, log, end)
+            if stored.attributes & CONTROL
+        }
+        unended = [first for producer_id, first in firsts.items() if producer_id not in ended]
+        if not expected <= stable <= min([*unended, end]):
             self.world.fail(
-                f"{log}: the last stable offset is {log.last_stable_offset}, by its records "
-                f"{min(firsts)} ({found.open_transactions}, {found.ended_transactions[-5:]})"
+                f"{log}: the last stable offset is {stable}, by its records {expected} "
+                f"({found.open_transactions}, {found.ended_transactions[-5:]})"
             )
 
     def _check_in_sync_replicas(
