@@ -51,7 +51,7 @@ OFFSET_FETCH_VERSION: Final = 7
 GROUP, TRANSACTIONAL_ID = 0, 1
 RESTART_US: Final = 2_000_000
 ABORTED_ONE_IN: Final = 10
-DEATH_ONE_IN: Final = 50
+DEATH_ONE_IN: Final = 30
 STALL_ONE_IN: Final = 15
 RECORDS_MAX: Final = 3
 WITHOUT_EFFECT: Final = (
@@ -230,11 +230,14 @@ class TransactionalClient(CoordinatorClient):
         world = self.clients.world
         if not world.is_calm and not self._is_replaced and not world.random.randrange(DEATH_ONE_IN):
             self._is_replaced = True
-            self._on_replaced()
-            world.counts["client replaced"] += 1
-            if world.random.randrange(2):
+            kind = world.random.randrange(3)
+            if kind:
+                self._on_replaced()
+                world.counts["client replaced"] += 1
+            if kind < 2:
                 raise Died
             world.note(f"a client of {self.transactional_id} is taken for dead")
+            await self._rest(2 * RESTART_US)
         if not world.random.randrange(STALL_ONE_IN):
             await self._rest(2_000 * TRANSACTION_TIMEOUT_MS if not world.is_calm else RETRY_US)
 
@@ -252,6 +255,10 @@ class TransactionalClient(CoordinatorClient):
             await self._commit_offset(transaction)
             await self._hazard()
         is_commit = random.randrange(ABORTED_ONE_IN) > 0
+        if not is_commit and random.randrange(2):
+            # The transaction is aborted while the request is under way.
+            self.has_unknown_effect = True
+            self._send(chosen[0], transaction.add(chosen[0]))
         transaction.is_commit_sent = is_commit
         response = await self.ask(
             self._key,
@@ -293,6 +300,27 @@ class TransactionalClient(CoordinatorClient):
     async def _produce(self, key: TopicPartition, value: bytes) -> None:
         """Until it is acknowledged; raises Refused."""
         clients = self.clients
+        while True:
+            offset = -1
+            try:
+                (topic,) = (await self._send(key, value)).responses
+                (response,) = topic.partition_responses
+                code, offset = ErrorCode(response.error_code), response.base_offset
+            except BrokerError:
+                code = ErrorCode.NETWORK_EXCEPTION
+            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                break
+            if code in FENCED:
+                raise Refused(code.name)
+            if code not in (*MAY_BE_REPEATED, *WITHOUT_EFFECT, *UNKNOWN_EFFECT):
+                clients.world.fail(f"a record of {self.transactional_id} was refused: {code!r}")
+            self.has_unknown_effect = True
+            await pause(clients, RETRY_US)
+        clients.oracle.on_acknowledged(key, value, offset)
+        self._sequences[key] += 1
+
+    def _send(self, key: TopicPartition, value: bytes) -> Pending[Any]:
+        clients = self.clients
         batch = build_batch(
             [Record(None, value, timestamp_ms=1_700_000_000_000)],
             producer_id=self._producer_id,
@@ -308,25 +336,7 @@ class TransactionalClient(CoordinatorClient):
             topic_data=[TopicProduceData(name=key.topic, partition_data=[data])],
         )
         clients.oracle.on_sent(key, value)
-        while True:
-            offset = -1
-            try:
-                sent = clients.send(clients.leader_of(key), request, 12 if self._is_v2 else 9)
-                (topic,) = (await sent).responses
-                (response,) = topic.partition_responses
-                code, offset = ErrorCode(response.error_code), response.base_offset
-            except BrokerError:
-                code = ErrorCode.NETWORK_EXCEPTION
-            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                break
-            if code in FENCED:
-                raise Refused(code.name)
-            if code not in (*MAY_BE_REPEATED, *WITHOUT_EFFECT, *UNKNOWN_EFFECT):
-                clients.world.fail(f"a record of {self.transactional_id} was refused: {code!r}")
-            self.has_unknown_effect = True
-            await pause(clients, RETRY_US)
-        clients.oracle.on_acknowledged(key, value, offset)
-        self._sequences[key] += 1
+        return clients.send(clients.leader_of(key), request, 12 if self._is_v2 else 9)
 
     async def _commit_offset(self, transaction: Transaction) -> None:
         group = self.transactional_id
