@@ -38,6 +38,9 @@ class GroupLeadership:
         else:
             self._groups.lead(partition)
 
+    def on_log_deleted(self, topic: str, index: int) -> None:
+        """Nothing: the partition may have moved to other brokers, with its committed offsets."""
+
     def on_partition_deleted(self, topic: str, index: int) -> None:
         """Have the groups forget their offsets of the partition."""
         self._groups.on_partition_deleted(topic, index)

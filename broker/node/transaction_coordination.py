@@ -41,8 +41,11 @@ class TransactionLeadership:
         else:
             self._transactions.lead(partition)
 
-    def on_partition_deleted(self, topic: str, index: int) -> None:
+    def on_log_deleted(self, topic: str, index: int) -> None:
         """Nothing: `on_leader_change` was called before."""
+
+    def on_partition_deleted(self, topic: str, index: int) -> None:
+        """Nothing: `on_leader_change` is called."""
 
     def on_request_applied(self) -> None:
         """Nothing: each partition is loaded by itself."""

@@ -25,6 +25,7 @@ from odradek.controller.control_requests import (
     StopReplicaPartition,
     UpdateMetadata,
 )
+from odradek.controller.image import LEADER_DURING_DELETE
 from odradek.controller.znodes.zk_data import NO_TOPIC_ID
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
@@ -71,8 +72,12 @@ class LeadershipObserver(Protocol):
     def on_leader_change(self, partition: Partition) -> None:
         """This broker leads the partition in a new leader epoch, or `partition.leader` is None."""
 
+    def on_log_deleted(self, topic: str, index: int) -> None:
+        """The log of this replica was deleted; `on_leader_change` was called before.  The partition
+        may go on elsewhere."""
+
     def on_partition_deleted(self, topic: str, index: int) -> None:
-        """The partition's log was deleted; `on_leader_change` was called before."""
+        """The partition is being deleted, whether or not this broker has a replica of it."""
 
     def on_request_applied(self) -> None:
         """All changes of one request were reported."""
@@ -148,6 +153,9 @@ class Leadership:
                 self._purgatory.notify(BROKERS_KEY)
                 for partition in request.partitions:
                     self._purgatory.notify(topic_key(partition.topic))
+                    if partition.state.leader == LEADER_DURING_DELETE:
+                        for observer in self._observers:
+                            observer.on_partition_deleted(partition.topic, partition.partition)
                 self._note_brokers(request)
         return Pending.of(ControlResponse())
 
@@ -372,7 +380,7 @@ class Leadership:
             errors |= dict.fromkeys(missing, ErrorCode.KAFKA_STORAGE_ERROR)
             for topic, index in removed:
                 for observer in self._observers:
-                    observer.on_partition_deleted(topic, index)
+                    observer.on_log_deleted(topic, index)
         self._notify_applied()
         return ControlResponse(partition_errors=errors)
 

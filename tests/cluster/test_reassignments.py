@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from odradek.protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.cluster.acknowledged import check, producing
@@ -17,6 +19,8 @@ from tests.support.broker_cluster import BrokerCluster, broker_cluster
 TOPIC = "moved"
 BEFORE = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
 AFTER = {0: [3, 1], 1: [1, 2], 2: [2, 3]}
+GROUPS = 9
+"""Their coordinators are all brokers."""
 ONE_IN_SYNC = {"min.insync.replicas": "1"}
 
 
@@ -40,8 +44,24 @@ def check_folders(cluster: BrokerCluster, replicas: Mapping[int, Sequence[int]])
             )
 
 
+def committed(consumers: Sequence[Consumer]) -> list[int]:
+    """The committed offsets of the topic, by group and partition; -1001 where there is none."""
+    partitions = [TopicPartition(TOPIC, index) for index in BEFORE]
+    return [
+        one.offset for consumer in consumers for one in consumer.committed(partitions, timeout=60)
+    ]
+
+
 def test_all_replicas_move_while_a_producer_sends(cluster: BrokerCluster) -> None:
+    """Committed offsets stay, and go with the topic: of groups at every broker."""
     cluster.create_topic(TOPIC, assignment=BEFORE)
+    consumers = [
+        Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": f"group-{number}"})
+        for number in range(GROUPS)
+    ]
+    for consumer in consumers:
+        offsets = [TopicPartition(TOPIC, index, 7) for index in BEFORE]
+        consumer.commit(offsets=offsets, asynchronous=False)
     with producing(cluster.bootstrap, TOPIC, 3) as (production, sender):
         sender.wait_for(500, timeout_s=90)
         move(cluster, TOPIC, AFTER)
@@ -56,6 +76,12 @@ def test_all_replicas_move_while_a_producer_sends(cluster: BrokerCluster) -> Non
     check(production, cluster.bootstrap)
     assert_identical(cluster, TOPIC)
     check_folders(cluster, BEFORE)
+    assert committed(consumers) == [7] * len(BEFORE) * GROUPS
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.delete_topics([TOPIC])[TOPIC].result(60)
+    cluster.wait(lambda: set(committed(consumers)) == {OFFSET_INVALID}, "offsets deleted")
+    for consumer in consumers:
+        consumer.close()
 
 
 def test_moves_survive_the_death_of_the_controller(cluster: BrokerCluster) -> None:

@@ -169,6 +169,9 @@ class LogDirectoryMoves:
             self._add(partition, future)
 
     def on_partition_deleted(self, topic: str, index: int) -> None:
+        """Nothing: the log is deleted later."""
+
+    def on_log_deleted(self, topic: str, index: int) -> None:
         """The manager has deleted the copy with the log."""
         self._moves.pop(TopicPartition(topic, index), None)
 

@@ -51,6 +51,9 @@ class ReplicaFetchers:
         fetcher.add(partition)
 
     def on_partition_deleted(self, topic: str, index: int) -> None:
+        """Nothing: `on_leader_change` removes it."""
+
+    def on_log_deleted(self, topic: str, index: int) -> None:
         """`on_leader_change` has removed it."""
 
     def on_request_applied(self) -> None:

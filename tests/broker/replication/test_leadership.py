@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from typing import cast
 from uuid import UUID
 
 import pytest
 
+from odradek.broker.group.coordinator import GroupCoordinator
+from odradek.broker.node.group_coordination import GroupLeadership
 from odradek.broker.purgatory import Delayed
-from odradek.controller.control_requests import UpdateMetadata
-from odradek.controller.image import BrokerImage
+from odradek.controller.control_requests import UpdateMetadata, UpdateMetadataPartition
+from odradek.controller.image import LEADER_DURING_DELETE, BrokerImage, PartitionState
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
@@ -97,6 +100,41 @@ def test_a_replica_that_was_once_of_another_topic_is_deleted_after_it_was_led() 
     assert lead_in(replicas, 2) == {}
     assert replicas.stop(is_deleted=True) == {}
     assert replicas.stored.manager.all() == []
+
+
+class RecordedDeletions:
+    """In place of the group coordinator."""
+
+    def __init__(self) -> None:
+        self.deleted: list[tuple[str, int]] = []
+
+    def on_partition_deleted(self, topic: str, index: int) -> None:
+        self.deleted.append((topic, index))
+
+
+def test_groups_keep_the_offsets_of_a_partition_whose_replica_moves_away() -> None:
+    replicas, groups = Replicas(), RecordedDeletions()
+    replicas.observers.append(GroupLeadership(cast(GroupCoordinator, groups)))
+    replicas.lead()
+    assert replicas.stop(is_deleted=True) == {}
+    assert replicas.stored.manager.all() == []
+    assert groups.deleted == []
+
+
+def test_groups_forget_the_offsets_of_a_deleted_topic_without_a_replica_here() -> None:
+    replicas, groups = Replicas(), RecordedDeletions()
+    replicas.observers.append(GroupLeadership(cast(GroupCoordinator, groups)))
+    for leader in (2, LEADER_DURING_DELETE):
+        partition = UpdateMetadataPartition(
+            topic="orders",
+            topic_id=UUID(int=9),
+            partition=0,
+            state=PartitionState(leader, 1, (2, 3), 1, 1),
+            replicas=(2, 3),
+            offline_replicas=(),
+        )
+        replicas.leadership.apply(UpdateMetadata(2, 1, -1, (partition,), ()))
+    assert groups.deleted == [KEY]
 
 
 def test_a_high_watermark_waits_no_longer_for_a_broker_that_is_gone() -> None:
