@@ -27,7 +27,7 @@ WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -39,25 +39,28 @@ cluster: $(VENV)/.run system-packages
 # The rows wait for Java and for sessions most of the time: they run at once, and each prints what it
 # found at its end.
 test: lint tools
-	@$(MAKE) --no-print-directory -k -j4 --output-sync=target \
-		test-pipelines test-clusters test-clients test-broker test-parts
+	@$(MAKE) --no-print-directory -k -j6 --output-sync=target \
+		test-broker test-pipelines test-clients test-clusters test-tools test-parts
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
 
-# Several brokers, and the tools, which have clusters of their own.
 test-clusters:
-	$(BIN)/python -m pytest -q -m "not slow" tests/cluster tests/odradek
+	$(BIN)/python -m pytest -q -m "not slow" tests/cluster
+
+# The tools, which have clusters of their own.
+test-tools:
+	$(BIN)/python -m pytest -q -m "not slow" tests/odradek
 
 test-clients:
 	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLIENTS)
 
 test-broker:
 	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/cluster \
-		--ignore=tests/odradek $(addprefix --ignore=,$(WITH_CLIENTS) $(BELOW_BROKER))
+		--ignore=tests/odradek --ignore=tests/sim $(addprefix --ignore=,$(WITH_CLIENTS) $(BELOW_BROKER))
 
 test-parts:
-	$(BIN)/python -m pytest -q -m "not slow" $(BELOW_BROKER)
+	$(BIN)/python -m pytest -q -m "not slow" $(BELOW_BROKER) tests/sim
 
 # Brokers of Apache Kafka and ours in one cluster, and the way from one to the other.
 test-mixed: tools

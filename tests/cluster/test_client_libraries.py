@@ -19,6 +19,7 @@ def kill_each(found: Scene) -> None:
     print(*found.steps, f"{found.producers.count()} records acknowledged", sep="\n")
 
 
+@pytest.mark.slow
 def test_no_library_loses_a_record_when_parts_of_a_cluster_on_zookeeper_are_killed(
     tmp_path: Path,
 ) -> None:
