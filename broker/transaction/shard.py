@@ -376,15 +376,20 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
 
         def appended(done: Pending[ErrorCode]) -> None:
             error = done.result()
-            if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            if self._is_append_repeated(error):
                 self._context.after(RETRY_MS, lambda: self._append_complete(metadata, target))
             elif error and error is not ErrorCode.NOT_COORDINATOR:
                 logger.error("%s: %s cannot be completed: %s", self, metadata, error.name)
 
         if not self.is_closed:
-            self._append(
-                metadata, target, lambda error: error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            ).on_done(appended)
+            self._append(metadata, target, self._is_append_repeated).on_done(appended)
+
+    def _is_append_repeated(self, error: ErrorCode) -> bool:
+        """Whether what must be appended is appended again: a full disk, too, leaves the log online
+        and led by this broker (NOT_COORDINATOR)."""
+        if error is ErrorCode.NOT_COORDINATOR:
+            return not self.is_closed and not self._writer.partition.log.is_offline
+        return error is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _error_of(decision: TxnTransitMetadata | ErrorCode) -> ErrorCode:

@@ -9,6 +9,7 @@ import pytest
 from odradek.broker.transaction.metadata import LAST_EPOCH
 from odradek.broker.transaction.state import TransactionState
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.broker.transaction.host import A0, A1, B0, NONE, Host
 
 
@@ -184,6 +185,24 @@ def test_completion_that_is_not_replicated_in_time_is_appended_again() -> None:
     host.replicate()
     assert host.state().state is TransactionState.COMPLETE_COMMIT
     assert host.leaders.written() == [(A0, True, 0)]
+
+
+def test_completion_that_finds_the_disk_full_is_appended_once_there_is_space() -> None:
+    host = Host()
+    host.leaders.is_slow = True
+    producer = host.init()
+    assert host.add(producer, A0) is NONE
+    assert host.end(producer) is NONE
+    host.files.capacity_bytes = host.files.used_bytes()
+    host.leaders.respond()
+    host.wait(300)
+    assert host.state().state is TransactionState.PREPARE_COMMIT
+    assert host.ask().result().error is ErrorCode.CONCURRENT_TRANSACTIONS
+    host.files.capacity_bytes = UNLIMITED_BYTES
+    host.wait(300)
+    assert host.state().state is TransactionState.COMPLETE_COMMIT
+    assert host.leaders.written() == [(A0, True, 0)]
+    assert host.reload().ids["t"].current.state is TransactionState.COMPLETE_COMMIT
 
 
 def test_failed_fence_does_not_raise_the_epoch_twice() -> None:
