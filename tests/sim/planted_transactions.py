@@ -158,7 +158,7 @@ def outcomes_are_decided_before_they_are_replicated(patch: pytest.MonkeyPatch) -
 
 @bug
 def batches_are_not_verified(patch: pytest.MonkeyPatch) -> None:
-    """KIP-890: a batch that arrives after the marker opens a transaction that nobody ends."""
+    """KIP-890: a batch that arrives after the marker opens a transaction that no process ends."""
     settings = Plan.settings
     off = {"transaction.partition.verification.enable": "false"}
     patch.setattr(Plan, "settings", lambda self: settings(self) | off)
