@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from odradek.broker.node.group_coordination import GroupLeadership
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.topics import OFFSETS_TOPIC
@@ -23,6 +24,13 @@ from odradek.storage.log.log import Log
 from odradek.storage.producers.producer_state import ProducerStates
 from tests.sim.plan import Plan
 
+RARE_TRANSACTION_BUGS: Final = (
+    "batches_are_not_verified",
+    "markers_are_done_when_appended",
+    "outcomes_are_decided_before_they_are_replicated",
+    "full_disks_leave_transactions_prepared",
+)
+"""500 short histories do not find them."""
 TRANSACTION_BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -185,3 +193,23 @@ def followers_do_not_note_markers(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Log, "append_as_follower", forgetting)
     patch.setattr(ProducerStates, "apply", applied)
+
+
+@bug
+def offsets_go_with_a_replica(patch: pytest.MonkeyPatch) -> None:
+    """A reassignment takes the committed offsets along: this simulator has found it."""
+    patch.setattr(
+        GroupLeadership,
+        "on_log_deleted",
+        lambda self, topic, index: self._groups.on_partition_deleted(topic, index),
+    )
+
+
+@bug
+def full_disks_leave_transactions_prepared(patch: pytest.MonkeyPatch) -> None:
+    """A completion that a full disk refuses is not appended again: this simulator has found it."""
+    patch.setattr(
+        TransactionShard,
+        "_is_append_repeated",
+        lambda self, error: error is ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    )

@@ -13,12 +13,16 @@ import pytest
 from tests.sim.find_planted import SEEDS_MAX
 from tests.sim.plan import LONG_FROM, make_plan
 from tests.sim.planted import BUGS, RARE
+from tests.sim.planted_transactions import RARE_TRANSACTION_BUGS, TRANSACTION_BUGS
 from tests.sim.seeds import Total, run_seeds, seeds_until_found
 from tests.sim.simulation import report, run_plan, run_seed, shortest
 
 SEEDS: Final = 2_000
 EFFECTS: Final = (
+    "abort",
+    "client replaced",
     "clock",
+    "commit",
     "cut",
     "delay",
     "deletion",
@@ -76,10 +80,12 @@ def test_same_seed_repeats_the_same_history(seed: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_planted_bugs_are_found() -> None:
-    """Three of them, others in each run."""
+    """Three of them and one of transactions, others in each run."""
     drawn_by = secrets.randbelow(1 << 32)
     common = sorted(set(BUGS) - set(RARE))
     chosen = random.Random(drawn_by).sample(common, PLANTED_AT_ONCE)
+    in_transactions = sorted(set(TRANSACTION_BUGS) - set(RARE_TRANSACTION_BUGS))
+    chosen.append(random.Random(drawn_by).choice(in_transactions))
     print(f"drawn by {drawn_by}: {chosen}")
     found = {name: seeds_until_found(name, SEEDS_MAX) for name in chosen}
     assert all(found.values()), (drawn_by, found)

@@ -16,8 +16,8 @@ class Transaction:
     transactional_id: str
     values: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
     read: dict[bytes, None] = field(default_factory=dict)
-    has_offset: bool = False
-    """Whether its number may be committed as an offset of the group."""
+    offset_key: TopicPartition | None = None
+    """The partition for which its number may be committed as the offset of its group."""
     is_commit_sent: bool = False
     is_committed: bool = False
     """EndTxn with a commit has the response NONE."""
@@ -72,22 +72,20 @@ class TransactionHistory:
             self._world.fail(f"{key}: {value!r} is read before one of {former}")
         transaction.read[value] = None
 
-    def check_end(self, offsets: dict[str, int]) -> None:
+    def check_end(self, offsets: dict[tuple[str, TopicPartition], int]) -> None:
         """Each transaction is whole, or there is nothing of it.
 
-        offsets  the offsets that are committed, by group; -1 for none
+        offsets  the offsets that are committed, by group and partition; -1 for none
         """
         expected = dict.fromkeys(offsets, -1)
         for transaction in self.transactions:
             count = len(transaction.read)
-            if count not in (0, len(transaction.values)) or (
-                transaction.is_committed and not count
-            ):
+            if count != len(transaction.values) and (count or transaction.is_committed):
                 self._world.fail(
                     f"{transaction}: committed is {transaction.is_committed}, "
                     f"{count} of {len(transaction.values)} records are read"
                 )
-            if count and transaction.has_offset:
-                expected[transaction.transactional_id] = transaction.number
+            if count and transaction.offset_key is not None:
+                expected[transaction.transactional_id, transaction.offset_key] = transaction.number
         if offsets != expected:
             self._world.fail(f"committed offsets are {offsets}, by the transactions {expected}")

@@ -113,7 +113,7 @@ class TransactionalWorkload:
         self._transactional: list[TransactionalClient] = []
         self._names: list[str] = []
         self._stopped_ms: int | None = None
-        self._offsets: dict[str, int] = {}
+        self._offsets: dict[tuple[str, TopicPartition], int] = {}
         self._is_asking = False
         for number, is_v2 in enumerate(plan.transactional_clients):
             name = f"transactional-{number}"
@@ -159,7 +159,7 @@ class TransactionalWorkload:
             self._is_asking = True
             for name in self._names:
                 start(self._fetch_offset(name))
-        if len(self._offsets) < len(self._names):
+        if len(self._offsets) < len(self._names) * len(self._keys):
             return "committed offsets are being fetched"
         return None
 
@@ -177,15 +177,20 @@ class TransactionalWorkload:
         return None
 
     async def _fetch_offset(self, name: str) -> None:
-        topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
+        indexes = [key.partition for key in self._keys]
+        topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=indexes)]
         request = OffsetFetchRequest(group_id=name, topics=topics, require_stable=True)
         response = await CoordinatorClient(self._clients).ask(
             (GROUP, name),
             lambda: request,
             OFFSET_FETCH_VERSION,
-            lambda one: one.error_code or one.topics[0].partitions[0].error_code,
+            lambda one: (
+                one.error_code or max(found.error_code for found in one.topics[0].partitions)
+            ),
         )
-        self._offsets[name] = response.topics[0].partitions[0].committed_offset
+        for found in response.topics[0].partitions:
+            key = TopicPartition(TOPIC, found.partition_index)
+            self._offsets[name, key] = found.committed_offset
 
     def check_end(self) -> None:
         """Compare what was read with what was committed."""

@@ -225,8 +225,11 @@ class TransactionalClient(CoordinatorClient):
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
         self._sequences = dict.fromkeys(self._keys, 0)
 
-    async def _hazard(self) -> None:
-        """The process may end here, or stop for long; another one may take its place."""
+    async def _hazard(self) -> bool:
+        """The process may end here, or stop for long; another one may take its place.
+
+        returns  whether it is taken for dead: what it sends next is the end of its transaction
+        """
         world = self.clients.world
         if not world.is_calm and not self._is_replaced and not world.random.randrange(DEATH_ONE_IN):
             self._is_replaced = True
@@ -238,8 +241,10 @@ class TransactionalClient(CoordinatorClient):
                 raise Died
             world.note(f"a client of {self.transactional_id} is taken for dead")
             await self._rest(2 * RESTART_US)
+            return True
         if not world.random.randrange(STALL_ONE_IN):
             await self._rest(2_000 * TRANSACTION_TIMEOUT_MS if not world.is_calm else RETRY_US)
+        return False
 
     async def _transaction(self) -> None:
         random = self.clients.world.random
@@ -247,11 +252,13 @@ class TransactionalClient(CoordinatorClient):
         chosen = [random.choice(self._keys) for _ in range(random.randrange(1, 1 + RECORDS_MAX))]
         if not self._is_v2:
             await self._add_partitions(list(dict.fromkeys(chosen)))
+        is_taken_for_dead = False
         for key in chosen:
-            await self._hazard()
+            is_taken_for_dead = await self._hazard()
+            if is_taken_for_dead:
+                break
             await self._produce(key, transaction.add(key))
-        await self._hazard()
-        if random.randrange(4):
+        if not is_taken_for_dead and not await self._hazard() and random.randrange(4):
             await self._commit_offset(transaction)
             await self._hazard()
         is_commit = random.randrange(ABORTED_ONE_IN) > 0
@@ -352,11 +359,14 @@ class TransactionalClient(CoordinatorClient):
                 ADD_OFFSETS_VERSION,
                 lambda one: one.error_code,
             )
+        key = self.clients.world.random.choice(self._keys)
         partition = TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=transaction.number, committed_metadata=None
+            partition_index=key.partition,
+            committed_offset=transaction.number,
+            committed_metadata=None,
         )
         topics = [TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
-        transaction.has_offset = True
+        transaction.offset_key = key
         await self.ask(
             (GROUP, group),
             lambda: TxnOffsetCommitRequest(
