@@ -59,7 +59,7 @@ def _collected() -> Iterator[None]:
 
 @pytest.mark.timeout(900)
 def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
-    """130 s of processor time; `make campaign-sim` runs other seeds by the hour."""
+    """150 s of processor time; `make campaign-sim` runs other seeds by the hour."""
     found = Total()
     for total in run_seeds(0, SEEDS):
         found.add(total)
