@@ -190,7 +190,7 @@ class Transactions:
             )
             _retried(producer.commit_transaction)
         except KafkaException as error:
-            reason: KafkaError = error.args[0]
+            reason = self._cause(error.args[0])
             is_aborted = not reason.fatal() and self._abort()
             if is_aborted and reason.txn_requires_abort():
                 raise _Aborted((self._refused or reason).str()) from error
@@ -219,6 +219,16 @@ class Transactions:
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None and error.code() != KafkaError._PURGE_QUEUE:
             self._refused = self._refused or error
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """What has made the producer unusable, when an error says only that it is."""
+        if error.code() == KafkaError._FATAL:
+            try:
+                self._producer.abort_transaction(WAIT_S)
+            except KafkaException as cause:
+                found: KafkaError = cause.args[0]
+                return found
+        return error
 
     def _abort(self) -> bool:
         """Abort the transaction; False: the next run ends it, or its time-out does."""

@@ -73,14 +73,18 @@ def _several_producers() -> BrokerError:
 
 
 def is_unverified(context: Context, partition: Partition, batch: RecordBatch) -> bool:
-    """Whether the coordinator is to be asked before a transactional batch is appended."""
-    entry = partition.log.producer_states.entries.get(batch.producer_id)
-    if (
-        entry is not None
-        and entry.current_txn_first_offset >= 0
-        and entry.producer_epoch == batch.producer_epoch
-    ):
+    """Whether the coordinator is to be asked before a transactional batch is appended.
+
+    The batch that opens the transaction may have been staged in this turn: then it is written.
+    """
+    states = partition.log.producer_states
+    if states.has_open(batch.producer_id, batch.producer_epoch):
         return False
+    appends = context.services.appends
+    if appends.is_staged(partition):
+        appends.write(context.now_ms)
+        if states.has_open(batch.producer_id, batch.producer_epoch):
+            return False
     return is_asked(context)
 
 

@@ -42,6 +42,10 @@ class StagedAppends:
             staged.append(append)
         return append
 
+    def is_staged(self, partition: Partition) -> bool:
+        """Whether batches wait for `write`."""
+        return partition in self._staged
+
     def write(self, now_ms: int) -> None:
         """Append everything staged; each result is an `Appended` or the error of the response."""
         staged = self._staged

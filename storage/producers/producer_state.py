@@ -308,7 +308,7 @@ class ProducerStates:
         returns  None when a batch of the transaction is in the log, and no marker after it: then
                  the transaction was verified before
         """
-        if self._has_open(producer_id, producer_epoch):
+        if self.has_open(producer_id, producer_epoch):
             return None
         return self.verifications.begin(
             producer_id,
@@ -318,7 +318,7 @@ class ProducerStates:
             is_v2=is_v2,
         )
 
-    def _has_open(self, producer_id: int, producer_epoch: int) -> bool:
+    def has_open(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether the transaction of this epoch is open; one of an older epoch has ended, and its
         marker is missing."""
         entry = self.entries.get(producer_id)
@@ -341,7 +341,7 @@ class ProducerStates:
         source  Kafka's UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence
         """
         entry = self.entries.get(batch.producer_id)
-        if self._has_open(batch.producer_id, batch.producer_epoch):
+        if self.has_open(batch.producer_id, batch.producer_epoch):
             return
         if guard is None or not self.verifications.is_valid(batch.producer_id, guard):
             raise BrokerError(

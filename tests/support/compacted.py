@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 from odradek.storage.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, decode_offsets
 from tests.support.broker_process import BrokerProcess
 
-WAIT_S = 90.0
+WAIT_S = 300.0
 STEP_S = 0.01
 
 BROKER = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "100"}

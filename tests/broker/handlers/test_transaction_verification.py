@@ -22,7 +22,7 @@ from odradek.runtime.pending import Pending
 from tests.scripts.chapters.batches import batch, produce_to
 from tests.scripts.chapters.transactions import marker
 from tests.scripts.chapters.transactions_offsets import txn_commit
-from tests.support.node_here import Caller, NodeHere, decoded, node_here
+from tests.support.node_here import Caller, NodeHere, decoded, framed, node_here
 
 TOPIC = "t"
 T_0, T_1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
@@ -252,3 +252,24 @@ def test_batch_of_an_id_without_a_coordinator_gets_an_error_that_is_retried(tmp_
     with node_here(tmp_path) as here:
         scene = Scene(here, ScriptedVerifier())
         assert errors_of(scene.call(produced((0, 0)), PRODUCE)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+
+def test_batch_right_behind_the_one_that_opens_the_transaction_is_appended(scene: Scene) -> None:
+    def verify(transaction: VerifiedTransaction) -> Pending[PartitionErrors]:
+        return Pending.of(dict.fromkeys(transaction.partitions, ErrorCode.NONE))
+
+    scene.verifier.verify = verify  # type: ignore[method-assign]
+    requests = [produced((0, sequence)) for sequence in range(3)]
+    packet = b"".join(framed(one, PRODUCE, number) for number, one in enumerate(requests))
+    scene.caller.send_bytes(packet)
+    found: list[bytes] = []
+
+    def have_come() -> bool:
+        found.extend(scene.caller.frames())
+        return len(found) == len(requests)
+
+    scene.here.until(have_come, "no response")
+    responses = [decoded(frame, 0, PRODUCE) for frame in found]
+    errors = [one.responses[0].partition_responses[0].error_code for one in responses]
+    assert errors == [0, 0, 0]
+    assert scene.partition(0).log.end_offset == len(requests)
