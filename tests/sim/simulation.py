@@ -9,7 +9,10 @@ import argparse
 import gc
 import logging
 import sys
+import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -233,18 +236,31 @@ class _Ticks:
         return self._now_ns
 
 
-def _count_time() -> None:
+@contextmanager
+def _counted_time() -> Iterator[None]:
     """Replace the clock by which the product measures its slices."""
     ticks = _Ticks()
-    for name, module in list(sys.modules.items()):
-        if name.startswith("odradek.") and hasattr(module, "monotonic_ns"):
-            replaced: Any = module
-            replaced.monotonic_ns = ticks
+    replaced: list[Any] = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("odradek.") and hasattr(module, "monotonic_ns")
+    ]
+    for module in replaced:
+        module.monotonic_ns = ticks
+    try:
+        yield
+    finally:
+        for module in replaced:
+            module.monotonic_ns = time.monotonic_ns
 
 
 def run_plan(plan: Plan) -> Result:
     """Run a plan; exceptions of the product are failures."""
-    _count_time()
+    with _counted_time():
+        return _run_plan(plan)
+
+
+def _run_plan(plan: Plan) -> Result:
     root = logging.getLogger("odradek")
     level, propagates = root.level, root.propagate
     root.setLevel(logging.ERROR)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import random
 import secrets
+import time
 from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
+from odradek.broker.server import connection
+from odradek.runtime import loop_watch
 from tests.sim.find_planted import SEEDS_MAX
 from tests.sim.plan import LONG_FROM, make_plan
 from tests.sim.planted import BUGS, RARE
@@ -76,6 +79,12 @@ def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
 def test_same_seed_repeats_the_same_history(seed: int) -> None:
     first, second = run_seed(seed), run_seed(seed)
     assert first == second
+
+
+def test_the_clock_of_the_product_is_the_machines_again_after_a_simulation() -> None:
+    run_seed(0)
+    for module in loop_watch, connection:
+        assert vars(module)["monotonic_ns"] is time.monotonic_ns
 
 
 @pytest.mark.timeout(900)
