@@ -36,11 +36,16 @@ SWITCH_S: Final = 0.001
 logger = logging.getLogger("odradek")
 
 
-def run(settings: BrokerSettings, on_ready: Callable[[tuple[str, ...]], None]) -> None:
+def run(
+    settings: BrokerSettings,
+    on_ready: Callable[[tuple[str, ...]], None],
+    make_node: Callable[..., Node] = Node,
+) -> None:
     """Start a broker and serve until SIGTERM or SIGINT.
 
-    on_ready  called with the addresses of the listeners, as `host:port`, once clients are served
-    raises    StartError
+    on_ready   called with the addresses of the listeners, as `host:port`, once clients are served
+    make_node  called with the arguments of `Node`
+    raises     StartError
     """
     for warning in settings.warnings:
         logger.warning("%s", warning)
@@ -48,7 +53,7 @@ def run(settings: BrokerSettings, on_ready: Callable[[tuple[str, ...]], None]) -
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        node = Node(loop, settings, should_stop=signals.have_arrived)
+        node = make_node(loop, settings, should_stop=signals.have_arrived)
         try:
             node.start()
         except BaseException:

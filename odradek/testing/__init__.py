@@ -11,6 +11,7 @@ small client.
 from odradek.testing.broker import Broker, BrokerFailed
 from odradek.testing.case import KafkaTestCase
 from odradek.testing.cluster import Cluster
+from odradek.testing.control import ControlClient, ControlFailed
 from odradek.testing.handle import KafkaHandle
 from odradek.testing.waiting import NotReached, wait_for
 
@@ -18,6 +19,8 @@ __all__ = [
     "Broker",
     "BrokerFailed",
     "Cluster",
+    "ControlClient",
+    "ControlFailed",
     "KafkaHandle",
     "KafkaTestCase",
     "NotReached",

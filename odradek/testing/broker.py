@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from odradek.testing.control import ControlClient
 from odradek.testing.handle import KafkaHandle
 
 READY_TIMEOUT_S: Final = 60.0
@@ -64,6 +65,11 @@ class Broker(KafkaHandle):
         return Path(self._ready["data"])
 
     @property
+    def control(self) -> ControlClient:
+        """Its control channel; the broker is running."""
+        return ControlClient(self._ready["control"])
+
+    @property
     def log_path(self) -> Path:
         """The file of its output; the broker was started."""
         assert self._folder is not None, "the broker was not started"
@@ -97,7 +103,12 @@ class Broker(KafkaHandle):
         assert self._process is None, "the broker was started"
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         command = [sys.executable, "-I", "-m", "odradek", "start", "--ephemeral", "--port", "0"]
-        command += ["--ready-file", str(self._folder / "ready"), "--stop-at-end-of-input"]
+        command += [
+            "--control",
+            "--ready-file",
+            str(self._folder / "ready"),
+            "--stop-at-end-of-input",
+        ]
         for name, value in self._settings.items():
             command += ["--override", f"{name}={value}"]
         with open(self.log_path, "wb") as log:

@@ -75,16 +75,21 @@ def remove_ready_file(path: str) -> None:
         os.unlink(path)
 
 
-def write_ready_file(path: str, address: str, log_dirs: tuple[str, ...]) -> None:
+def write_ready_file(
+    path: str, address: str, log_dirs: tuple[str, ...], control: str | None
+) -> None:
     """Write `key=value` lines: a reader finds all of them, or no file.
 
+    control  URL of the control channel, or None
     raises  OSError
     """
-    lines = (
+    lines = [
         f"bootstrap_servers={address}",
         f"pid={os.getpid()}",
         f"data={','.join(log_dirs)}",
-    )
+    ]
+    if control is not None:
+        lines.append(f"control={control}")
     partial = f"{path}.{os.getpid()}.tmp"
     try:
         with open(partial, "w", encoding="utf-8") as file:

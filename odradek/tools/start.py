@@ -15,9 +15,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.tools.settings_arguments import add_settings_arguments
+
+if TYPE_CHECKING:
+    from odradek.broker.test_control.listener import ControlListener
 
 LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
 """Kafka's log levels -> those of the standard library."""
@@ -25,6 +28,8 @@ ANY_ADDRESS: Final = ("0.0.0.0:", "[::]:")
 HOST: Final = "127.0.0.1"
 """Where --port listens."""
 PORT_MAX: Final = 65_535
+ReportReady = Callable[[str, tuple[str, ...], str | None], None]
+"""(an address for clients, log directories, URL of the control channel or None)"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -68,7 +73,16 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "--ready-file",
         metavar="FILE",
         help="written when clients are served, and removed at the end: lines "
-        "bootstrap_servers=HOST:PORT, pid=PID, data=DIR",
+        "bootstrap_servers=HOST:PORT, pid=PID, data=DIR, and control=URL with --control",
+    )
+    tests.add_argument(
+        "--control",
+        nargs="?",
+        const=0,
+        type=_port,
+        metavar="PORT",
+        help=f"serve the control channel of a broker for tests on this port of {HOST}: JSON over "
+        "HTTP, GET / lists what it does; without PORT, and with 0, a free one (needs --ephemeral)",
     )
     tests.add_argument(
         "--stop-at-end-of-input",
@@ -87,6 +101,8 @@ def _port(text: str) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = build_parser()
     options = parser.parse_args(list(arguments))
+    if options.control is not None and not options.ephemeral:
+        parser.error("--control is for brokers of tests: it needs --ephemeral")
     if options.ephemeral:
         from odradek.tools.ephemeral import OWNED
 
@@ -161,8 +177,8 @@ def main(arguments: Sequence[str]) -> int:
                 return _run(
                     options,
                     folder,
-                    lambda address, log_dirs: ephemeral.write_ready_file(
-                        ready_file, address, log_dirs
+                    lambda address, log_dirs, control: ephemeral.write_ready_file(
+                        ready_file, address, log_dirs, control
                     ),
                 )
             finally:
@@ -177,12 +193,13 @@ def main(arguments: Sequence[str]) -> int:
 def _run(
     options: argparse.Namespace,
     folder: str | None,
-    report_ready: Callable[[str, tuple[str, ...]], None] = lambda address, log_dirs: None,
+    report_ready: ReportReady = lambda address, log_dirs, control: None,
 ) -> int:
     """
     folder        of the data of an ephemeral broker, or None
-    report_ready  called with an address for clients and the log directories
+    report_ready  called once clients are served
     """
+    from odradek.broker.node.node import Node
     from odradek.broker.node.process import run
     from odradek.broker.node.start_error import StartError
     from odradek.broker.settings.load import load_settings
@@ -194,13 +211,28 @@ def _run(
     def on_ready(addresses: tuple[str, ...]) -> None:
         line = ready_line(addresses, settings.log_dirs, config)
         fields = {"addresses": addresses, "log_dirs": settings.log_dirs, "config": config}
-        report_ready(dialled(addresses[0]), settings.log_dirs)
+        report_ready(
+            dialled(addresses[0]), settings.log_dirs, None if control is None else control.address
+        )
         print(format_line(options.log_format, line, fields), flush=True)
 
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
+    make_node: Callable[..., Node] = Node
+    control: ControlListener | None = None
     try:
         settings = load_settings(options.config, _overrides(options, folder))
-        run(settings, on_ready)
+        if options.control is not None:
+            from odradek.broker.test_control.composition import controlled_node
+            from odradek.broker.test_control.listener import ControlListener
+
+            try:
+                control = ControlListener(options.control)
+            except OSError as error:
+                address = f"{HOST}:{options.control}"
+                text = f"cannot serve the control channel on {address}: {error}"
+                raise StartError(text) from error
+            make_node = controlled_node(control)
+        run(settings, on_ready, make_node)
     except (SettingsError, StartError) as error:
         line = format_line(options.log_format, f"odradek: {error}", {}, level=logging.CRITICAL)
         print(line, file=sys.stderr)

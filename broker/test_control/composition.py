@@ -1,0 +1,26 @@
+"""Puts a broker with a control channel together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from odradek.broker.test_control.listener import ControlListener
+from odradek.broker.test_control.node import ControlledNode
+from odradek.broker.test_control.routes import Routes
+
+
+def controlled_node(control: ControlListener) -> Callable[..., ControlledNode]:
+    """What is called with the arguments of `Node`; the channel is served once the node is."""
+    return partial(ControlledNode, control=control, make_routes=make_routes)
+
+
+def make_routes(node: ControlledNode) -> Routes:
+    """All routes."""
+    # Imported here: a test that asks for nothing does not pay for them.
+    from odradek.broker.test_control.broker_routes import BrokerRoutes
+
+    routes = Routes()
+    for group in (BrokerRoutes(node),):
+        group.add_to(routes)
+    return routes

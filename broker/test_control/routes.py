@@ -1,0 +1,163 @@
+"""The routes of the control channel: method and path -> what is called on the loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+METHODS: Final = ("GET", "POST", "PUT", "DELETE")
+
+
+class ControlError(Exception):
+    """A request that is refused: its status and one line for the caller."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def bad_request(text: str) -> ControlError:
+    """The arguments are wrong."""
+    return ControlError(HTTPStatus.BAD_REQUEST, text)
+
+
+def not_found(text: str) -> ControlError:
+    """What the request names does not exist."""
+    return ControlError(HTTPStatus.NOT_FOUND, text)
+
+
+_REQUIRED: Final[Any] = object()
+
+
+class Arguments:
+    """The members of a request's JSON body, its query and its path, checked as they are taken."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def value(self, name: str, default: Any = _REQUIRED) -> Any:
+        """Any JSON value.
+
+        raises  ControlError when it is missing and has no default
+        """
+        found = self._values.get(name, default)
+        if found is _REQUIRED:
+            raise bad_request(f"{name} is missing")
+        return found
+
+    def text(self, name: str, default: Any = _REQUIRED) -> Any:
+        """A string, or the default.
+
+        raises  ControlError
+        """
+        found = self.value(name, default)
+        if found is not default and not isinstance(found, str):
+            raise bad_request(f"{name} is not a string: {found!r}")
+        return found
+
+    def integer(
+        self, name: str, default: Any = _REQUIRED, *, least: int = 0, most: int = 1 << 53
+    ) -> Any:
+        """An integer between `least` and `most`, or the default; a query has it as text.
+
+        raises  ControlError
+        """
+        found = self.value(name, default)
+        if found is default:
+            return found
+        if isinstance(found, str) and found.removeprefix("-").isdecimal():
+            found = int(found)
+        if not isinstance(found, int) or isinstance(found, bool):
+            raise bad_request(f"{name} is not an integer: {found!r}")
+        if not least <= found <= most:
+            raise bad_request(f"{name} is {found}, not between {least} and {most}")
+        return found
+
+
+Run = Callable[[Arguments], Any]
+"""Called on the loop's thread; returns what JSON can contain, or a coroutine of that.
+
+raises  ControlError
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One thing that a test may ask for."""
+
+    method: str
+    path: str
+    """Segments in braces are arguments."""
+    takes: tuple[str, ...]
+    """The names of the other arguments."""
+    summary: str
+    run: Run
+
+
+class Routes:
+    """The routes of one broker."""
+
+    def __init__(self) -> None:
+        self._routes: list[Route] = []
+        self.add("GET", "/", "the routes", self._describe)
+
+    def add(
+        self, method: str, path: str, summary: str, run: Run, *, takes: Sequence[str] = ()
+    ) -> None:
+        """Add a route.
+
+        takes  the arguments that a body or query may have; others are refused
+        """
+        assert method in METHODS, method
+        assert not any((one.method, one.path) == (method, path) for one in self._routes), path
+        self._routes.append(Route(method, path, tuple(takes), summary, run))
+
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        """The route, and the arguments in the path.
+
+        raises  ControlError
+        """
+        others = []
+        for route in self._routes:
+            found = _match(route.path, path)
+            if found is None:
+                continue
+            if route.method == method:
+                return route, found
+            others.append(route.method)
+        if others:
+            text = f"{path} is for {' and '.join(others)}, not {method}"
+            raise ControlError(HTTPStatus.METHOD_NOT_ALLOWED, text)
+        raise not_found(f"no route {path}; GET / lists them")
+
+    def _describe(self, arguments: Arguments) -> object:
+        rows = sorted(self._routes, key=lambda route: (route.path, route.method))
+        return {
+            "routes": [
+                {
+                    "method": route.method,
+                    "path": route.path,
+                    "takes": list(route.takes),
+                    "summary": route.summary,
+                }
+                for route in rows
+            ]
+        }
+
+
+def _match(pattern: str, path: str) -> dict[str, str] | None:
+    """The arguments in a path, or None when it is another one."""
+    if "{" not in pattern:
+        return {} if pattern == path else None
+    wanted, given = pattern.split("/"), path.split("/")
+    if len(wanted) != len(given):
+        return None
+    found = {}
+    for name, segment in zip(wanted, given, strict=True):
+        if name.startswith("{") and segment:
+            found[name.strip("{}")] = segment
+        elif name != segment:
+            return None
+    return found
