@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from odradek.broker.test_control.listener import ControlListener
+from odradek.broker.test_control.listener import ControlListener, Server
 from odradek.broker.test_control.node import ControlledNode
-from odradek.broker.test_control.routes import Routes
 
 
 def controlled_node(control: ControlListener) -> Callable[..., ControlledNode]:
     """What is called with the arguments of `Node`; the channel is served once the node is."""
-    return partial(ControlledNode, control=control, make_routes=make_routes)
+    return partial(ControlledNode, control=control, make_server=lambda node: _serve(node, control))
 
 
-def make_routes(node: ControlledNode) -> Routes:
-    """All routes."""
+def _serve(node: ControlledNode, control: ControlListener) -> Server:
+    """Serve all routes."""
     # Imported here: a test that asks for nothing does not pay for them.
     from odradek.broker.test_control.broker_routes import BrokerRoutes
+    from odradek.broker.test_control.calls import ControlCalls
+    from odradek.broker.test_control.routes import Routes
 
     routes = Routes()
     for group in (BrokerRoutes(node),):
         group.add_to(routes)
-    return routes
+    return ControlCalls(node.loop, control.socket, routes)

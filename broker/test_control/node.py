@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from odradek.broker.node.node import Node
 from odradek.broker.settings.broker_settings import BrokerSettings
-from odradek.broker.test_control.listener import ControlListener
-from odradek.broker.test_control.routes import Routes
+from odradek.broker.test_control.listener import ControlListener, Server
 
 
 class ControlledNode(Node):
@@ -20,11 +19,11 @@ class ControlledNode(Node):
         settings: BrokerSettings,
         *,
         control: ControlListener,
-        make_routes: Callable[[ControlledNode], Routes],
+        make_server: Callable[[ControlledNode], Server],
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._control = control
-        self._make_routes = make_routes
+        self._make_server = make_server
         super().__init__(loop, settings, should_stop=should_stop)
 
     @property
@@ -32,9 +31,14 @@ class ControlledNode(Node):
         """The node is started."""
         return self._broker_id
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the broker."""
+        return self._loop
+
     def start(self) -> None:
         super().start()
-        self._control.serve(self._loop, lambda: self._make_routes(self))
+        self._control.serve(self._loop, lambda: self._make_server(self))
 
     async def stop(self) -> None:
         self._control.close()

@@ -1,0 +1,116 @@
+"""Calls of the control channel: from the threads of its HTTP server to the loop's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import threading
+from collections.abc import Mapping
+from http import HTTPStatus
+from inspect import isawaitable
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from odradek.broker.test_control.routes import (
+    Arguments,
+    ControlError,
+    Route,
+    Routes,
+    bad_request,
+)
+
+CALL_TIMEOUT_S: Final = 120
+"""After it a caller gets an error; what was begun goes on."""
+
+logger = logging.getLogger("odradek.test_control")
+
+
+class ControlCalls:
+    """Serves a listening socket."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, listener: socket.socket, routes: Routes
+    ) -> None:
+        self._loop = loop
+        self._routes = routes
+        self._under_way: dict[asyncio.Task[Any], None] = {}
+
+        def serve() -> None:
+            from odradek.broker.test_control.http_server import serve_forever
+
+            serve_forever(listener, self.answer)
+
+        threading.Thread(target=serve, name="test control", daemon=True).start()
+
+    def close(self) -> None:
+        """Cancel what is under way; on the loop's thread."""
+        for call in tuple(self._under_way):
+            call.cancel()
+
+    # In the threads of the HTTP server.
+
+    def answer(self, method: str, target: str, body: bytes) -> tuple[int, object]:
+        """Handle one request; returns its status and what becomes the JSON of the response."""
+        try:
+            values = _arguments(target, body)
+            call = self._call(method, unquote(urlsplit(target).path), values)
+            try:
+                future = asyncio.run_coroutine_threadsafe(call, self._loop)
+            except RuntimeError:  # The loop is closed.
+                call.close()
+                return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the broker is stopping"}
+            return HTTPStatus.OK, future.result(CALL_TIMEOUT_S)
+        except ControlError as error:
+            return error.status, {"error": str(error)}
+        except TimeoutError:
+            text = f"{method} {target} has not ended in {CALL_TIMEOUT_S} s; it goes on"
+            return HTTPStatus.GATEWAY_TIMEOUT, {"error": text}
+
+    # On the loop's thread.
+
+    async def _call(self, method: str, path: str, values: Mapping[str, Any]) -> object:
+        call = asyncio.current_task()
+        assert call is not None, "it runs as a task"
+        self._under_way[call] = None
+        try:
+            route, in_path = self._routes.find(method, path)
+            _check_names(route, values)
+            result = route.run(Arguments({**values, **in_path}))
+            return await result if isawaitable(result) else result
+        except ControlError:
+            raise
+        except asyncio.CancelledError:
+            text = "the broker is stopping"
+            raise ControlError(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
+        except Exception as bug:
+            logger.exception("%s %s failed", method, path)
+            text = f"failed: {type(bug).__name__}: {bug}"
+            raise ControlError(HTTPStatus.INTERNAL_SERVER_ERROR, text) from bug
+        finally:
+            del self._under_way[call]
+
+
+def _arguments(target: str, body: bytes) -> dict[str, Any]:
+    """The arguments of query and body.
+
+    raises  ControlError
+    """
+    values: dict[str, Any] = dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
+    if body:
+        try:
+            members = json.loads(body)
+        except ValueError as error:
+            raise bad_request(f"the body is not JSON: {error}") from error
+        if not isinstance(members, dict):
+            raise bad_request("the body is not a JSON object")
+        values.update(members)
+    return values
+
+
+def _check_names(route: Route, values: Mapping[str, Any]) -> None:
+    for name in values:
+        if name not in route.takes:
+            known = f"it takes {', '.join(route.takes)}" if route.takes else "it takes none"
+            raise bad_request(f"there is no argument {name}: {known}")
