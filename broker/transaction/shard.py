@@ -19,6 +19,7 @@ from odradek.broker.coordinator_log.partition_writer import PartitionWriter
 from odradek.broker.coordinator_log.shard import CoordinatorShard
 from odradek.broker.replication.partition import Partition
 from odradek.broker.transaction.context import TransactionContext
+from odradek.broker.transaction.deadlines import TransactionDeadlines
 from odradek.broker.transaction.decisions import (
     decide_abort_fenced,
     decide_add_partitions,
@@ -71,6 +72,9 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         super().__init__(writer, context, "transactional ids")
         self.ids: dict[str, TransactionMetadata] = {}
         self._markers = markers
+        self._deadlines = TransactionDeadlines(context, self._on_timed_out)
+        self._timed_out: dict[TransactionMetadata, None] = {}
+        """Ids that are looked at between requests."""
         self._log = TransactionLog(writer)
         self._load(TransactionReplay())
 
@@ -96,9 +100,13 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         for metadata in list(self.ids.values()):
             if metadata.current.state.is_prepared:
                 self._write_markers(metadata)
+            elif metadata.current.state is TransactionState.ONGOING:
+                self._deadlines.watch(metadata)
 
     def close(self) -> None:
         super().close()
+        self._deadlines.close()
+        self._timed_out.clear()
         self._markers.cancel(self)
         self.ids.clear()
 
@@ -233,23 +241,40 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
             lambda error: EndTxnResult(error) if error else EndTxnResult(error, *after)
         )
 
-    # Periodic work.
+    # Time-outs and periodic work.
 
     def abort_timed_out(self) -> Iterator[None]:
-        """Abort transactions that are open for too long, and fence their producers."""
+        """Abort what could not be aborted at its time-out."""
         for metadata in list(self.ids.values()):
-            if not self.is_closed and is_timed_out(metadata, now_ms=self._context.clock.now_ms()):
-                logger.info(
-                    "%s: the transaction of %s is aborted after its time-out of %d ms",
-                    self,
-                    metadata.transactional_id,
-                    metadata.current.timeout_ms,
-                )
-                try:
-                    self._abort_fenced(metadata, decide_fence(metadata))
-                except BrokerError as error:
-                    logger.warning("%s: %s cannot be aborted yet: %s", self, metadata, error)
+            self._abort_if_timed_out(metadata)
             yield
+
+    def _on_timed_out(self, metadata: TransactionMetadata) -> None:
+        self._timed_out[metadata] = None
+        if len(self._timed_out) == 1:
+            self._context.run_between_requests(self._abort_all())
+
+    def _abort_all(self) -> Iterator[None]:
+        while self._timed_out:
+            metadata = next(iter(self._timed_out))
+            del self._timed_out[metadata]
+            self._abort_if_timed_out(metadata)
+            yield
+
+    def _abort_if_timed_out(self, metadata: TransactionMetadata) -> None:
+        """Abort a transaction that is open for too long, and fence its producer."""
+        if self.is_closed or not is_timed_out(metadata, now_ms=self._context.clock.now_ms()):
+            return
+        logger.info(
+            "%s: the transaction of %s is aborted after its time-out of %d ms",
+            self,
+            metadata.transactional_id,
+            metadata.current.timeout_ms,
+        )
+        try:
+            self._abort_fenced(metadata, decide_fence(metadata))
+        except BrokerError as error:
+            logger.warning("%s: %s cannot be aborted yet: %s", self, metadata, error)
 
     def remove_expired(self) -> Iterator[None]:
         """Remove ids that were not used for a long time."""
@@ -303,6 +328,8 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
                 error = ErrorCode.NOT_COORDINATOR
             elif not error:
                 metadata.complete(target)
+                if target.state is TransactionState.ONGOING:
+                    self._deadlines.watch(metadata)
             elif not keeps_pending(error):
                 metadata.pending_state = None
             done.resolve(error)

@@ -43,7 +43,8 @@ TABLE: Final = (
         "How many bytes are read at once when transactions are loaded."),
     Definition("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000,
         at_least(1), LOW, READ_ONLY,
-        "How often the broker checks for transactions that have timed out."),
+        "How often the broker checks for transactions that have timed out and were not aborted "
+        "then; they are aborted at their time-out unless that fails."),
     Definition("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000,
         at_least(1), LOW, READ_ONLY,
         "How often the broker checks for expired transactional ids."),

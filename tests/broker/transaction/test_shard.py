@@ -240,6 +240,74 @@ def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fence
     assert len(host.leaders.requests) == 1
 
 
+def test_time_out_of_a_transaction_aborts_it_without_a_cleanup() -> None:
+    host = Host()
+    _, *producer = host.ask(timeout_ms=1_000).result()
+    host.add((producer[0], producer[1]), A0)
+    host.wait(1_000)
+    assert host.state().state is TransactionState.ONGOING
+    host.wait(2)
+    assert host.leaders.written() == [(A0, False, 1)]
+    assert host.state().state is TransactionState.COMPLETE_ABORT
+
+
+def test_transactions_after_the_first_are_each_aborted_at_their_own_time_out() -> None:
+    host = Host()
+    _, producer_id, epoch = host.ask(timeout_ms=1_000).result()
+    producer = producer_id, epoch
+    for _ in range(5):
+        host.add(producer, A0)
+        host.wait(300)
+        assert host.end(producer) is NONE
+    host.add(producer, A0)
+    host.wait(500)
+    host.add(producer, A1)
+    host.wait(500)
+    assert host.state().state is TransactionState.ONGOING
+    host.wait(2)
+    assert host.leaders.written()[5:] == [(A0, False, 1), (A1, False, 1)]
+    host.wait(5_000)
+    assert len(host.leaders.requests) == 6
+
+
+def test_coordinator_that_takes_over_aborts_at_the_time_out() -> None:
+    host = Host()
+    _, producer_id, epoch = host.ask(timeout_ms=1_000).result()
+    host.add((producer_id, epoch), A0)
+    host.wait(500)
+    host.reload()
+    host.wait(490)
+    assert host.state().state is TransactionState.ONGOING
+    host.wait(10)
+    assert host.leaders.written() == [(A0, False, 1)]
+    assert host.state().state is TransactionState.COMPLETE_ABORT
+
+
+def test_coordinator_that_was_replaced_aborts_nothing() -> None:
+    host = Host()
+    _, producer_id, epoch = host.ask(timeout_ms=1_000).result()
+    host.add((producer_id, epoch), A0)
+    host.shard.close()
+    host.wait(2_000)
+    assert not host.leaders.requests
+
+
+def test_end_that_is_being_stored_at_the_time_out_is_not_aborted() -> None:
+    host = Host(in_sync=(1, 2))
+    asked = host.ask(timeout_ms=1_000)
+    host.replicate()
+    _, producer_id, epoch = asked.result()
+    host.shard.add_partitions("t", producer_id, epoch, {A0: None})
+    host.replicate()
+    host.wait(900)
+    ended = host.shard.end_transaction("t", producer_id, epoch, is_commit=True)
+    host.wait(200)
+    host.replicate()
+    assert ended.result() is NONE
+    host.wait(2_000)
+    assert host.leaders.written() == [(A0, True, 0)]
+
+
 def test_idle_ids_expire_and_stay_removed_after_loading() -> None:
     host = Host()
     for number in range(250):
