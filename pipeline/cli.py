@@ -1,15 +1,16 @@
 """`odradek pipeline`: check and run pipeline files.
 
-odradek pipeline run FILE [--master URL] [--jars FOLDER] [--mode MODE]
+odradek pipeline run FILE [--set KEY=VALUE]... [--master URL] [--jars FOLDER] [--mode MODE]
                           [--metrics-port [HOST:]PORT]
 odradek pipeline mirror FILE [--check] [the same]
-odradek pipeline check FILE
+odradek pipeline check FILE [--set KEY=VALUE]...
 odradek pipeline train TABLE MODEL --text COLUMN --class COLUMN
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.pipeline.jobs.lifecycle import Choices
+    from odradek.pipeline.spec.document import Document
     from odradek.pipeline.spec.model import Pipeline
 
 FAILED = 1
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         # Imported here, so that --help works without the libraries of pipelines.
-        from odradek.pipeline.spec.load import SpecError
+        from odradek.pipeline.spec.problems import SpecError
 
         try:
             return _main(parsed)
@@ -56,16 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(parsed: argparse.Namespace) -> int:
-    from odradek.pipeline.spec.load import load
-
     if parsed.command == "train":
         return _train(parsed)
-    if parsed.command == "mirror":
-        return _mirror(parsed)
-    if parsed.command == "check":
-        print(f"{parsed.file}: {_counts(load(parsed.file))}")
-        return 0
-    return _run(load(parsed.file, parsed.mode), parsed)
+    from odradek.pipeline.spec.document import Outside, read_document, text_of
+    from odradek.pipeline.spec.hiding import hiding
+    from odradek.pipeline.spec.load import pipeline_of
+
+    outside = Outside(os.environ, parsed.set)
+    document = read_document(text_of(parsed.file), parsed.file, outside)
+    with hiding(document.hidden):
+        if parsed.command == "mirror":
+            return _mirror(document, parsed)
+        if parsed.command == "check":
+            print(f"{parsed.file}: {_counts(pipeline_of(document))}")
+            return 0
+        return _run(pipeline_of(document, parsed.mode), parsed)
 
 
 def _counts(pipeline: Pipeline) -> str:
@@ -134,6 +141,14 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--class", required=True, dest="label", help="the column with the class")
     check = commands.add_parser("check", help="say what is wrong with a pipeline file")
     check.add_argument("file", type=Path)
+    for command in (run, mirror, check):
+        command.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="a value instead of the file's, such as sinks.out.topic=orders; repeatable",
+        )
     return parser
 
 
@@ -149,11 +164,11 @@ def _choices(parsed: argparse.Namespace) -> Choices:
     return Choices(parsed.master, parsed.jars, parsed.metrics_port, parsed.progress_file)
 
 
-def _mirror(parsed: argparse.Namespace) -> int:
-    from odradek.pipeline.spec.mirror import load as load_mirror
+def _mirror(document: Document, parsed: argparse.Namespace) -> int:
+    from odradek.pipeline.spec.mirror import mirror_of
 
     path: Path = parsed.file
-    mirror = load_mirror(path)
+    mirror = mirror_of(document)
     if parsed.check:
         print(f"{path}: {mirror.source.alias} to {mirror.target.alias}")
         return 0

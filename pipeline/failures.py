@@ -14,9 +14,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.causes import error_line, failed_part
-from odradek.pipeline.spec.key_lines import Path, lines_of
-from odradek.pipeline.spec.load import SpecError, placed, text_of
+from odradek.pipeline.spec.document import written_lines
+from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.problems import SpecError, placed
 from odradek.pipeline.transforms.step_input_error import StepInputError
 
 OFF: Final = logging.CRITICAL + 1
@@ -35,10 +36,11 @@ class PartFailed(Exception):
     def line_of(self, path: FilePath) -> str:
         """The message with the part's line number in the file `path`."""
         try:
-            lines = lines_of(text_of(path))
+            lines = written_lines(path)
         except (OSError, SpecError):
             return f"{path}: {self}"
-        return f"{path}: {placed(self.where, self.said, lines)}"
+        problem = placed(self.where, self.said, lines)
+        return f"{problem.file}: {problem}"
 
 
 @contextmanager

@@ -28,6 +28,13 @@ UNITS: Final = {
     spelling: unit for unit, others in SPELLINGS.items() for spelling in (unit, f"{unit}s", *others)
 }
 DIGITS_MAX: Final = 15
+_NUMBER: Final = f"[0-9]{{1,{DIGITS_MAX}}}"
+_WORD: Final = re.compile(rf"({_NUMBER})\s*([A-Za-z]+)")
+_WORDS: Final = re.compile(rf"\s*({_NUMBER}\s*[A-Za-z]+\s*)+")
+_ISO_8601: Final = re.compile(
+    rf"P(?=[0-9T])(?:(?P<day>{_NUMBER})D)?"
+    rf"(?:T(?=[0-9])(?:(?P<hour>{_NUMBER})H)?(?:(?P<minute>{_NUMBER})M)?(?:(?P<second>{_NUMBER})S)?)?"
+)
 
 
 def duration_ms(duration: str) -> int:
@@ -37,16 +44,31 @@ def duration_ms(duration: str) -> int:
 
 
 def _normalized(duration: str) -> str:
-    """Convert `2s`, `20 secs`, `1 Minute` to the form of Spark: `2 seconds`."""
-    match = re.fullmatch(rf"\s*([0-9]{{1,{DIGITS_MAX}}})\s*([A-Za-z]+)\s*", duration)
-    unit = UNITS.get(match[2].lower()) if match is not None else None
-    if match is None or unit is None:
+    """Convert `2s`, `1 hour 30 min`, `PT1H30M` to the form of Spark: `2 seconds`, `90 minutes`."""
+    parts = _parts(duration)
+    if not parts:
         raise ValueError(
-            f"{duration!r} is not a duration; write a number and a unit, as '20 seconds' or"
-            f" '1 minute'; units: {', '.join(f'{name}s' for name in UNITS_MS)}"
+            f"{duration!r} is not a duration; write numbers and units, as '20 seconds', '1h30m' or"
+            f" 'PT1M' (ISO 8601); units: {', '.join(f'{name}s' for name in UNITS_MS)}"
         )
-    number = int(match[1])
+    whole_ms = sum(int(number) * UNITS_MS[unit] for number, unit in parts)
+    unit = parts[0][1]
+    if len(parts) > 1:
+        unit = [one for one in UNITS_MS if whole_ms % UNITS_MS[one] == 0][-1]
+    number = whole_ms // UNITS_MS[unit]
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
+def _parts(duration: str) -> list[tuple[str, str]]:
+    """Numbers and units; empty for a text that is no duration."""
+    iso = _ISO_8601.fullmatch(duration.strip().upper())
+    if iso is not None:
+        return [(number, unit) for unit, number in iso.groupdict().items() if number is not None]
+    if _WORDS.fullmatch(duration) is None:
+        return []
+    found = [(number, UNITS.get(unit.lower())) for number, unit in _WORD.findall(duration)]
+    known = [(number, unit) for number, unit in found if unit is not None]
+    return known if len(known) == len(found) else []
 
 
 def _bounded(duration: str) -> str:

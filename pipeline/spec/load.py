@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
 from odradek.pipeline.spec.endpoints import Cluster, Sink, Source
-from odradek.pipeline.spec.key_lines import Path, lines_of
+from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Head, Pipeline, faults
+from odradek.pipeline.spec.problems import Problem, SpecError, placed
 from odradek.pipeline.spec.steps import AnyStep
 
 VALUE_LENGTH_MAX: Final = 80
@@ -42,38 +43,29 @@ HEADS: Final = {"pipeline": "run, or check", "mirror": "mirror, with --check to 
 """Head table of a file -> the commands that take such a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One error in a file."""
-
-    line: int
-    key: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.key}: {self.text}" if self.key else self.text
-
-
-class SpecError(Exception):
-    """The file has errors; `problems` are all of them, sorted by line."""
-
-    def __init__(self, path: FilePath, problems: list[Problem]) -> None:
-        super().__init__("\n".join(f"{path}: {problem}" for problem in problems))
-        self.problems = problems
-
-
-def load(path: FilePath, mode: Mode | None = None) -> Pipeline:
+def load(path: FilePath, mode: Mode | None = None, outside: Outside | None = None) -> Pipeline:
     """Read a pipeline file.
 
-    mode    overrides the mode in the file
-    raises  SpecError; OSError when the file cannot be read
+    mode     overrides the mode in the file
+    outside  None: the variables of this process
+    raises   SpecError; OSError when the file cannot be read
     """
-    return parse(text_of(path), path, mode)
+    taken = Outside(os.environ) if outside is None else outside
+    return pipeline_of(read_document(text_of(path), path, taken), mode)
 
 
 def parse(text: str, path: FilePath, mode: Mode | None = None) -> Pipeline:
-    """Parse the text of a pipeline file; `path` is its name in errors.
+    """Parse the text of a pipeline file without variables; `path` is its name in errors.
 
+    raises  SpecError
+    """
+    return pipeline_of(read_document(text, path, Outside()), mode)
+
+
+def pipeline_of(document: Document, mode: Mode | None = None) -> Pipeline:
+    """The pipeline that a document describes.
+
+    mode    overrides the mode in the file
     raises  SpecError
     """
 
@@ -83,68 +75,72 @@ def parse(text: str, path: FilePath, mode: Mode | None = None) -> Pipeline:
     def wrong(pipeline: Pipeline) -> Iterable[tuple[Path, str]]:
         return faults(moded(pipeline))
 
-    return moded(checked(text, path, Pipeline, allowed=_allowed, faults=wrong))
-
-
-def text_of(path: FilePath) -> str:
-    """The text of a file.
-
-    raises  SpecError when it is not UTF-8; OSError
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpecError(path, [Problem(1, "", f"not UTF-8: {error}")]) from error
+    return moded(checked(document, Pipeline, allowed=_allowed, faults=wrong))
 
 
 def checked(
-    text: str,
-    path: FilePath,
+    document: Document,
     model: type[M],
     *,
     allowed: Callable[[Path, dict[Any, Any]], list[str]],
     faults: Callable[[M], Iterable[tuple[Path, str]]],
 ) -> M:
-    """Parse a text into a model.
+    """Make a model of a document.
 
     allowed  returns the allowed keys of the table that contains an unknown key
     faults   yields the errors between valid parts
-    raises   SpecError with all errors, sorted by line, or with one when the file is for another
-             command
+    raises   SpecError with all errors, or with one when the file is for another command
     """
-    try:
-        document = tomllib.loads(text)
-        lines = lines_of(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(path, [Problem(1, "", f"not TOML: {error}")]) from error
-    except RecursionError as error:
-        raise SpecError(path, [Problem(1, "", "arrays or tables are nested too deep")]) from error
     for table, command in HEADS.items():
-        if table in document and table not in model.model_fields:
+        if table in document.table and table not in model.model_fields:
             said = f"a file with a table [{table}] is for: odradek pipeline {command}"
-            raise SpecError(path, [Problem(lines.get((table,), 1), "", said)])
+            line = document.lines.get((table,), document.lines[()])
+            raise SpecError([Problem(*line, "", said)])
     try:
-        whole = model.model_validate(document)
+        whole = _validated(document, model)
     except ValidationError as error:
-        details = _merged(error.errors(include_url=False), document)
-        found = [problem(one, document, lines, allowed) for one in details]
-        raise SpecError(path, sorted(found, key=lambda one: one.line)) from error
-    wrong = [placed(where, said, lines) for where, said in faults(whole)]
+        details = _merged(error.errors(include_url=False), document.table)
+        raise SpecError([_problem(one, document, allowed) for one in details]) from error
+    wrong = [
+        placed(where, document.hidden.at(where, said), document.lines)
+        for where, said in faults(whole)
+    ]
     if wrong:
-        raise SpecError(path, sorted(wrong, key=lambda one: one.line))
+        raise SpecError(wrong)
     return whole
 
 
-def problem(
+def _validated(document: Document, model: type[M]) -> M:
+    """raises  ValidationError"""
+    try:
+        return model.model_validate(document.table)
+    except ValidationError as error:
+        places = {
+            _in_file(one["loc"], document.table, one["type"])
+            for one in error.errors(include_url=False)
+            if one["type"].endswith("_type")
+        }
+        replaced = [where for where in sorted(places, key=str) if document.replace(where)]
+        if not replaced:
+            raise
+    return model.model_validate(document.table)
+
+
+def _problem(
     error: ErrorDetails,
-    document: dict[str, Any],
-    lines: dict[Path, int],
+    document: Document,
     allowed: Callable[[Path, dict[Any, Any]], list[str]],
 ) -> Problem:
-    """Convert an error of pydantic to an error in the file.
+    where, said = _message(error, document.table, allowed)
+    return placed(where, document.hidden.at(where, said), document.lines)
 
-    allowed  returns the allowed keys of the table that contains an unknown key
-    """
+
+def _message(
+    error: ErrorDetails,
+    document: dict[str, Any],
+    allowed: Callable[[Path, dict[Any, Any]], list[str]],
+) -> tuple[Path, str]:
+    """The place in the file of an error of pydantic, and what is wrong there."""
     where = _in_file(error["loc"], document, error["type"])
     kind = error["type"]
     context = error.get("ctx", {})
@@ -161,14 +157,14 @@ def problem(
         given = "must be given" if found is None else f"{found!r} is not allowed"
         if not tags and where[0] in PARTS:
             tags = ", ".join(map(repr, PARTS[where[0]]))
-        return placed(where, f"{given}; allowed: {tags}" if tags else given, lines)
+        return where, f"{given}; allowed: {tags}" if tags else given
     else:
         said = error["msg"].removeprefix("Value error, ")
         if kind != "value_error":
             said = f"{_shown(error['input'])} is not allowed: {_in_toml(said)}"
         if kind == "string_type" and isinstance(error["input"], dict):
             said += f"; quote a key with dots: {_dotted(where[-1], error['input'])}"
-    return placed(where, said, lines)
+    return where, said
 
 
 def _merged(errors: Sequence[ErrorDetails], document: Any) -> list[ErrorDetails]:
@@ -236,19 +232,6 @@ def _allowed(where: Path, document: dict[Any, Any]) -> list[str]:
             place = place[where[1]]
         part = PARTS[where[0]].get(place.get("kind"), Pipeline)
     return [field.alias or name for name, field in part.model_fields.items()]
-
-
-def placed(where: Path, text: str, lines: dict[Path, int]) -> Problem:
-    """A problem with the line of its key, or of the nearest enclosing table."""
-    known = where
-    while known not in lines:
-        known = known[:-1]
-    return Problem(lines[known], ".".join(_key(name) for name in where) or "the file", text)
-
-
-def _key(name: object) -> str:
-    text = str(name)
-    return text if re.fullmatch(r"[\w.-]+", text) else json.dumps(text, ensure_ascii=False)
 
 
 def _shown(value: object) -> str:

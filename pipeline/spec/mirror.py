@@ -29,9 +29,10 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from odradek.pipeline.mirror.policy import GROUPS_EXCLUDED, TOPICS_EXCLUDED
+from odradek.pipeline.spec.document import Document, Outside, read_document
 from odradek.pipeline.spec.field_types import Columns, Duration, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
-from odradek.pipeline.spec.load import checked, text_of
+from odradek.pipeline.spec.load import checked
 
 
 def _compiled(pattern: str) -> str:
@@ -148,20 +149,20 @@ PARTS: Final[dict[str | int, type[BaseModel]]] = {
 }
 
 
-def load(path: FilePath) -> Mirror:
-    """Read a mirror file.
-
-    raises  SpecError; OSError when the file cannot be read
-    """
-    return parse(text_of(path), path)
-
-
-def parse(text: str, path: FilePath) -> Mirror:
-    """Parse the text of a mirror file; `path` is its name in errors.
+def mirror_of(document: Document) -> Mirror:
+    """The mirror that a document describes.
 
     raises  SpecError
     """
-    return checked(text, path, Mirror, allowed=_allowed, faults=_faults)
+    return checked(document, Mirror, allowed=_allowed, faults=_faults)
+
+
+def parse(text: str, path: FilePath) -> Mirror:
+    """Parse the text of a mirror file without variables; `path` is its name in errors.
+
+    raises  SpecError
+    """
+    return mirror_of(read_document(text, path, Outside()))
 
 
 def _allowed(where: Path, _document: object) -> list[str]:

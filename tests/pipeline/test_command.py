@@ -48,10 +48,10 @@ def test_missing_dependencies_are_reported_with_the_extra_to_install(tmp_path: P
     assert helped.stdout.startswith("usage: odradek pipeline")
     install = "pip install 'odradek[pipeline]'\n"
     for names, words, library in (
-        (EXTRA, ("check", str(path)), "pydantic"),
-        (EXTRA, ("run", str(path)), "pydantic"),
-        (EXTRA, ("mirror", str(path)), "pydantic"),
-        (EXTRA, ("train", str(path), "model", "--text", "a", "--class", "b"), "pydantic"),
+        (EXTRA, ("check", str(path)), "tree_sitter"),
+        (EXTRA, ("run", str(path)), "tree_sitter"),
+        (EXTRA, ("mirror", str(path)), "tree_sitter"),
+        (EXTRA, ("train", str(path), "model", "--text", "a", "--class", "b"), "tree_sitter"),
         (("pyspark",), ("run", str(path)), "pyspark"),
         (("rich",), ("run", str(path)), "rich"),
         (("tree_sitter",), ("check", str(path)), "tree_sitter"),
@@ -125,15 +125,39 @@ class Timed(Part):
         ("500ms", "500 milliseconds"),
         ("1h", "1 hour"),
         ("7 d", "7 days"),
+        ("1h30m", "90 minutes"),
+        ("1 hour 30 minutes 5 s", "5405 seconds"),
+        ("24 hours", "24 hours"),
+        ("PT20S", "20 seconds"),
+        ("PT1H30M", "90 minutes"),
+        ("P1D", "1 day"),
+        ("p1dt12h", "36 hours"),
     ],
 )
 def test_durations_are_accepted_in_common_spellings(given: str, held: str) -> None:
     assert Timed.model_validate({"length": given}).length == held
 
 
-@pytest.mark.parametrize("given", ["PT2S", "2", "s", "1.5 s", "-1 s", "2 weeks", "2 s s", ""])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "PT",
+        "P1",
+        "P1Y",
+        "P1DT",
+        "PT1.5S",
+        "2",
+        "s",
+        "1.5 s",
+        "-1 s",
+        "2 weeks",
+        "2 s s",
+        "1h 2",
+        "",
+    ],
+)
 def test_invalid_duration_is_an_error_with_an_example(given: str) -> None:
-    with pytest.raises(ValueError, match=r"write a number and a unit, as '20 seconds' or"):
+    with pytest.raises(ValueError, match=r"write numbers and units, as '20 seconds', '1h30m' or"):
         Timed.model_validate({"length": given})
 
 

@@ -14,7 +14,8 @@ from odradek.pipeline.exactly_once import Record, TransactionFailed, Transaction
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
 from odradek.pipeline.spec.endpoints import Cluster, KafkaSink
-from odradek.pipeline.spec.load import SpecError, parse
+from odradek.pipeline.spec.load import parse
+from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.producer_properties import producer_properties
 from odradek.pipeline.written_batch import WrittenBatch
 from tests.pipeline.mirroring import Sent, content, create, send

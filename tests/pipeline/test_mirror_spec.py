@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from odradek.pipeline.cli import BAD_FILE, main
-from odradek.pipeline.spec.load import SpecError
 from odradek.pipeline.spec.mirror import parse
+from odradek.pipeline.spec.problems import SpecError
 
 GOOD = """\
 [mirror]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from odradek.pipeline.cli import main
-from odradek.pipeline.spec.load import SpecError, load, parse
+from odradek.pipeline.spec.load import load, parse
+from odradek.pipeline.spec.problems import SpecError
 from tests.pipeline.test_spec import FILE, GOOD, problems
 
 SUBSCRIBE = 'subscribe = ["payments"]\nstarting_offsets = { payments = { 0 = 5, 1 = -2 } }\n'

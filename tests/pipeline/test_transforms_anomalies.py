@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek.pipeline.jobs import run
-from odradek.pipeline.spec.load import SpecError, parse
+from odradek.pipeline.spec.load import parse
+from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.steps import Anomalies
 from odradek.pipeline.transforms.anomalies import find_anomalies
 from odradek.pipeline.transforms.scoring import Memory

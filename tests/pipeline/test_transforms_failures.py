@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from odradek.pipeline.failures import LOGGERS, PartFailed, quieten
 from odradek.pipeline.jobs import run
-from odradek.pipeline.spec.load import SpecError, parse
+from odradek.pipeline.spec.load import parse
+from odradek.pipeline.spec.problems import SpecError
 from tests.pipeline.feeding import document, feed
 from tests.support.broker_process import BrokerProcess
 
