@@ -4,12 +4,14 @@ odradek pipeline run FILE [--set KEY=VALUE]... [--master URL] [--jars FOLDER] [-
                           [--metrics-port [HOST:]PORT]
 odradek pipeline mirror FILE [--check] [the same]
 odradek pipeline check FILE [--set KEY=VALUE]...
+odradek pipeline schema [--mirror]
 odradek pipeline train TABLE MODEL --text COLUMN --class COLUMN
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -60,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(parsed: argparse.Namespace) -> int:
     if parsed.command == "train":
         return _train(parsed)
+    if parsed.command == "schema":
+        return _schema(parsed)
     from odradek.pipeline.spec.document import Outside, read_document, text_of
     from odradek.pipeline.spec.hiding import hiding
     from odradek.pipeline.spec.load import pipeline_of
@@ -73,6 +77,15 @@ def _main(parsed: argparse.Namespace) -> int:
             print(f"{parsed.file}: {_counts(pipeline_of(document))}")
             return 0
         return _run(pipeline_of(document, parsed.mode), parsed)
+
+
+def _schema(parsed: argparse.Namespace) -> int:
+    from odradek.pipeline.spec.mirror import Mirror
+    from odradek.pipeline.spec.model import Pipeline
+    from odradek.pipeline.spec.reference import json_schema
+
+    print(json.dumps(json_schema(Mirror if parsed.mirror else Pipeline), indent=2))
+    return 0
 
 
 def _counts(pipeline: Pipeline) -> str:
@@ -141,6 +154,10 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--class", required=True, dest="label", help="the column with the class")
     check = commands.add_parser("check", help="say what is wrong with a pipeline file")
     check.add_argument("file", type=Path)
+    schema = commands.add_parser(
+        "schema", help="print the JSON Schema of pipeline files, by which editors complete"
+    )
+    schema.add_argument("--mirror", action="store_true", help="that of mirror files")
     for command in (run, mirror, check):
         command.add_argument(
             "--set",

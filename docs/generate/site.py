@@ -15,10 +15,11 @@ from typing import Final
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from docs.generate import protocol, settings, tools
+from docs.generate import pipelines, protocol, settings, tools
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 GENERATED: Final[dict[str, Callable[[], str]]] = {
+    "pipeline-keys.md": pipelines.render,
     "protocol.md": protocol.render,
     "settings.md": settings.render,
     "tools.md": tools.render,

@@ -21,7 +21,13 @@ Offset = Annotated[int, Field(ge=-2, le=(1 << 63) - 1)]
 Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
 Offsets = Literal["earliest", "latest"] | dict[Topic, dict[Partition, Offset]]
 """One position for all partitions, or topic -> partition -> offset (-2 earliest, -1 latest)."""
-OutputMode = Literal["append", "update", "complete"]
+OutputMode = Annotated[
+    Literal["append", "update", "complete"],
+    Field(
+        description="append: rows that are final; update: those that a batch has changed; "
+        "complete: all rows, after aggregates.  Spark's outputMode."
+    ),
+]
 
 
 def _addresses(text: str) -> str:
@@ -64,6 +70,7 @@ class Cluster(Part):
     """
 
     bootstrap_servers: Annotated[str, AfterValidator(_addresses)]
+    """HOST:PORT of brokers, separated by commas."""
     options: Options = {}
 
 
@@ -82,16 +89,28 @@ class KafkaSource(Part):
 
     kind: Literal["kafka"]
     cluster: Text
+    """A table of `[clusters]`."""
     subscribe: Annotated[list[Topic], Field(min_length=1)] | None = None
+    """Topics; this, `pattern` or `assign` must be given.  Spark's `subscribe`."""
     pattern: Text | None = None
+    """A regular expression of Java for topics, later ones included.  Spark's `subscribePattern`."""
     assign: Assigned | None = None
+    """Topic -> numbers of partitions.  Spark's `assign`."""
     starting_offsets: Offsets = "earliest"
+    """Where the first run starts, or topic -> partition -> offset (-2 earliest, -1 latest);
+    later ones continue from the checkpoint.  Spark's `startingOffsets`."""
     ending_offsets: Offsets = "latest"
     """In batch mode only."""
     starting_timestamp_ms: Annotated[int, Field(ge=0)] | None = None
+    """Instead of `starting_offsets`: the first record at or after this time, in ms since 1970;
+    the end where there is none.  Spark's `startingTimestamp`."""
     max_offsets_per_trigger: Annotated[int, Field(ge=1, le=(1 << 63) - 1)] | None = None
+    """Bound on the records of a batch of a stream, over all partitions.  Spark's
+    `maxOffsetsPerTrigger`."""
     headers: bool = False
+    """Add the column `headers`.  Spark's `includeHeaders`."""
     fail_on_data_loss: bool = True
+    """Fail when records were deleted before they were read.  Spark's `failOnDataLoss`."""
     options: Options = {}
     """Further options of Spark's Kafka source."""
 
@@ -139,11 +158,15 @@ class FileSource(Part):
 
     kind: Literal["files"]
     path: Text
+    """The folder, relative to the pipeline file; or a URI that Spark reads."""
     format: Literal["json", "csv", "parquet"]
+    """Of each file; JSON has one object per line."""
     row_schema: Text = Field(alias="schema")
     epoch: Epoch = None
     max_files_per_trigger: Count | None = None
+    """Bound on the new files of a batch of a stream.  Spark's `maxFilesPerTrigger`."""
     options: Options = {}
+    """Further options of Spark's reader of the format."""
 
     @field_validator("row_schema")
     @classmethod
@@ -170,8 +193,11 @@ class TableSource(Part):
 
     kind: Literal["jdbc"]
     url: Url
+    """The JDBC address; a SQLite file is relative to the pipeline file."""
     table: Text
+    """The table, or a query in parentheses with a name.  Spark's `dbtable`."""
     options: Options = {}
+    """Further options of Spark's JDBC source, such as `driver` and `user`."""
 
 
 class RateSource(Part):
@@ -179,12 +205,20 @@ class RateSource(Part):
 
     kind: Literal["rate"]
     rows_per_second: Count
+    """Spark's `rowsPerSecond`."""
 
 
 Source = Annotated[KafkaSource | FileSource | TableSource | RateSource, Field(discriminator="kind")]
 
 
-class KafkaSink(Part):
+class End(Part):
+    """A sink."""
+
+    source: Name = Field(alias="from")
+    """The source or step whose rows are written."""
+
+
+class KafkaSink(End):
     """A Kafka topic.
 
     delivery_guarantee  at_least_once: Spark's connector writes, and a batch that is repeated after
@@ -197,8 +231,8 @@ class KafkaSink(Part):
     """
 
     kind: Literal["kafka"]
-    source: Name = Field(alias="from")
     cluster: Text
+    """A table of `[clusters]`."""
     topic: Topic | None = None
     """None: the topic is in the column `topic`."""
     key: Text | None = None
@@ -206,6 +240,7 @@ class KafkaSink(Part):
     output_mode: OutputMode = "append"
     delivery_guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
     options: Options = {}
+    """Further options of Spark's Kafka sink, or properties of the exactly-once producer."""
 
     @property
     def is_exactly_once(self) -> bool:
@@ -219,18 +254,21 @@ class KafkaSink(Part):
         return self
 
 
-class FileSink(Part):
+class FileSink(End):
     """A folder of files, exactly once: Spark's commit log in it lists the committed files."""
 
     kind: Literal["files"]
-    source: Name = Field(alias="from")
     path: Text
+    """The folder, relative to the pipeline file; or a URI that Spark writes."""
     format: Literal["json", "csv", "parquet"]
+    """Of each file; JSON has one object per line."""
     partition_by: Columns | None = None
+    """Columns whose values name folders, as `day=2026-01-01/`.  Spark's `partitionBy`."""
     options: Options = {}
+    """Further options of Spark's writer of the format."""
 
 
-class TableSink(Part):
+class TableSink(End):
     """A table of a database with upserts by key, so a repeated batch changes nothing.
 
     keys       the columns of the primary key
@@ -239,9 +277,10 @@ class TableSink(Part):
     """
 
     kind: Literal["jdbc"]
-    source: Name = Field(alias="from")
     url: Url
+    """The JDBC address of a SQLite file, relative to the pipeline file, or of PostgreSQL."""
     table: Text
+    """The table; `schema.table` in PostgreSQL."""
     keys: Columns
     latest_by: Text | None = None
     output_mode: OutputMode = "append"
@@ -257,13 +296,13 @@ class TableSink(Part):
         return url
 
 
-class ConsoleSink(Part):
+class ConsoleSink(End):
     """Standard output."""
 
     kind: Literal["console"]
-    source: Name = Field(alias="from")
     output_mode: OutputMode = "append"
     rows: Count = 20
+    """Rows of a batch that are printed.  Spark's `numRows`."""
 
 
 Sink = Annotated[KafkaSink | FileSink | TableSink | ConsoleSink, Field(discriminator="kind")]

@@ -110,6 +110,7 @@ Columns = Annotated[list[Text], Field(min_length=1), AfterValidator(_unique)]
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Duration = Annotated[
     str,
+    Field(json_schema_extra={"format": "duration"}),
     AfterValidator(_normalized),
     AfterValidator(_bounded),
 ]

@@ -57,6 +57,7 @@ class Head(Part):
     """
 
     name: Text
+    """Names the application in Spark."""
     checkpoint: Text
     mode: Literal["stream", "available_now"] = "stream"
     trigger: Duration | None = None
@@ -64,6 +65,7 @@ class Head(Part):
     interval_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
     """Interval of heartbeats, checkpoints, group offsets and the search for new topics."""
     heartbeats: bool = True
+    """Write a record to the topic `heartbeats` of both clusters each interval."""
     spark: Options = {}
     """Settings of the Spark session."""
 
@@ -75,7 +77,9 @@ class End(Part):
     """
 
     alias: Alias
+    """The name of the cluster in the names of topics; without dots."""
     bootstrap_servers: Text
+    """HOST:PORT of brokers, separated by commas."""
     options: Options = {}
 
 
@@ -100,7 +104,9 @@ class Topics(Part):
     """
 
     names: Columns | None = None
+    """Topics; this or `pattern` must be given."""
     pattern: Pattern | None = None
+    """A regular expression for whole names, in the common syntax of Java and Python."""
     exclude: list[Pattern] = list(TOPICS_EXCLUDED)
     policy: Literal["default", "identity"] = "default"
     starting_offsets: Literal["earliest", "latest"] = "earliest"
@@ -109,6 +115,7 @@ class Topics(Part):
     replication_factor: Annotated[int, Field(ge=1, le=32_767)] | None = None
     """Of the topics created on the target; None: the default of that cluster."""
     sync_configs: bool = True
+    """Copy changes of topics' configs to the target, each interval."""
     fail_on_data_loss: bool = True
     """Fail when records of the source were deleted before they were read."""
 
@@ -126,7 +133,9 @@ class Groups(Part):
     """
 
     pattern: Pattern = ".*"
+    """A regular expression for whole names of groups."""
     exclude: list[Pattern] = list(GROUPS_EXCLUDED)
+    """Patterns of groups that are left out."""
     sync_offsets: bool = False
 
 

@@ -46,6 +46,7 @@ class Head(Part):
     """
 
     name: Text
+    """Names the application in Spark, and the groups and transactions of exactly-once sinks."""
     mode: Literal["stream", "available_now", "batch"] = "stream"
     checkpoint: Text | None = None
     trigger: Duration | None = None

@@ -25,8 +25,15 @@ Expressions = Annotated[dict[str, Text], Field(min_length=1)]
 """Column -> SQL expression."""
 
 
-Watermark = Duration | None
-"""How late rows may be; None when an earlier step has set the watermark already."""
+Watermark = Annotated[
+    Duration | None,
+    Field(
+        description="How late rows may be; to be left out when an earlier step has set it, and in "
+        "batch mode.  Spark's withWatermark."
+    ),
+]
+EventTime = Annotated[Text, Field(description="The column with the event time, a TIMESTAMP.")]
+Groups = Annotated[Names, Field(description="Columns; without them all rows are one group.")]
 CORRUPT: Final = "_corrupt"
 """The column in which Spark's readers put a row that does not match the schema."""
 BOUNDS: Final = ("window_start", "window_end")
@@ -34,6 +41,7 @@ BOUNDS: Final = ("window_start", "window_end")
 
 class Step(Part):
     source: Name = Field(alias="from")
+    """The source or earlier step whose rows are taken."""
 
 
 class Parse(Step):
@@ -50,17 +58,21 @@ class Parse(Step):
 
     kind: Literal["parse"]
     format: Literal["json", "csv", "avro"]
+    """How rows are encoded."""
     row_schema: Text = Field(alias="schema")
     epoch: Epoch = None
     column: Text = "value"
+    """The column that is parsed."""
     keep: Names = []
     """Columns of the source that are kept unchanged.  The `key` of a Kafka source is bytes, which a
     JSON sink writes in base64; for text use a map step before: `key = "CAST(key AS STRING)"`."""
     required: list[Text] = []
     """Parsed columns that may not be null."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """Between the values of CSV."""
     rejects: Topic | None = None
     rejects_cluster: Text | None = None
+    """The table of `[clusters]` whose topic gets dead letters."""
 
     @field_validator("row_schema")
     @classmethod
@@ -112,11 +124,14 @@ class Filter(Step):
 
     kind: Literal["filter"]
     where: Text | None = None
+    """A SQL condition."""
     matches: dict[str, Text] = {}
     equals: dict[str, str | int | float | bool] = {}
     model: Text | None = None
     text_column: Text = "text"
+    """The column that `model` classifies."""
     keep_class: Text = "1"
+    """The class whose rows `model` keeps."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -130,7 +145,9 @@ class Map(Step):
 
     kind: Literal["map"]
     columns: Expressions
+    """Column -> SQL expression."""
     only: bool = False
+    """Drop all other columns."""
 
 
 class Mask(Step):
@@ -138,9 +155,14 @@ class Mask(Step):
 
     kind: Literal["mask"]
     columns: Columns
+    """The columns that are masked."""
     how: Literal["hash", "last4", "null", "constant"]
+    """`hash`: SHA-256 of salt and value in hexadecimal; `last4`: `*` for all but the last four
+    characters of longer texts; `null`; `constant`: the text of `constant`."""
     salt: str = ""
+    """Before the value that is hashed."""
     constant: str = "***"
+    """The value of all masked columns with `how = \"constant\"`."""
 
 
 class Route(Step):
@@ -160,7 +182,8 @@ class Deduplicate(Step):
 
     kind: Literal["deduplicate"]
     keys: Columns
-    time: Text
+    """Columns in which rows with equal values are one."""
+    time: EventTime
     watermark: Watermark = None
 
 
@@ -182,17 +205,20 @@ class Window(Step):
 
     One row per window and group: window_start, window_end, the groups, the aggregates.
 
-    slide  sliding windows; gap  session windows (then without `length`)
+    slide  from one sliding window to the next; without it windows do not overlap
+    gap    session windows, which end after so long without a row of the group; without `length`
     """
 
     kind: Literal["window"]
-    time: Text
+    time: EventTime
     watermark: Watermark = None
     length: Length | None = None
+    """Of tumbling and sliding windows."""
     slide: Length | None = None
     gap: Length | None = None
-    group_by: Names = []
+    group_by: Groups = []
     aggregates: Expressions
+    """Column -> SQL aggregate, such as `count(*)`, `sum(amount)`."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -217,12 +243,15 @@ class Join(Step):
 
     kind: Literal["join"]
     right: Name
+    """The source or step with the right rows; `from` has the left ones."""
     on: Text
     columns: Expressions
     how: Literal["inner", "left", "right", "full"] = "inner"
+    """Which rows without a partner are kept."""
     left_time: Text | None = None
     right_time: Text | None = None
     watermark: Duration | None = None
+    """How late rows of two streams may be; the SQL condition must bound their times."""
 
     @model_validator(mode="after")
     def _times_and_watermark(self) -> Self:
@@ -239,13 +268,15 @@ class Correlate(Step):
     """
 
     kind: Literal["correlate"]
-    time: Text
+    time: EventTime
     watermark: Watermark = None
     length: Length
+    """Of the windows."""
     slide: Length | None = None
+    """From one window to the next; None: `length`."""
     x: Text
     y: Text
-    group_by: Names = []
+    group_by: Groups = []
 
     @model_validator(mode="after")
     def _overlapping(self) -> Self:
@@ -261,11 +292,14 @@ class TopKeys(Step):
     """
 
     kind: Literal["top_keys"]
-    time: Text
+    time: EventTime
     watermark: Watermark = None
     length: Length
+    """Of the windows."""
     column: Text
+    """The column whose values are counted."""
     k: Annotated[int, Field(ge=1, le=10_000)]
+    """How many values a window has."""
 
     @model_validator(mode="after")
     def _other_name(self) -> Self:
@@ -286,12 +320,17 @@ class Anomalies(Step):
 
     kind: Literal["anomalies"]
     method: Literal["zscore", "ewma"]
-    time: Text
+    """How `expected` and its deviation are computed."""
+    time: EventTime
     value: Text
-    group_by: Names = []
+    """The column that is judged."""
+    group_by: Groups = []
     threshold: Annotated[float, Field(gt=0)] = 4.0
+    """A row with a score above it, or below its negative, is an anomaly."""
     history: Annotated[int, Field(ge=2, le=10_000)] = 100
+    """Rows of a group that `zscore` remembers."""
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """The weight of the newest row in `ewma`."""
     minimum: Annotated[int, Field(ge=2, le=10_000)] = 10
     """Rows of a group before a row can be an anomaly."""
 
@@ -313,7 +352,9 @@ class Sql(Part):
 
     kind: Literal["sql"]
     query: Text | None = None
+    """The query; this or `file` must be given."""
     file: Text | None = None
+    """A file with the query, relative to the pipeline file."""
     watermarks: dict[str, dict[str, Duration]] = {}
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ from tests.support.tool_cache import PROJECT
 BUILD_TIMEOUT_S = 120.0
 PAGES = (
     *("architecture", "cluster", "containers", "operations"),
-    *("pipelines", "protocol", "settings", "tools"),
+    *("pipelines", "pipeline-keys", "protocol", "settings", "tools"),
 )
 
 

@@ -23,6 +23,8 @@ WITHOUT_USER: Final = {
     },
     "odradek/testing/": "called by tests of other projects",
     "protocol/messages/": "declarations are found by their API key (`protocol.api_keys`)",
+    "pipeline/spec/reference.py:pipeline_tables": "docs/generate/pipelines.py",
+    "pipeline/spec/reference.py:mirror_tables": "docs/generate/pipelines.py",
     "broker/settings/rules.py:rule_text": "the page of settings (docs/generate/settings.py)",
     "controller/coordination/tree.py:Tree.expired_sessions": "when the tree serves other processes",
     "protocol/gathered.py:Gathered.add_slice": "called by generated encoders",
