@@ -62,9 +62,13 @@ class WheelDriver:
             try:
                 callback()
             finally:
-                self.add(self._clock.monotonic_ms() + interval_ms, run)
+                self.add(self._next_call_ms(interval_ms), run)
 
-        self.add(self._clock.monotonic_ms() + interval_ms, run)
+        self.add(self._next_call_ms(interval_ms), run)
+
+    def _next_call_ms(self, interval_ms: int) -> int:
+        """When a periodic timer is due again."""
+        return self._clock.monotonic_ms() + interval_ms
 
     def _schedule(self, wake_ms: int) -> None:
         if self._handle is not None:

@@ -66,6 +66,11 @@ class DiskJobRunner:
         self._idle = asyncio.Event()
         self._idle.set()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether disk jobs have not ended."""
+        return self._running > 0
+
     def run(self, jobs: Sequence[DiskJob]) -> None:
         """Run disk jobs in a thread, in order."""
         if jobs:

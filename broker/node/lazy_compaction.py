@@ -65,6 +65,11 @@ class LazyCompaction:
                 self._compaction.start(self._supervisor)
         return self._compaction
 
+    @property
+    def is_cleaning(self) -> bool:
+        """Whether a log is being cleaned."""
+        return self._compaction is not None and self._compaction.log_in_work is not None
+
     def _make(self) -> Compaction:
         from odradek.broker.compaction.compaction import Compaction
         from odradek.broker.compaction.context import CleanerContext

@@ -141,8 +141,8 @@ class Node:
         return ZooKeeperCoordination(
             self._loop,
             settings,
-            platform.wheel,
-            platform.clock,
+            platform.peer_wheel,
+            platform.peer_clock,
             after=platform.purgatory.run_notified,
         )
 
@@ -361,8 +361,8 @@ class Node:
                 self._tree_listener = TreeListener(
                     address,
                     loop=self._loop,
-                    clock=platform.clock,
-                    wheel=platform.wheel,
+                    clock=platform.peer_clock,
+                    wheel=platform.peer_wheel,
                     loop_watch=platform.loop_watch,
                 )
             except OSError as error:

@@ -296,8 +296,8 @@ class NodeParts:
             platform.loop,
             settings,
             broker_id=self._broker_id,
-            wheel=platform.wheel,
-            clock=platform.clock,
+            wheel=platform.peer_wheel,
+            clock=platform.peer_clock,
             purgatory=platform.purgatory,
             loop_watch=platform.loop_watch,
         )

@@ -36,7 +36,6 @@ class Platform:
         self.loop = loop
         self.on_fatal = on_fatal
         self.files = SystemFileSystem()
-        self.clock: Clock = SystemClock()
         self.rng = SystemRandomness()
         self.executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="disk")
         self.coordination_executor = ThreadPoolExecutor(
@@ -45,9 +44,9 @@ class Platform:
         self.supervisor = Supervisor(loop, self.on_task_failure)
         self.metrics = BrokerMetrics()
         self.loop_watch = LoopWatch(self.metrics)
-        self.wheel = WheelDriver(
-            loop, self.clock, TimingWheel(self.clock.monotonic_ms()), self.loop_watch
-        )
+        self.clock = self._open_clock()
+        self.wheel = self._open_wheel()
+        self.peer_clock, self.peer_wheel = self._open_peer_time()
         self.purgatory = Purgatory(self.wheel, self.metrics)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(raise_descriptor_limit())
@@ -56,6 +55,17 @@ class Platform:
             open_max=self.shares.files,
             report=StorageLog(self.clock.monotonic_ms),
         )
+
+    def _open_clock(self) -> Clock:
+        return SystemClock()
+
+    def _open_wheel(self) -> WheelDriver:
+        clock = self.clock
+        return WheelDriver(self.loop, clock, TimingWheel(clock.monotonic_ms()), self.loop_watch)
+
+    def _open_peer_time(self) -> tuple[Clock, WheelDriver]:
+        """What measures other brokers and the ensemble, which answer in real time."""
+        return self.clock, self.wheel
 
     def on_task_failure(self, name: str, error: BaseException) -> None:
         """A task or a thread has raised what nothing handles: the broker stops."""

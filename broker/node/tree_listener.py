@@ -23,6 +23,7 @@ from odradek.runtime.wheel_driver import WheelDriver
 
 if TYPE_CHECKING:
     from odradek.controller.coordination.server.client_listener import ClientListener
+    from odradek.controller.coordination.server.client_sessions import ClientSessions
 
 SETTING: Final = "odradek.embedded.zookeeper.listener"
 LOOPBACK: Final = "127.0.0.1"
@@ -68,6 +69,7 @@ class TreeListener:
         self._loop_watch = loop_watch
         self._bound: BoundListener = bind("embedded ZooKeeper", *address)
         self._clients: ClientListener | None = None
+        self._sessions: ClientSessions | None = None
 
     @property
     def address(self) -> str:
@@ -95,7 +97,7 @@ class TreeListener:
         from odradek.controller.coordination.server.client_sessions import ClientSessions
         from odradek.controller.coordination.server.passwords import load_passwords
 
-        sessions = ClientSessions(
+        sessions = self._sessions = ClientSessions(
             embedded,
             load_passwords(files, folder, randomness),
             monotonic_ms=self._clock.monotonic_ms,
@@ -114,6 +116,11 @@ class TreeListener:
         logger.info(
             "the embedded tree is served to ZooKeeper clients on %s, for one machine", self.address
         )
+
+    def pass_time(self, by_ms: int) -> None:
+        """Let time pass for the sessions whose client is not connected."""
+        if self._sessions is not None:
+            self._sessions.pass_time(by_ms)
 
     def close(self) -> None:
         """Close all connections; the sessions of the clients go on."""

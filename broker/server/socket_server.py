@@ -67,7 +67,6 @@ class SocketServer:
         self._loop_watch = services.loop_watch
         self._loop_watch.name_of = apis_of
         self._metrics = services.metrics
-        self._now_ms = services.clock.monotonic_ms
         self._executor = executor
         self._supervisor = supervisor
         bytes_max = services.settings.queued_max_request_bytes
@@ -90,7 +89,7 @@ class SocketServer:
             in_thread=self._in_thread,
             on_large_frame=self._on_large_frame,
             on_closed=self._on_closed,
-            now_ms=self._now_ms,
+            now_ms=services.clock.monotonic_ms,
         )
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.frame_memory = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX)
@@ -157,7 +156,7 @@ class SocketServer:
         """
         quotas = self._quotas
         quotas.descriptors_max = self.connections_max()
-        now_ms = self._now_ms()
+        now_ms = self.context.now_ms()
         if quotas.count < quotas.descriptors_max or now_ms < self._evict_at_ms:
             return
         self._evict_at_ms = now_ms + EVICTION_INTERVAL_MS
@@ -260,7 +259,7 @@ class SocketServer:
 
     def close_idle(self, idle_max_ms: int) -> None:
         """Close connections that have sent nothing for `idle_max_ms` and wait for nothing."""
-        oldest_ms = self._now_ms() - idle_max_ms
+        oldest_ms = self.context.now_ms() - idle_max_ms
         for connection in tuple(self.connections):
             is_idle = connection.last_active_ms < oldest_ms and connection.under_way is None
             if is_idle and not connection.waiting:

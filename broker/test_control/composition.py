@@ -19,9 +19,11 @@ def _serve(node: ControlledNode, control: ControlListener) -> Server:
     # Imported here: a test that asks for nothing does not pay for them.
     from odradek.broker.test_control.broker_routes import BrokerRoutes
     from odradek.broker.test_control.calls import ControlCalls
+    from odradek.broker.test_control.clock_routes import ClockRoutes
     from odradek.broker.test_control.routes import Routes
+    from odradek.broker.test_control.topic_routes import TopicRoutes
 
     routes = Routes()
-    for group in (BrokerRoutes(node),):
+    for group in (BrokerRoutes(node), ClockRoutes(node), TopicRoutes(node)):
         group.add_to(routes)
     return ControlCalls(node.loop, control.socket, routes)

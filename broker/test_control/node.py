@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, cast
 
 from odradek.broker.node.node import Node
+from odradek.broker.node.platform import Platform
 from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.test_control.held_readers import HeldReaders
 from odradek.broker.test_control.listener import ControlListener, Server
+from odradek.broker.test_control.platform import ControlledPlatform
 
 
 class ControlledNode(Node):
@@ -24,6 +28,7 @@ class ControlledNode(Node):
     ) -> None:
         self._control = control
         self._make_server = make_server
+        self._held_readers = HeldReaders(loop)
         super().__init__(loop, settings, should_stop=should_stop)
 
     @property
@@ -35,6 +40,32 @@ class ControlledNode(Node):
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of the broker."""
         return self._loop
+
+    def _open_platform(self) -> Platform:
+        self.platform = ControlledPlatform(self._loop, on_fatal=self._on_fatal)
+        return self.platform
+
+    def _build(self, broker_id: int) -> None:
+        super()._build(broker_id)
+        connections = self.parts.server.context
+        connections.loop = cast(Any, self._held_readers)
+        # Clients live in real time: advancing makes none of them idle.
+        connections.now_ms = self.platform.host_clock.monotonic_ms
+
+    def hold_clients(self) -> None:
+        """Read no request until `release_clients`; in a cluster, brokers are clients as well."""
+        if not self.services.has_peers:
+            self._held_readers.hold()
+
+    def release_clients(self) -> None:
+        """Read requests again."""
+        if not self.services.has_peers:
+            self._held_readers.release()
+
+    def on_time_passed(self, by_ms: int) -> None:
+        """Time was advanced."""
+        if self._tree_listener is not None:
+            self._tree_listener.pass_time(by_ms)
 
     def start(self) -> None:
         super().start()

@@ -28,6 +28,11 @@ def not_found(text: str) -> ControlError:
     return ControlError(HTTPStatus.NOT_FOUND, text)
 
 
+def conflict(text: str) -> ControlError:
+    """The state of the broker does not allow it."""
+    return ControlError(HTTPStatus.CONFLICT, text)
+
+
 _REQUIRED: Final[Any] = object()
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -68,6 +68,11 @@ class Broker(KafkaHandle):
     def control(self) -> ControlClient:
         """Its control channel; the broker is running."""
         return ControlClient(self._ready["control"])
+
+    @property
+    def controls(self) -> Sequence[ControlClient]:
+        """That of this broker."""
+        return (self.control,)
 
     @property
     def log_path(self) -> Path:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
 from odradek.testing.broker import READY_TIMEOUT_S, Broker, BrokerFailed
+from odradek.testing.control import ControlClient
 from odradek.testing.handle import KafkaHandle
 from odradek.testing.waiting import wait_for
 
@@ -45,6 +46,11 @@ class Cluster(KafkaHandle):
     def bootstrap_servers(self) -> str:
         """host:port of each broker; the cluster is running."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    @property
+    def controls(self) -> Sequence[ControlClient]:
+        """Of the running brokers, by id."""
+        return tuple(broker.control for broker in self.brokers)
 
     def start(self) -> Self:
         """Start the brokers, and wait until each knows the others.

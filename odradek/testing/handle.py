@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from odradek.testing.clock import KafkaClock
+from odradek.testing.control import ControlClient
 from odradek.testing.waiting import TIMEOUT_S, NotReached, wait_for
 
 if TYPE_CHECKING:
@@ -13,6 +15,15 @@ if TYPE_CHECKING:
     from odradek.tools.client import Client
 
 T = TypeVar("T")
+
+
+class PartitionReplicas(NamedTuple):
+    """Brokers of a partition."""
+
+    leader: int
+    """-1 when there is none."""
+    replicas: list[int]
+    in_sync: list[int]
 
 
 class KafkaHandle:
@@ -29,6 +40,16 @@ class KafkaHandle:
     def bootstrap_servers(self) -> str:
         """host:port of each broker, with commas between them."""
         raise NotImplementedError
+
+    @property
+    def controls(self) -> Sequence[ControlClient]:
+        """The control channels of the running brokers, by id."""
+        raise NotImplementedError
+
+    @property
+    def clock(self) -> KafkaClock:
+        """The time of the brokers."""
+        return KafkaClock(lambda: self.controls)
 
     def create_topic(
         self,
@@ -129,6 +150,39 @@ class KafkaHandle:
         from odradek.testing.reading import transactional_ids_at_work
 
         return self.with_client(transactional_ids_at_work)
+
+    def replicas(self, topic: str, partition: int = 0) -> PartitionReplicas:
+        """Where a partition is, as the first running broker knows it.
+
+        raises  ControlFailed
+        """
+        rows = self.controls[0].get(f"/topics/{topic}")["partitions"]
+        (row,) = [one for one in rows if one["partition"] == partition]
+        return PartitionReplicas(row["leader"], row["replicas"], row["in_sync"])
+
+    def roll(self, topic: str) -> None:
+        """Begin a new segment in each log of a topic.
+
+        raises  ControlFailed
+        """
+        for control in self.controls:
+            control.post(f"/topics/{topic}/roll")
+
+    def compact(self, topic: str) -> None:
+        """Roll the logs of a compacted topic, and clean them; returns when they are cleaned.
+
+        raises  ControlFailed
+        """
+        for control in self.controls:
+            control.post(f"/topics/{topic}/compact")
+
+    def retain(self) -> None:
+        """Delete now what retention.ms and retention.bytes say.
+
+        raises  ControlFailed
+        """
+        for control in self.controls:
+            control.post("/retention")
 
     def close(self) -> None:
         """Close the connections of this handle."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from odradek.testing.control import ControlClient
 from odradek.testing.handle import KafkaHandle
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ class KafkaNamespace(KafkaHandle):
     def bootstrap_servers(self) -> str:
         """host:port of the broker."""
         return self._shared.bootstrap_servers
+
+    @property
+    def controls(self) -> Sequence[ControlClient]:
+        """Of the broker, whose time is that of all its tests."""
+        return self._shared.controls
 
     def name(self, name: str) -> str:
         """A name that no other test has, such as that of a group or a transactional id."""

@@ -148,6 +148,7 @@ class SimulatedPlatform(Platform):
         self.wheel = WheelDriver(
             loop, self.clock, TimingWheel(self.clock.monotonic_ms()), self.loop_watch
         )
+        self.peer_clock, self.peer_wheel = self.clock, self.wheel
         self.purgatory = Purgatory(self.wheel, self.metrics)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(20_000)

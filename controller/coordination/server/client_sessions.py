@@ -125,6 +125,13 @@ class ClientSessions:
         self._embedded.leave(session.session_id)
         self._sessions.pop(session.session_id, None)
 
+    def pass_time(self, by_ms: int) -> None:
+        """Let time pass for the sessions without a connection: no ping of theirs can be lost."""
+        for session in tuple(self._sessions.values()):
+            if session.connection is None:
+                session.heard_ms -= by_ms
+                self._check(session, self._monotonic_ms())
+
     def close(self) -> None:
         """End no session, but check none any more."""
         self._is_closed = True

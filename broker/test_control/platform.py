@@ -1,0 +1,39 @@
+"""The platform of a broker whose time tests advance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from odradek.broker.node.platform import Platform
+from odradek.broker.test_control.advanced_wheel import AdvancedWheel
+from odradek.broker.test_control.clock import AdvancedClock, PeerClock
+from odradek.runtime.clock import Clock, SystemClock
+from odradek.runtime.timers import TimingWheel
+from odradek.runtime.wheel_driver import WheelDriver
+
+
+class ControlledPlatform(Platform):
+    """Its clock may be advanced; connections between brokers keep real time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, on_fatal: Callable[[str], None]) -> None:
+        super().__init__(loop, on_fatal=on_fatal)
+        self.peer_wheel.after_each_turn(self.purgatory.run_notified)
+
+    def _open_clock(self) -> Clock:
+        self.host_clock = SystemClock()
+        self.advanced_clock = AdvancedClock(self.host_clock)
+        return self.advanced_clock
+
+    def _open_wheel(self) -> WheelDriver:
+        self.advanced_wheel = AdvancedWheel(self.loop, self.advanced_clock, self.loop_watch)
+        return self.advanced_wheel
+
+    def _open_peer_time(self) -> tuple[Clock, WheelDriver]:
+        clock = PeerClock(self.advanced_clock, self.host_clock)
+        wheel = TimingWheel(clock.monotonic_ms())
+        return clock, WheelDriver(self.loop, clock, wheel, self.loop_watch)
+
+    def close(self) -> None:
+        self.peer_wheel.close()
+        super().close()
