@@ -228,6 +228,10 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
         self._arm(group)
         return committed.response
 
+    def rebalance(self, group: ClassicGroup) -> None:
+        """Have all members of a group join again."""
+        self._classic.rebalance(group)
+
     # Time.
 
     def _settle(self, group_id: str) -> None:

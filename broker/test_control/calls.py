@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from inspect import isawaitable
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from odradek.broker.test_control.routes import (
     Arguments,
@@ -55,7 +55,7 @@ class ControlCalls:
         """Handle one request; returns its status and what becomes the JSON of the response."""
         try:
             values = _arguments(target, body)
-            call = self._call(method, unquote(urlsplit(target).path), values)
+            call = self._call(method, urlsplit(target).path, values)
             try:
                 future = asyncio.run_coroutine_threadsafe(call, self._loop)
             except RuntimeError:  # The loop is closed.

@@ -9,21 +9,34 @@ from odradek.broker.test_control.listener import ControlListener, Server
 from odradek.broker.test_control.node import ControlledNode
 
 
-def controlled_node(control: ControlListener) -> Callable[..., ControlledNode]:
-    """What is called with the arguments of `Node`; the channel is served once the node is."""
-    return partial(ControlledNode, control=control, make_server=lambda node: _serve(node, control))
+def controlled_node(
+    control: ControlListener, keep_data: Callable[[], None]
+) -> Callable[..., ControlledNode]:
+    """What is called with the arguments of `Node`; the channel is served once the node is.
+
+    keep_data  called when the data are not to be removed after the end
+    """
+    return partial(
+        ControlledNode, control=control, make_server=lambda node: _serve(node, control, keep_data)
+    )
 
 
-def _serve(node: ControlledNode, control: ControlListener) -> Server:
+def _serve(node: ControlledNode, control: ControlListener, keep_data: Callable[[], None]) -> Server:
     """Serve all routes."""
     # Imported here: a test that asks for nothing does not pay for them.
     from odradek.broker.test_control.broker_routes import BrokerRoutes
     from odradek.broker.test_control.calls import ControlCalls
+    from odradek.broker.test_control.client_routes import ClientRoutes
     from odradek.broker.test_control.clock_routes import ClockRoutes
     from odradek.broker.test_control.routes import Routes
     from odradek.broker.test_control.topic_routes import TopicRoutes
 
     routes = Routes()
-    for group in (BrokerRoutes(node), ClockRoutes(node), TopicRoutes(node)):
+    for group in (
+        BrokerRoutes(node, keep_data),
+        ClientRoutes(node),
+        ClockRoutes(node),
+        TopicRoutes(node),
+    ):
         group.add_to(routes)
     return ControlCalls(node.loop, control.socket, routes)

@@ -12,6 +12,7 @@ from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.broker.test_control.held_readers import HeldReaders
 from odradek.broker.test_control.listener import ControlListener, Server
 from odradek.broker.test_control.platform import ControlledPlatform
+from odradek.broker.test_control.seen_requests import SeenRequests
 
 
 class ControlledNode(Node):
@@ -49,6 +50,8 @@ class ControlledNode(Node):
         super()._build(broker_id)
         connections = self.parts.server.context
         connections.loop = cast(Any, self._held_readers)
+        self.seen_requests = SeenRequests()
+        connections.dispatch = self.seen_requests.counting(connections.dispatch)
         # Clients live in real time: advancing makes none of them idle.
         connections.now_ms = self.platform.host_clock.monotonic_ms
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import unquote
 
 METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 
@@ -162,7 +163,7 @@ def _match(pattern: str, path: str) -> dict[str, str] | None:
     found = {}
     for name, segment in zip(wanted, given, strict=True):
         if name.startswith("{") and segment:
-            found[name.strip("{}")] = segment
+            found[name.strip("{}")] = unquote(segment)
         elif name != segment:
             return None
     return found

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -48,6 +48,11 @@ class Broker(KafkaHandle):
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._ready: dict[str, str] = {}
+        """What the last start has written; kept while the broker is stopped."""
+        self._last_ahead_ms = 0
+        self.ahead_ms: Callable[[], int] = lambda: self._last_ahead_ms
+        """How far the clock was advanced that a further start continues with."""
+        self.before_restart: Callable[[], None] = lambda: None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -94,29 +99,43 @@ class Broker(KafkaHandle):
         """How long the log is."""
         return self.log_path.stat().st_size
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped, killed or closed."""
+        return self._process is not None
+
     def start(self) -> Self:
         """Start, and wait until clients are served.
 
+        After `stop` or `kill`: on the same port, with the data and the time that it had.
+
         raises  BrokerFailed
         """
+        is_again = bool(self._ready)
+        if is_again:
+            self.before_restart()
         self.launch()
         self.wait_until_ready()
+        if is_again and (behind_ms := self.ahead_ms()):
+            self.control.post("/clock/advance", ms=behind_ms, grid_ms=behind_ms)
         return self
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
         assert self._process is None, "the broker was started"
-        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
-        command = [sys.executable, "-I", "-m", "odradek", "start", "--ephemeral", "--port", "0"]
-        command += [
-            "--control",
-            "--ready-file",
-            str(self._folder / "ready"),
-            "--stop-at-end-of-input",
-        ]
+        if not self._ready:
+            self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+        assert self._folder is not None, "of the first start"
+        (self._folder / "ready").unlink(missing_ok=True)
+        address = self._ready.get("bootstrap_servers", ":0")
+        command = [sys.executable, "-I", "-m", "odradek", "start", "--ephemeral"]
+        command += ["--port", address.rpartition(":")[2], "--control"]
+        command += ["--ready-file", str(self._folder / "ready"), "--stop-at-end-of-input"]
+        if self._ready:
+            command += ["--data", self._ready["data"]]
         for name, value in self._settings.items():
             command += ["--override", f"{name}={value}"]
-        with open(self.log_path, "wb") as log:
+        with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(
                 command,
                 # Its temporary folder is in this one, whatever becomes of the process.
@@ -153,13 +172,27 @@ class Broker(KafkaHandle):
             time.sleep(PAUSE_S)
         self._ready = dict(line.split("=", 1) for line in text.splitlines())
 
-    def close(self) -> None:
-        """Stop the broker, remove its data, and its log unless `keeps_log`."""
+    def stop(self) -> None:
+        """Stop as SIGTERM does, with the data kept for `start`; the broker is running."""
+        self._last_ahead_ms = self.clock.ahead_ms()
+        self.control.post("/broker/keep-data")
+        self._end(is_killed=False)
+
+    def kill(self) -> None:
+        """End the process at once, as a crash does, with the data as they are for `start`."""
+        self._last_ahead_ms = self.clock.ahead_ms()
+        self._end(is_killed=True)
+
+    def _end(self, *, is_killed: bool) -> None:
+        """End the process, and wait for it."""
         super().close()
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
+        if is_killed:
+            process.kill()
+        else:
+            process.terminate()
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -167,11 +200,17 @@ class Broker(KafkaHandle):
             process.wait()
         assert process.stdin is not None, "it is a pipe"
         process.stdin.close()
-        assert self._folder is not None, "it was started"
-        if not self.keeps_log:
-            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop the broker, remove its data, and its log unless `keeps_log`."""
+        self._end(is_killed=False)
+        folder, self._ready = self._folder, {}
+        if folder is None:
             return
-        for entry in os.scandir(self._folder):
+        if not self.keeps_log:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        for entry in os.scandir(folder):
             if entry.is_dir():
                 shutil.rmtree(entry.path, ignore_errors=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -37,7 +37,7 @@ class Cluster(KafkaHandle):
         assert brokers >= 1, "a cluster has a broker"
         super().__init__()
         self.brokers: tuple[Broker, ...] = ()
-        """The running brokers, by id."""
+        """The brokers, by id: each can be stopped or killed, and started again."""
         self._count = brokers
         self._settings = dict(settings or {})
         self._ready_timeout_s = ready_timeout_s
@@ -50,7 +50,7 @@ class Cluster(KafkaHandle):
     @property
     def controls(self) -> Sequence[ControlClient]:
         """Of the running brokers, by id."""
-        return tuple(broker.control for broker in self.brokers)
+        return tuple(broker.control for broker in self.brokers if broker.is_running)
 
     def start(self) -> Self:
         """Start the brokers, and wait until each knows the others.
@@ -96,7 +96,21 @@ class Cluster(KafkaHandle):
             "broker.id": str(number),
             **coordination,
         }
-        return Broker(settings, ready_timeout_s=self._ready_timeout_s)
+        broker = Broker(settings, ready_timeout_s=self._ready_timeout_s)
+        broker.ahead_ms = lambda: max(self._ahead_ms(broker), default=0)
+        broker.before_restart = self._end_lost_sessions
+        return broker
+
+    def _end_lost_sessions(self) -> None:
+        """A broker that was killed registers again without waiting for the end of its session."""
+        for control in self.controls[:1]:
+            control.post("/coordination/expire")
+
+    def _ahead_ms(self, started: Broker) -> Iterator[int]:
+        """How far the clocks of the other running brokers were advanced."""
+        for broker in self.brokers:
+            if broker is not started and broker.is_running:
+                yield broker.clock.ahead_ms()
 
     def _wait_until_known(self) -> None:
         from odradek.tools.cluster.readiness import brokers_know_each_other

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from odradek.testing.clock import KafkaClock
-from odradek.testing.control import ControlClient
+from odradek.testing.control import ControlClient, ControlFailed
 from odradek.testing.waiting import TIMEOUT_S, NotReached, wait_for
 
 if TYPE_CHECKING:
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
     from odradek.tools.client import Client
 
 T = TypeVar("T")
+
+
+class SeenRequest(NamedTuple):
+    """Requests that are counted together."""
+
+    api: str
+    """As Kafka writes it, such as ApiVersions."""
+    version: int
+    client_id: str
 
 
 class PartitionReplicas(NamedTuple):
@@ -156,9 +167,76 @@ class KafkaHandle:
 
         raises  ControlFailed
         """
-        rows = self.controls[0].get(f"/topics/{topic}")["partitions"]
-        (row,) = [one for one in rows if one["partition"] == partition]
-        return PartitionReplicas(row["leader"], row["replicas"], row["in_sync"])
+        return _replicas(self.controls[0], topic, partition)
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Have a broker lead a partition; it becomes the preferred replica.
+
+        Returns when every running broker knows it.
+        raises  ClientError; KafkaError; ControlFailed; NotReached
+        """
+        from odradek.protocol.topic_partition import TopicPartition
+        from odradek.testing.leading import move_leader
+
+        moved = TopicPartition(topic, partition)
+        self.with_client(
+            lambda client: move_leader(
+                client, moved, broker, lambda: self.replicas(topic, partition)
+            )
+        )
+        wait_for(
+            lambda: all(
+                _replicas(control, topic, partition).leader == broker for control in self.controls
+            ),
+            f"every broker knows that {broker} leads {topic}-{partition}",
+        )
+
+    def move_coordinator(
+        self, broker: int, *, group: str | None = None, transactional_id: str | None = None
+    ) -> None:
+        """Have a broker coordinate a group or a transactional id, and all of the same partition.
+
+        raises  as `move_leader`
+        """
+        query = f"group={quote(group, '')}" if group is not None else ""
+        if transactional_id is not None:
+            query = f"transactional_id={quote(transactional_id, '')}"
+        found = self.controls[0].get(f"/coordinator?{query}")
+        self.move_leader(found["topic"], found["partition"], broker)
+
+    def rebalance(self, group: str) -> None:
+        """Have all members of a classic group join again.
+
+        raises  ControlFailed
+        """
+        found = self.controls[0].get(f"/coordinator?group={quote(group, '')}")
+        leader = self.replicas(found["topic"], found["partition"]).leader
+        for control in self.controls:
+            if control.get("/broker")["broker_id"] == leader:
+                control.post(f"/groups/{quote(group, '')}/rebalance")
+                return
+        raise ControlFailed(f"the coordinator of {group}, broker {leader}, is not running")
+
+    def requests(
+        self, api: str | None = None, *, client_id: str | None = None
+    ) -> Counter[SeenRequest]:
+        """How many requests the running brokers have got since their start, or `forget_requests`.
+
+        api        only of this API, such as Produce
+        client_id  only of this client
+        """
+        counts: Counter[SeenRequest] = Counter()
+        for control in self.controls:
+            for row in control.get("/requests")["requests"]:
+                seen = SeenRequest(row["api"], row["version"], row["client_id"])
+                if api in (None, seen.api) and client_id in (None, seen.client_id):
+                    counts[seen] += row["count"]
+        return counts
+
+    def forget_requests(self) -> None:
+        """Count requests from zero again."""
+        for control in self.controls:
+            control.call("DELETE", "/requests")
 
     def roll(self, topic: str) -> None:
         """Begin a new segment in each log of a topic.
@@ -207,3 +285,9 @@ class KafkaHandle:
                 # A response may be under way on its connections.
                 self._drop_client()
                 raise
+
+
+def _replicas(control: ControlClient, topic: str, partition: int) -> PartitionReplicas:
+    rows = control.get(f"/topics/{topic}")["partitions"]
+    (row,) = [one for one in rows if one["partition"] == partition]
+    return PartitionReplicas(row["leader"], row["replicas"], row["in_sync"])

@@ -36,11 +36,29 @@ class StoppedEarly(BaseException):
     """SIGTERM or SIGINT came before the broker takes signals."""
 
 
+class DataFolder:
+    """The folder of an ephemeral broker."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._is_kept = False
+
+    def keep(self) -> None:
+        """Do not remove it at the end: the next start uses it."""
+        self._is_kept = True
+
+    def remove(self) -> None:
+        """Remove it, unless it is kept."""
+        if not self._is_kept:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
 @contextmanager
-def temporary_folder() -> Iterator[str]:
+def data_folder(former: str | None = None) -> Iterator[DataFolder]:
     """A folder that is removed at the end.
 
-    raises  StoppedEarly for a signal before the broker has set its own handlers
+    former  the folder of an earlier broker, which was kept; None: a new one
+    raises  StoppedEarly for a signal before the broker has set its own handlers; OSError
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -50,13 +68,17 @@ def temporary_folder() -> Iterator[str]:
         signal.signal(number, stop)
     folder = None
     try:
-        folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
+        if former is None:
+            folder = DataFolder(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+        else:
+            os.listdir(former)
+            folder = DataFolder(former)
         yield folder
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
 
 def check_ready_file(path: str) -> None:

@@ -21,6 +21,7 @@ from odradek.tools.settings_arguments import add_settings_arguments
 
 if TYPE_CHECKING:
     from odradek.broker.test_control.listener import ControlListener
+    from odradek.tools.ephemeral import DataFolder
 
 LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
 """Kafka's log levels -> those of the standard library."""
@@ -70,6 +71,12 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "delay before the first rebalance of a group",
     )
     tests.add_argument(
+        "--data",
+        metavar="FOLDER",
+        help="with --ephemeral: the folder of an earlier ephemeral broker, which was killed or was "
+        "asked to keep it over its control channel; it is removed at the end as a new one is",
+    )
+    tests.add_argument(
         "--ready-file",
         metavar="FILE",
         help="written when clients are served, and removed at the end: lines "
@@ -103,6 +110,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(list(arguments))
     if options.control is not None and not options.ephemeral:
         parser.error("--control is for brokers of tests: it needs --ephemeral")
+    if options.data is not None and not options.ephemeral:
+        parser.error("--data is for brokers of tests: it needs --ephemeral")
     if options.ephemeral:
         from odradek.tools.ephemeral import OWNED
 
@@ -166,7 +175,8 @@ def main(arguments: Sequence[str]) -> int:
     ready_file = options.ready_file and os.path.abspath(options.ready_file)
     try:
         # Entered first: from now on a signal is no longer the end of the process at once.
-        with ephemeral.temporary_folder() if options.ephemeral else nullcontext() as folder:
+        former = options.data and os.path.abspath(options.data)
+        with ephemeral.data_folder(former) if options.ephemeral else nullcontext() as folder:
             if options.stop_at_end_of_input:
                 ephemeral.stop_at_end_of_input()
             if not ready_file:
@@ -192,7 +202,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(
     options: argparse.Namespace,
-    folder: str | None,
+    folder: DataFolder | None,
     report_ready: ReportReady = lambda address, log_dirs, control: None,
 ) -> int:
     """
@@ -217,10 +227,11 @@ def _run(
         print(format_line(options.log_format, line, fields), flush=True)
 
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
+    path = None if folder is None else folder.path
     make_node: Callable[..., Node] = Node
     control: ControlListener | None = None
     try:
-        settings = load_settings(options.config, _overrides(options, folder))
+        settings = load_settings(options.config, _overrides(options, path))
         if options.control is not None:
             from odradek.broker.test_control.composition import controlled_node
             from odradek.broker.test_control.listener import ControlListener
@@ -231,7 +242,8 @@ def _run(
                 address = f"{HOST}:{options.control}"
                 text = f"cannot serve the control channel on {address}: {error}"
                 raise StartError(text) from error
-            make_node = controlled_node(control)
+            assert folder is not None, "--control needs --ephemeral"
+            make_node = controlled_node(control, folder.keep)
         run(settings, on_ready, make_node)
     except (SettingsError, StartError) as error:
         line = format_line(options.log_format, f"odradek: {error}", {}, level=logging.CRITICAL)

@@ -1,0 +1,76 @@
+"""Moves the leadership of a partition, by the requests that an administrator uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing.waiting import NotReached, wait_for
+from odradek.tools.client import Client
+from odradek.tools.errors import refused
+from odradek.tools.reassign_partitions.cluster import alter_reassignments
+
+PREFERRED: Final = 0
+TIMEOUT_MS: Final = 30_000
+TIMEOUT_S: Final = 30.0
+
+Replicas = Callable[[], tuple[int, Sequence[int], Sequence[int]]]
+"""Returns leader, replicas and in-sync replicas."""
+
+
+def preferred_replicas(replicas: Sequence[int], broker: int) -> list[int]:
+    """The replicas with a broker as the first one; it takes the last one's place if it is none."""
+    others = [one for one in replicas if one != broker]
+    return [broker, *others][: len(replicas)]
+
+
+def move_leader(client: Client, partition: TopicPartition, broker: int, current: Replicas) -> None:
+    """Make a broker the preferred replica, have it elected, and wait until it leads.
+
+    raises  ClientError; KafkaError; NotReached when it does not come into sync
+    """
+    wanted = preferred_replicas(current()[1], broker)
+    if list(current()[1]) != wanted:
+        errors = alter_reassignments(client, {partition: wanted})
+        if errors:
+            raise NotReached(f"{partition.topic}-{partition.partition}: {errors[partition]}")
+    wait_for(
+        lambda: list(current()[1]) == wanted and broker in current()[2],
+        f"broker {broker} is in sync",
+        timeout_s=TIMEOUT_S,
+    )
+    response = client.controller(
+        ApiKey.ELECT_LEADERS,
+        ElectLeadersRequest(
+            election_type=PREFERRED,
+            topic_partitions=[
+                TopicPartitions(topic=partition.topic, partitions=[partition.partition])
+            ],
+            timeout_ms=TIMEOUT_MS,
+        ),
+        ElectLeadersResponse,
+        errors_of=lambda response: [
+            response.error_code,
+            *(
+                one.error_code
+                for topic in response.replica_election_results
+                for one in topic.partition_result
+            ),
+        ],
+    )
+    codes = [
+        one.error_code
+        for topic in response.replica_election_results
+        for one in topic.partition_result
+    ]
+    for code in (response.error_code, *codes):
+        if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+            raise refused(code, f"{partition.topic}-{partition.partition}: not elected")
