@@ -48,7 +48,9 @@ class Broker(KafkaHandle):
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._ready: dict[str, str] = {}
-        """What the last start has written; kept while the broker is stopped."""
+        """What the last start has written."""
+        self._has_data = False
+        """Whether it was stopped or killed, and the next start continues."""
         self._last_ahead_ms = 0
         self.ahead_ms: Callable[[], int] = lambda: self._last_ahead_ms
         """How far the clock was advanced that a further start continues with."""
@@ -111,7 +113,7 @@ class Broker(KafkaHandle):
 
         raises  BrokerFailed
         """
-        is_again = bool(self._ready)
+        is_again = self._has_data
         if is_again:
             self.before_restart()
         self.launch()
@@ -123,16 +125,17 @@ class Broker(KafkaHandle):
     def launch(self) -> None:
         """Start the process without waiting for it."""
         assert self._process is None, "the broker was started"
-        if not self._ready:
+        if not self._has_data:
             self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         assert self._folder is not None, "of the first start"
         (self._folder / "ready").unlink(missing_ok=True)
-        address = self._ready.get("bootstrap_servers", ":0")
         command = [sys.executable, "-I", "-m", "odradek", "start", "--ephemeral"]
-        command += ["--port", address.rpartition(":")[2], "--control"]
         command += ["--ready-file", str(self._folder / "ready"), "--stop-at-end-of-input"]
-        if self._ready:
-            command += ["--data", self._ready["data"]]
+        command += ["--control", "--port"]
+        if self._has_data:
+            command += [self.bootstrap_servers.rpartition(":")[2], "--data", str(self.data)]
+        else:
+            command += ["0"]
         for name, value in self._settings.items():
             command += ["--override", f"{name}={value}"]
         with open(self.log_path, "ab") as log:
@@ -174,12 +177,14 @@ class Broker(KafkaHandle):
 
     def stop(self) -> None:
         """Stop as SIGTERM does, with the data kept for `start`; the broker is running."""
+        self._has_data = True
         self._last_ahead_ms = self.clock.ahead_ms()
         self.control.post("/broker/keep-data")
         self._end(is_killed=False)
 
     def kill(self) -> None:
         """End the process at once, as a crash does, with the data as they are for `start`."""
+        self._has_data = True
         self._last_ahead_ms = self.clock.ahead_ms()
         self._end(is_killed=True)
 
@@ -204,7 +209,8 @@ class Broker(KafkaHandle):
     def close(self) -> None:
         """Stop the broker, remove its data, and its log unless `keeps_log`."""
         self._end(is_killed=False)
-        folder, self._ready = self._folder, {}
+        self._has_data = False
+        folder = self._folder
         if folder is None:
             return
         if not self.keeps_log:
