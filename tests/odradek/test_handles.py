@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, Producer
 from odradek.testing import Broker, Cluster, ControlFailed, wait_for
 
 WAIT_S = 60.0
-SETTINGS = {"controlled.shutdown.enable": "true"}
 
 pytestmark = pytest.mark.client
 
@@ -24,7 +23,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(settings=SETTINGS) as running:
+    with Cluster(brokers=2) as running:
         yield running
 
 
@@ -130,7 +129,7 @@ def test_broker_has_its_data_and_its_time_after_a_stop_and_after_a_kill() -> Non
 
 def test_leader_is_moved_to_each_broker(cluster: Cluster) -> None:
     topic = cluster.create_topic("moved")
-    for broker in (2, 0, 1):
+    for broker in (1, 0, 1):
         cluster.move_leader(topic, 0, broker)
         assert cluster.replicas(topic).leader == broker
         assert cluster.replicas(topic).replicas[0] == broker
@@ -155,27 +154,24 @@ def test_group_goes_on_with_another_coordinator(cluster: Cluster) -> None:
         assert message is not None
         assert message.value() == value
         leader = cluster.replicas("__consumer_offsets").leader
-        cluster.move_coordinator((leader + 1) % 3, group="mobile")
-        assert cluster.replicas("__consumer_offsets").leader == (leader + 1) % 3
+        cluster.move_coordinator(1 - leader, group="mobile")
+        assert cluster.replicas("__consumer_offsets").leader == 1 - leader
     consumer.commit(asynchronous=False)
     assert cluster.committed_offsets("mobile") == {(topic, 0): 2}
     consumer.close()
 
 
 def test_cluster_serves_while_a_broker_is_down_and_has_it_back(cluster: Cluster) -> None:
-    topic = cluster.create_topic("survives", configs={"min.insync.replicas": "2"})
-    cluster.move_leader(topic, 0, 2)
-    cluster.brokers[2].kill()
+    topic = cluster.create_topic("survives", configs={"min.insync.replicas": "1"})
+    cluster.move_leader(topic, 0, 1)
+    cluster.brokers[1].kill()
     # The session of the broker ends when its time is up.
     cluster.clock.advance(seconds=10)
-    wait_for(lambda: cluster.replicas(topic).leader in (0, 1), "another leader", timeout_s=WAIT_S)
+    wait_for(lambda: cluster.replicas(topic).leader == 0, "another leader", timeout_s=WAIT_S)
     produce(cluster.bootstrap_servers, topic, (b"k", b"while it was down"))
-    cluster.brokers[2].start()
-    wait_for(lambda: len(cluster.replicas(topic).in_sync) == 3, "all in sync", timeout_s=WAIT_S)
-    assert abs(cluster.brokers[2].clock.ahead_ms() - cluster.clock.ahead_ms()) < 10_000
-    cluster.brokers[1].stop()
-    produce(cluster.bootstrap_servers, topic, (b"k", b"again"))
     cluster.brokers[1].start()
-    wait_for(lambda: len(cluster.replicas(topic).in_sync) == 3, "all in sync", timeout_s=WAIT_S)
-    values = [record.value for record in cluster.records(topic, 2, timeout_s=WAIT_S)]
-    assert values == [b"while it was down", b"again"]
+    wait_for(lambda: len(cluster.replicas(topic).in_sync) == 2, "all in sync", timeout_s=WAIT_S)
+    assert abs(cluster.brokers[1].clock.ahead_ms() - cluster.clock.ahead_ms()) < 10_000
+    cluster.move_leader(topic, 0, 1)
+    (record,) = cluster.records(topic, 1, timeout_s=WAIT_S)
+    assert record.value == b"while it was down"
