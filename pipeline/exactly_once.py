@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -41,7 +43,11 @@ OFFSET_PARTITION: Final = 0
 """The partition of the topic whose offset, in a group of the sink's own, is the number."""
 UNAVAILABLE_TIMEOUT_S: Final = 120.0
 """How long each step of a transaction waits for an unavailable cluster."""
+ABORT_TIMEOUT_S: Final = 30.0
+"""How long an abort may take before a new producer ends the transaction."""
 REQUEST_TIMEOUT_S: Final = 10.0
+RETURN_TIMEOUT_S: Final = 45.0
+"""How long a call of librdkafka with REQUEST_TIMEOUT_S may take before its producer is given up."""
 ATTEMPTS_MAX: Final = 3
 """How often a batch is sent whose transaction had to be aborted."""
 PARTITION_OF_KEY: Final = -1
@@ -83,6 +89,10 @@ class _Aborted(Exception):
     """A transaction was aborted; it can be repeated."""
 
 
+class _Unresponsive(Exception):
+    """A producer does not end its transaction; a new one can."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record for the topic.
@@ -100,13 +110,17 @@ class Record:
 class Transactions:
     """Writes batches of records to one topic, each in one transaction with its number.
 
-    properties  of librdkafka's producer, without the transactional id
-    name        the transactional id, and the group of the number
+    properties        of librdkafka's producer, without the transactional id
+    name              the transactional id, and the group of the number
+    return_timeout_s  after which a call that does not return is left alone, and its producer
+                      replaced
     """
 
     properties: Mapping[str, str]
     topic: str
     name: str
+    return_timeout_s: float = RETURN_TIMEOUT_S
+    _last: WrittenBatch | None = field(init=False, default=None)
     _producer: Producer = field(init=False)
     _consumer: Consumer = field(init=False)
     _refused: KafkaError | None = field(init=False, default=None)
@@ -144,9 +158,10 @@ class Transactions:
             raise self._failed(error.args[0]) from error
         if found.error is not None:
             raise self._failed(found.error)
-        if found.offset == OFFSET_INVALID:
-            return None
-        return WrittenBatch(found.offset - 1, found.metadata or "")
+        self._last = None
+        if found.offset != OFFSET_INVALID:
+            self._last = WrittenBatch(found.offset - 1, found.metadata or "")
+        return self._last
 
     def _await_topic(self, timeout_s: float) -> None:
         found = self._producer.list_topics(self.topic, timeout_s).topics[self.topic]
@@ -167,11 +182,25 @@ class Transactions:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 self._attempt(records(), batch)
-            except _Aborted as error:
+            except (_Aborted, _Unresponsive) as error:
+                if isinstance(error, _Unresponsive) and self._is_found_written(batch):
+                    return
                 if attempt == ATTEMPTS_MAX:
                     raise TransactionFailed(f"topic {self.topic}: {error}") from error
             else:
+                self._last = batch
                 return
+
+    def _is_found_written(self, batch: WrittenBatch) -> bool:
+        """Replace the producer, which ends the transaction; whether that was committed.
+
+        raises  TransactionFailed, also when another run has written a batch
+        """
+        before = self._last
+        found = self.open()
+        if found not in (before, batch):
+            raise self._taken_over()
+        return found == batch
 
     def _attempt(self, records: Iterable[Record], batch: WrittenBatch) -> None:
         self._refused = None
@@ -184,20 +213,52 @@ class Transactions:
                     producer.poll(0)
             group = self._consumer.consumer_group_metadata()
             _retried(
-                lambda timeout_s: producer.send_offsets_to_transaction(
-                    [self._place(batch)], group, timeout_s
+                lambda timeout_s: self._returned(
+                    partial(
+                        producer.send_offsets_to_transaction,
+                        [self._place(batch)],
+                        group,
+                        timeout_s,
+                    )
                 )
             )
             _retried(producer.commit_transaction)
+        except _Unresponsive:
+            raise
         except KafkaException as error:
             reason = self._cause(error.args[0])
-            is_aborted = not reason.fatal() and self._abort()
-            if is_aborted and reason.txn_requires_abort():
+            kept_open = None if reason.fatal() else self._abort()
+            if kept_open is not None and not kept_open.fatal():
+                raise _Unresponsive((self._refused or reason).str()) from error
+            if kept_open is None and reason.txn_requires_abort():
                 raise _Aborted((self._refused or reason).str()) from error
             raise self._failed(self._refused or reason) from error
         except BaseException:
             self._abort()
             raise
+
+    def _returned(self, call: Callable[[], object]) -> None:
+        """Wait for a call in a thread of its own.
+
+        librdkafka may never return from it, whatever its time-out, when the coordinator of the
+        group leaves the cluster (confluentinc/librdkafka#5511, #5456).
+        raises  _Unresponsive; what the call raises
+        """
+        raised: list[KafkaException] = []
+
+        def run() -> None:
+            try:
+                call()
+            except KafkaException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, name=f"{self.name}: offsets", daemon=True)
+        thread.start()
+        thread.join(self.return_timeout_s)
+        if thread.is_alive():
+            raise _Unresponsive(f"no offsets were committed in {self.return_timeout_s:.0f} s")
+        if raised:
+            raise raised[0]
 
     def _send(self, record: Record) -> None:
         partition = PARTITION_OF_KEY if record.partition is None else record.partition
@@ -230,29 +291,35 @@ class Transactions:
                 return found
         return error
 
-    def _abort(self) -> bool:
-        """Abort the transaction; False: the next run ends it, or its time-out does."""
+    def _abort(self) -> KafkaError | None:
+        """Abort the transaction; an error: a new producer ends it, or its time-out does."""
         try:
-            _retried(self._producer.abort_transaction)
-        except KafkaException:
-            return False
-        return True
+            _retried(self._producer.abort_transaction, ABORT_TIMEOUT_S)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            return reason
+        return None
 
     def _failed(self, error: KafkaError) -> TransactionFailed:
         if error.code() in FENCED:
-            return TransactionFailed(
-                f"topic {self.topic}: another run has taken over the transactional id"
-                f" {self.name!r}, or the transaction lasted longer than transaction.timeout.ms"
-            )
+            return self._taken_over()
         return TransactionFailed(f"topic {self.topic}: {error.str()}")
 
+    def _taken_over(self) -> TransactionFailed:
+        return TransactionFailed(
+            f"topic {self.topic}: another run has taken over the transactional id"
+            f" {self.name!r}, or the transaction lasted longer than transaction.timeout.ms"
+        )
 
-def _retried(call: Callable[[float], Result]) -> Result:
-    """Repeat a call with a time-out while its error is retriable, for UNAVAILABLE_TIMEOUT_S.
+
+def _retried(
+    call: Callable[[float], Result], unavailable_timeout_s: float = UNAVAILABLE_TIMEOUT_S
+) -> Result:
+    """Repeat a call with a time-out while its error is retriable.
 
     raises  the last KafkaException
     """
-    deadline_s = time.monotonic() + UNAVAILABLE_TIMEOUT_S
+    deadline_s = time.monotonic() + unavailable_timeout_s
     while True:
         try:
             return call(REQUEST_TIMEOUT_S)
@@ -263,7 +330,8 @@ def _retried(call: Callable[[float], Result]) -> Result:
 
 
 def _is_retriable(error: KafkaError) -> bool:
-    if error.fatal() or error.txn_requires_abort():
+    if error.fatal() or error.txn_requires_abort() or error.code() == KafkaError._CONFLICT:
+        # _CONFLICT: a call whose time-out has passed is still under way.
         return False
     return bool(error.retriable()) or error.code() in UNAVAILABLE
 

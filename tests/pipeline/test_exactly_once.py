@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.exactly_once import Record, TransactionFailed, Transactions
@@ -20,7 +24,7 @@ from odradek.pipeline.spec.producer_properties import producer_properties
 from odradek.pipeline.written_batch import WrittenBatch
 from tests.pipeline.mirroring import Sent, content, create, send
 from tests.support.apache import apache_node
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.pipeline_job import PipelineJob
 
 FILE = """\
@@ -176,6 +180,44 @@ def check_fence(address: str, topic: str) -> None:
 
 def test_writer_that_was_taken_over_is_fenced(broker: BrokerProcess) -> None:
     check_fence(broker.address, "fenced")
+
+
+def test_call_that_does_not_return_is_left_alone_and_a_new_producer_writes_the_batch(
+    tmp_path: Path,
+) -> None:
+    with odradek_broker(tmp_path) as broker:
+        create(broker.address, "silent", 1)
+        writer = transactions(broker.address, "silent")
+        writer.return_timeout_s = 3.0
+        writer.open()
+        writer.write(lambda: [Record(b"0")], WrittenBatch(0, "first"))
+        first = writer._producer
+        attempts: list[Producer] = []
+
+        def silent() -> Iterator[Record]:
+            """The broker is silent from the end of the first attempt until its producer is gone."""
+            attempts.append(writer._producer)
+            yield Record(b"1")
+            if len(attempts) == 1:
+                assert first.flush(60) == 0
+                os.kill(broker.process.pid, signal.SIGSTOP)
+                threading.Thread(target=resume).start()
+
+        def resume() -> None:
+            deadline_s = monotonic() + 45
+            while writer._producer is first and monotonic() < deadline_s:
+                threading.Event().wait(0.05)
+            os.kill(broker.process.pid, signal.SIGCONT)
+
+        began_s = monotonic()
+        writer.write(silent, WrittenBatch(1, "second"))
+        assert monotonic() - began_s < 40, "the call that did not return was not waited for"
+        assert len(attempts) == 2
+        writer.write(lambda: [Record(b"2")], WrittenBatch(2, "third"))
+        assert [one.value for one in output(broker.address, "silent")] == [b"0", b"1", b"2"]
+        everything = output(broker.address, "silent", "read_uncommitted")
+        assert [one.value for one in everything] == [b"0", b"1", b"1", b"2"]
+        assert transactions(broker.address, "silent").open() == WrittenBatch(2, "third")
 
 
 def test_rejected_record_aborts_the_transaction_and_the_next_batch_is_written(
