@@ -10,7 +10,7 @@ GroupCoordinator.scheduleHandleTxnCompletion.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.purgatory import Purgatory
@@ -24,6 +24,9 @@ from odradek.protocol.records.control import build_end_marker
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.storage.log_config import LOG_APPEND_TIME
+from odradek.storage.producers.producer_state import check_marker_v2
+
+VERSION_2: Final = 2
 
 
 class Marker(NamedTuple):
@@ -34,6 +37,8 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     """Leader epoch of the coordinator's partition of `__transaction_state`."""
     is_commit: bool
+    transaction_version: int = 0
+    """From 2 on the epoch must be above that of the open transaction."""
 
 
 class TransactionMarkers:
@@ -101,6 +106,12 @@ class TransactionMarkers:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if leader.is_under_min_isr(config.min_insync_replicas):
             raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        if marker.transaction_version >= VERSION_2:
+            check_marker_v2(
+                partition.log.producer_states.entries.get(marker.producer_id),
+                marker.producer_id,
+                marker.producer_epoch,
+            )
         now_ms = self._clock.now_ms()
         content = build_end_marker(
             is_commit=marker.is_commit,

@@ -52,7 +52,7 @@ HANDLERS: Final = (
     Api(24, 0, 5, "add_partitions_to_txn"),
     Api(25, 0, 4, "add_offsets_to_txn"),
     Api(26, 0, 5, "end_txn"),
-    Api(27, 0, 1, "write_txn_markers"),
+    Api(27, 0, 2, "write_txn_markers"),
     Api(28, 0, 5, "txn_offset_commit"),
     Api(32, 0, 4, "describe_configs"),
     Api(33, 0, 2, "alter_configs"),

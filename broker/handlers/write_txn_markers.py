@@ -1,13 +1,14 @@
 """WriteTxnMarkers (key 27): appends the markers that end transactions to their partitions.
 
-Served: 0-1.
+Served: 0-2.
     1   flexible encoding (KIP-482)
+    2   the version of each transaction: from 2 on, a marker with the epoch of an open transaction
+        is refused (KIP-1228)
 Sent by transaction coordinators to the leaders of the partitions, and by administrators who end a
 hanging transaction; so it is not refused by a broker that is alone in its cluster.
 Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
     NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT,
     INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
-Not served: 2, which carries the version of the transaction (KIP-1228).
 Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 """
 
@@ -40,7 +41,11 @@ def run(
     pendings: list[Pending[ErrorCode]] = []
     for one in request.markers:
         marker = Marker(
-            one.producer_id, one.producer_epoch, one.coordinator_epoch, one.transaction_result
+            one.producer_id,
+            one.producer_epoch,
+            one.coordinator_epoch,
+            one.transaction_result,
+            one.transaction_version,
         )
         for topic in one.topics:
             for index in topic.partition_indexes:

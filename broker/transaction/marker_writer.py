@@ -14,6 +14,7 @@ from odradek.broker.transaction.broker_clients import BrokerClients
 from odradek.broker.transaction.context import TransactionContext
 from odradek.broker.transaction.marker_channels import NO_LEADER, Results
 from odradek.broker.transaction.markers import TxnMarker
+from odradek.broker.transaction.metadata import TV_2
 from odradek.protocol.errors import ErrorCode, error_of
 from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -26,6 +27,8 @@ from odradek.runtime.pending import Pending, settled
 from odradek.runtime.slicing import run_in_slices
 
 WRITE_TXN_MARKERS_VERSION: Final = 1
+WRITE_TXN_MARKERS_VERSION_V2: Final = 2
+"""Used for markers of transactions of version 2 only: brokers of Kafka 3.9 do not know it."""
 
 Markers = list[tuple[TxnMarker, list[TopicPartition]]]
 WriteHere = Callable[[TopicPartition, TxnMarker], Pending[ErrorCode]]
@@ -68,7 +71,9 @@ class BrokerMarkerWriter:
         client = self._clients.of(broker_id)
         if client is None:
             return Pending.failed(Disconnected(f"broker {broker_id} has no endpoint"))
-        return client.send(_request(markers), WRITE_TXN_MARKERS_VERSION).then(_results)
+        is_v2 = any(marker.transaction_version >= TV_2 for marker, _ in markers)
+        version = WRITE_TXN_MARKERS_VERSION_V2 if is_v2 else WRITE_TXN_MARKERS_VERSION
+        return client.send(_request(markers), version).then(_results)
 
     def _write_all_here(self, markers: Markers, written: Pending[Results]) -> Iterator[None]:
         keys: list[tuple[int, TopicPartition]] = []
@@ -102,6 +107,7 @@ def _request(markers: Markers) -> WriteTxnMarkersRequest:
                     for name, indexes in by_topic(partitions).items()
                 ],
                 coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.transaction_version,
             )
         )
     return request

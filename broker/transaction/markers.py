@@ -21,6 +21,8 @@ class TxnMarker(NamedTuple):
     producer_epoch: int
     coordinator_epoch: int
     is_commit: bool
+    transaction_version: int = 0
+    """2: a marker of another transaction is refused by its epoch."""
 
 
 class PendingMarkers:

@@ -391,6 +391,7 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
                     current.producer_epoch,
                     self.coordinator_epoch,
                     current.state is TransactionState.PREPARE_COMMIT,
+                    current.client_version,
                 ),
                 current.partitions,
                 on_marked=metadata.remove_partitions,

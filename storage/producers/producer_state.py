@@ -34,6 +34,7 @@ BATCHES_KEPT: Final = 5
 """As many as the Java producer may have in flight when it is idempotent."""
 
 NO_EPOCH: Final = -1
+EPOCH_MAX: Final = 2**15 - 1
 NO_TRANSACTION: Final = -1
 
 
@@ -173,6 +174,28 @@ def check_coordinator_append(entry: ProducerEntry | None, batch: RecordBatch) ->
             ErrorCode.INVALID_TXN_STATE,
             f"producer {batch.producer_id} has an open transaction, this batch is outside of it",
         )
+
+
+def check_marker_v2(entry: ProducerEntry | None, producer_id: int, producer_epoch: int) -> None:
+    """Whether a marker can be of the transaction that is open, in a version that raises the epoch.
+
+    The end of a transaction of version 2 has the epoch after that of its batches: a marker with
+    the epoch of an open transaction is one of the transaction before, that arrives late.  One that
+    is repeated after its transaction has ended changes nothing.
+
+    raises  BrokerError INVALID_PRODUCER_EPOCH
+    source  KIP-1228; Kafka 4.3: ProducerAppendInfo.checkProducerEpoch
+    """
+    if entry is None or producer_epoch > entry.producer_epoch:
+        return
+    is_repeated = entry.current_txn_first_offset < 0 or producer_epoch == EPOCH_MAX
+    if producer_epoch == entry.producer_epoch and is_repeated:
+        return
+    raise BrokerError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"a marker of epoch {producer_epoch} for producer {producer_id}, "
+        f"the last one seen is {entry.producer_epoch}",
+    )
 
 
 def entry_after(entry: ProducerEntry | None, batch: RecordBatch, base_offset: int) -> ProducerEntry:

@@ -87,10 +87,15 @@ class Scene:
         return errors
 
     def write(
-        self, producer: Producer, *places: TopicPartition, broker: int = OTHER, epoch: int = 0
+        self,
+        producer: Producer,
+        *places: TopicPartition,
+        broker: int = OTHER,
+        epoch: int = 0,
+        version: int = 0,
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Commit markers; the errors."""
-        marker = TxnMarker(*producer, epoch, is_commit=True)
+        marker = TxnMarker(*producer, epoch, is_commit=True, transaction_version=version)
         results = self.loop.result(self.writer.write(broker, [(marker, list(places))]))
         return {place: error for (_, place), error in results.items()}
 
@@ -133,9 +138,9 @@ def scene(talk: Talk) -> Iterator[Scene]:
 NUMBERS = count()
 
 
-def opened(talk: Talk) -> tuple[str, Producer]:
+def opened(talk: Talk, name: str | None = None) -> tuple[str, Producer]:
     """A transaction with a record in partition 0."""
-    name = f"tx-{next(NUMBERS)}"
+    name = name or f"tx-{next(NUMBERS)}"
     producer = begin(talk, name)
     added = talk.quiet(add_request(name, producer, 0, topic=T_0.topic), 3)
     assert not any(
@@ -194,6 +199,21 @@ def test_marker_ends_the_transaction_at_the_leader_on_another_broker(
     assert scene.write(older, T_0) == {T_0: ErrorCode.INVALID_PRODUCER_EPOCH}
     assert scene.write(producer, T_0, epoch=2) == {T_0: NONE}
     assert scene.write(producer, T_0, epoch=1) == {T_0: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+
+
+def test_late_marker_of_version_2_does_not_end_the_next_transaction(
+    talk: Talk, scene: Scene
+) -> None:
+    name, _ = opened(talk)
+    _, (producer_id, epoch) = opened(talk, name)
+    of_the_last = producer_id, epoch
+    assert scene.write(of_the_last, T_0, version=2) == {T_0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert not is_stable(talk)
+    ended = producer_id, epoch + 1
+    assert scene.write(ended, T_0, version=2) == {T_0: NONE}
+    assert is_stable(talk)
+    assert scene.write(ended, T_0, version=2) == {T_0: NONE}, "a marker may be repeated"
+    assert scene.write(of_the_last, T_0, version=2) == {T_0: ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 def test_broker_that_comes_back_at_another_address_is_reached_there(

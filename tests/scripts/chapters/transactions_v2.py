@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from struct import unpack_from
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from odradek.protocol.messages.describe_producers import DescribeProducersReques
 from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.protocol.messages.end_txn import EndTxnResponse
 from odradek.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from odradek.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from odradek.protocol.records.record import Record
 from odradek.protocol.schema import ZERO_UUID
 from tests.scripts.chapters.batches import batch, produce_request
@@ -30,6 +32,7 @@ from tests.scripts.chapters.transaction_coordinator import (
     settle,
     transaction,
 )
+from tests.scripts.chapters.transactions import marker
 from tests.scripts.chapters.transactions_offsets import txn_commit
 from tests.scripts.talk import Talk, metadata_of
 
@@ -37,6 +40,8 @@ NAME: Final = "transactions-v2"
 PRODUCE: Final = 12
 COMMIT: Final = 5
 END: Final = 5
+MARKERS: Final = 2
+MARKED: Final = "transactions-v2-markers"
 CONCURRENT_TRANSACTIONS: Final = 51
 
 
@@ -44,6 +49,7 @@ def play(talk: Talk) -> None:
     """One id for each subject."""
     finalize(talk)
     talk.make_topic(NAME, 4)
+    talk.make_topic(MARKED, 3)
     for kind in (GROUP, TRANSACTION):
         wait_for_coordinator(talk, kind)
     ends(talk)
@@ -57,6 +63,7 @@ def play(talk: Talk) -> None:
     continuing(talk)
     mixed(talk)
     stored(talk)
+    markers(talk)
 
 
 def finalize(talk: Talk) -> None:
@@ -75,6 +82,7 @@ def send(
     *,
     partition: int = 0,
     version: int = PRODUCE,
+    topic: str = NAME,
 ) -> Any:
     """Two records; an answer that asks for another attempt is not written down."""
     content = batch(
@@ -84,7 +92,7 @@ def send(
         base_sequence=sequence,
         is_transactional=True,
     )
-    request = produce_request(NAME, content, partition=partition, transactional_id=name)
+    request = produce_request(topic, content, partition=partition, transactional_id=name)
     answer = talk.until(
         f"the markers of the last transaction of {name}",
         lambda: talk.quiet(request, version),
@@ -105,11 +113,11 @@ def finish(
     return answer.producer_id, answer.producer_epoch
 
 
-def log_of(talk: Talk, label: str, partition: int) -> None:
+def log_of(talk: Talk, label: str, partition: int, *, topic: str = NAME) -> None:
     """What committed readers get of a partition, and its producers."""
-    request = fetch_request(NAME, ZERO_UUID, 0, partition=partition, isolation_level=1)
+    request = fetch_request(topic, ZERO_UUID, 0, partition=partition, isolation_level=1)
     talk.ask(f"{label}: read committed", request, 12)
-    places = [TopicRequest(name=NAME, partition_indexes=[partition])]
+    places = [TopicRequest(name=topic, partition_indexes=[partition])]
     talk.ask(f"{label}: producers", DescribeProducersRequest(topics=places), 0)
 
 
@@ -347,3 +355,40 @@ def _shown(record: Record) -> tuple[str, list[Any]]:
         value.client_version,
         (again.key, again.value) == (record.key, record.value),
     ]
+
+
+def write_marker(
+    talk: Talk,
+    producer_id: int,
+    place: tuple[str, int],
+    version: int,
+    label: str,
+    epoch: int,
+    *,
+    is_commit: bool = True,
+) -> None:
+    """The end of a transaction in one partition."""
+    one = marker(producer_id, place, epoch=epoch, is_commit=is_commit)
+    one.transaction_version = version
+    request = WriteTxnMarkersRequest(markers=[one])
+    talk.ask(f"a marker of version {version}, {label}", request, MARKERS)
+
+
+def markers(talk: Talk) -> None:
+    """Which epochs a marker of each version of transactions may have."""
+    for partition, version in ((0, 2), (1, 1), (2, 0)):
+        name = f"marked-{version}"
+        begin(talk, name)
+        producer_id, epoch = begin(talk, name)
+
+        write = partial(write_marker, talk, producer_id, (MARKED, partition), version)
+
+        write("of an unknown producer", epoch)
+        producer = (producer_id, epoch)
+        send(talk, f"marked by {version}", name, producer, partition=partition, topic=MARKED)
+        write("with the epoch before", epoch - 1)
+        write("with the epoch of the batch", epoch)
+        write("with the next epoch", epoch + 1, is_commit=False)
+        write("repeated", epoch + 1, is_commit=False)
+        write("of the transaction before, late", epoch)
+        log_of(talk, f"after markers of version {version}", partition, topic=MARKED)

@@ -14,6 +14,7 @@ from odradek.storage.producers.producer_state import (
     ProducerStates,
     check_append,
     check_coordinator_append,
+    check_marker_v2,
     entry_after,
 )
 from tests.support.stored_batches import parsed_data, parsed_marker
@@ -321,3 +322,28 @@ def test_a_loaded_state_knows_its_open_transactions_in_order() -> None:
     assert states.entries[2].current_txn_first_offset >= 0
     assert states.entries[4].current_txn_first_offset < 0
     states.check()
+
+
+@pytest.mark.parametrize(
+    ("stored_epoch", "is_open", "epoch", "is_accepted"),
+    [
+        (3, True, 4, True),
+        (3, True, 3, False),
+        (3, True, 2, False),
+        (3, False, 4, True),
+        (3, False, 3, True),
+        (3, False, 2, False),
+        (2**15 - 1, True, 2**15 - 1, True),
+    ],
+)
+def test_marker_of_version_2_has_a_later_epoch_than_the_open_transaction(
+    stored_epoch: int, is_open: bool, epoch: int, is_accepted: bool
+) -> None:
+    entry = entry_after(None, data(0, epoch=stored_epoch, txn=is_open), 0)
+    check_marker_v2(None, 7, epoch)
+    if is_accepted:
+        check_marker_v2(entry, 7, epoch)
+        return
+    with pytest.raises(BrokerError) as refused:
+        check_marker_v2(entry, 7, epoch)
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
