@@ -70,7 +70,7 @@ HANDLERS: Final = (
     Api(60, 0, 2, "describe_cluster"),
     Api(61, 0, 0, "describe_producers"),
     Api(65, 0, 0, "describe_transactions"),
-    Api(66, 0, 1, "list_transactions"),
+    Api(66, 0, 2, "list_transactions"),
     Api(67, 0, 0, "allocate_producer_ids"),
     Api(68, 0, 1, "consumer_group_heartbeat"),
     Api(69, 0, 1, "consumer_group_describe"),

@@ -11,6 +11,7 @@ from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.protocol.messages.end_txn import EndTxnResponse
+from odradek.protocol.messages.list_transactions import ListTransactionsRequest
 from odradek.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from odradek.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from odradek.protocol.records.record import Record
@@ -64,6 +65,7 @@ def play(talk: Talk) -> None:
     mixed(talk)
     stored(talk)
     markers(talk)
+    listing(talk)
 
 
 def finalize(talk: Talk) -> None:
@@ -392,3 +394,17 @@ def markers(talk: Talk) -> None:
         write("repeated", epoch + 1, is_commit=False)
         write("of the transaction before, late", epoch)
         log_of(talk, f"after markers of version {version}", partition, topic=MARKED)
+
+
+def listing(talk: Talk) -> None:
+    """Ids that match a pattern as a whole."""
+    for pattern in ("ends", "en.s", "en", "[e]nds|never", "ENDS", "(?i)ENDS", "(", "*", "e{1001}"):
+        request = ListTransactionsRequest(
+            state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+        )
+        talk.ask(f"ids like {pattern}", request, 2)
+    for pattern in (None, ""):
+        request = ListTransactionsRequest(
+            state_filters=["Dead"], producer_id_filters=[], transactional_id_pattern=pattern
+        )
+        talk.ask(f"ids with the pattern {pattern!r}", request, 2)
