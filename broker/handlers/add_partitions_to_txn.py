@@ -9,8 +9,9 @@ Served: 0-5.
 Partition errors, the same for all of a transaction: INVALID_REQUEST (an empty id),
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED (before version 2 INVALID_PRODUCER_EPOCH),
     CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE.  If a partition does not exist, it has UNKNOWN_TOPIC_OR_PARTITION and
-    the others OPERATION_NOT_ATTEMPTED.  Of a verification: TRANSACTION_ABORTABLE.
+    COORDINATOR_NOT_AVAILABLE.  If a partition does not exist, it has UNKNOWN_TOPIC_OR_PARTITION, or
+    if a client names an internal topic, TOPIC_AUTHORIZATION_FAILED, and the others have
+    OPERATION_NOT_ATTEMPTED.  Of a verification: TRANSACTION_ABORTABLE.
 Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
 """
 
@@ -21,6 +22,7 @@ from typing import Final
 
 from odradek.broker.handlers.handler import Context, Steps, WhenDone
 from odradek.broker.handlers.transactional_ids import error_for, shard_of
+from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.broker.transaction.metadata import TV_2
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
@@ -85,16 +87,19 @@ def _add_or_verify(
 ) -> Steps[Pending[Errors]]:
     image = context.services.topics.image()
     partitions: dict[TopicPartition, None] = {}
-    unknown: dict[TopicPartition, ErrorCode] = {}
+    refused: dict[TopicPartition, ErrorCode] = {}
+    is_client = context.version < BATCHED_FROM
     for topic in transaction.topics:
         for index in topic.partitions:
             partition = TopicPartition(topic.name, index)
             partitions[partition] = None
-            if image.partition(*partition) is None:
-                unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if is_client and topic.name in INTERNAL_TOPICS:
+                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif image.partition(*partition) is None:
+                refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             yield None
-    if unknown:
-        return Pending.of(_Unattempted(unknown))
+    if refused:
+        return Pending.of(_Unattempted(refused))
     name, producer_id = transaction.transactional_id, transaction.producer_id
     try:
         shard = shard_of(context, name)
@@ -112,7 +117,7 @@ def _add_or_verify(
 
 
 class _Unattempted(dict[TopicPartition, ErrorCode]):
-    """The errors of a transaction of which some partitions do not exist."""
+    """The errors of a transaction of which some partitions do not exist or are internal."""
 
     def __missing__(self, key: TopicPartition) -> ErrorCode:
         return ErrorCode.OPERATION_NOT_ATTEMPTED

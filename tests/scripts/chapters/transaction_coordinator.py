@@ -202,6 +202,8 @@ def additions(talk: Talk) -> None:
         talk.ask(f"{name}: one unknown", add_request(name, producer, 3, 9), version)
         unknown = add_request(name, producer, 0, topic="never-made")
         talk.ask(f"{name}: an unknown topic", unknown, version)
+        internal = add_request(name, producer, 0, topic=STATE_TOPIC)
+        talk.ask(f"{name}: an internal topic", internal, version)
         fenced = add_request(name, (producer[0], producer[1] + 1), 3)
         talk.ask(f"{name}: another epoch", fenced, version)
         talk.ask(f"{name}: another producer", add_request(name, (77, 0), 3), version)
