@@ -4,6 +4,7 @@ odradek pipeline run FILE [--set KEY=VALUE]... [--master URL] [--jars FOLDER] [-
                           [--metrics-port [HOST:]PORT]
 odradek pipeline mirror FILE [--check] [the same]
 odradek pipeline check FILE [--set KEY=VALUE]...
+odradek pipeline test FILE [CASES]... [--set KEY=VALUE]...
 odradek pipeline schema [--mirror]
 odradek pipeline train TABLE MODEL --text COLUMN --class COLUMN
 """
@@ -71,12 +72,23 @@ def _main(parsed: argparse.Namespace) -> int:
     outside = Outside(os.environ, parsed.set)
     document = read_document(text_of(parsed.file), parsed.file, outside)
     with hiding(document.hidden):
+        if parsed.command == "test":
+            return _test(parsed)
         if parsed.command == "mirror":
             return _mirror(document, parsed)
         if parsed.command == "check":
             print(f"{parsed.file}: {_counts(pipeline_of(document))}")
             return 0
         return _run(pipeline_of(document, parsed.mode), parsed)
+
+
+def _test(parsed: argparse.Namespace) -> int:
+    from odradek.pipeline.spec.cases import cases_beside
+
+    files = parsed.cases or [cases_beside(parsed.file)]
+    from odradek.pipeline.cases.report import run_cases
+
+    return run_cases(parsed.file, files, parsed.set, lambda line: print(line, flush=True))
 
 
 def _schema(parsed: argparse.Namespace) -> int:
@@ -158,7 +170,14 @@ def _parser() -> argparse.ArgumentParser:
         "schema", help="print the JSON Schema of pipeline files, by which editors complete"
     )
     schema.add_argument("--mirror", action="store_true", help="that of mirror files")
-    for command in (run, mirror, check):
+    test = commands.add_parser(
+        "test", help="run the cases of a pipeline file: given rows in, expected rows out"
+    )
+    test.add_argument("file", type=Path)
+    test.add_argument(
+        "cases", type=Path, nargs="*", help="files of cases; default: my.test.toml for my.toml"
+    )
+    for command in (run, mirror, check, test):
         command.add_argument(
             "--set",
             action="append",

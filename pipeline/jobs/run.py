@@ -43,9 +43,14 @@ class WrongCheckpoint(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The DataFrames of a pipeline: what each sink writes, by the name of its query."""
+    """The DataFrames of a pipeline.
+
+    outputs  what each sink writes, by the name of its query
+    views    of sources and steps
+    """
 
     outputs: dict[str, tuple[DataFrame, Sink]]
+    views: dict[str, DataFrame]
 
 
 def needs(pipeline: Pipeline) -> Iterator[str]:
@@ -66,11 +71,32 @@ def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
     raises  PartFailed for a part that does not fit its input, and for a missing topic
     """
     _check_topics(spark, pipeline)
+    return build_from(
+        spark,
+        pipeline,
+        folder,
+        lambda name: io.read(
+            spark, pipeline.sources[name], pipeline.clusters, pipeline.pipeline, folder
+        ),
+    )
+
+
+def build_from(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    folder: FilePath,
+    read: Callable[[str], DataFrame],
+) -> Built:
+    """Create the views of sources and steps.
+
+    read    returns the rows of a source by its name
+    raises  PartFailed for a part that does not fit its input
+    """
     views: dict[str, DataFrame] = {}
     outputs: dict[str, tuple[DataFrame, Sink]] = {}
-    for name, source in pipeline.sources.items():
+    for name in pipeline.sources:
         with part(("sources", name), pipeline):
-            views[name] = io.read(spark, source, pipeline.clusters, pipeline.pipeline, folder)
+            views[name] = read(name)
             views[name].createOrReplaceTempView(name)
     times = event_times(pipeline)
     for name, step in pipeline.steps.items():
@@ -92,7 +118,7 @@ def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
             outputs[name + REJECTS] = (applied.rejects, dead_letters)
     for name, sink in pipeline.sinks.items():
         outputs[name] = (views[sink.source], sink)
-    return Built(outputs)
+    return Built(outputs, views)
 
 
 def _check_topics(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os.path import normpath
 from typing import Final, Literal
 
@@ -81,6 +81,32 @@ class Pipeline(Part):
             for name, step in self.steps.items()
             if isinstance(step, Parse) and step.rejects is not None
         }
+
+    def only_for(self, names: Iterable[str]) -> Pipeline:
+        """A copy with the parts that some sources, steps and sinks, and dead letters, depend on."""
+        rejects = self.dead_letter_steps()
+        wanted = [rejects.get(name, name) for name in names]
+        sinks = {name: self.sinks[name] for name in wanted if name in self.sinks}
+        wanted += [sink.source for sink in sinks.values()]
+        steps = list(self.steps)
+        views: set[str] = set()
+        while wanted:
+            view = wanted.pop()
+            if view in views or view in sinks:
+                continue
+            views.add(view)
+            step = self.steps.get(view)
+            if isinstance(step, Sql):
+                wanted += [*self.sources, *steps[: steps.index(view)]]
+            elif step is not None:
+                wanted += [step.source, step.right] if isinstance(step, Join) else [step.source]
+        return self.model_copy(
+            update={
+                "sources": {name: one for name, one in self.sources.items() if name in views},
+                "steps": {name: one for name, one in self.steps.items() if name in views},
+                "sinks": sinks,
+            }
+        )
 
     def sources_of(self, name: str) -> set[str]:
         """The sources that a sink or step depends on; for a SQL step, all sources."""

@@ -1,0 +1,1 @@
+"""Tests of pipelines: given rows in, expected rows out (`odradek pipeline test`)."""

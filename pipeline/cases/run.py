@@ -1,0 +1,197 @@
+"""Runs the cases of a pipeline file in one Spark session."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, StructType
+
+from odradek.pipeline import io
+from odradek.pipeline.cases.compare import differences
+from odradek.pipeline.cases.given import GivenRowsError, read_given
+from odradek.pipeline.causes import error_line
+from odradek.pipeline.failures import PartFailed
+from odradek.pipeline.jobs.run import Built, build_from
+from odradek.pipeline.spec.cases import Case, CaseFile, Row, batches_of, check_names, load_cases
+from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
+from odradek.pipeline.spec.endpoints import KafkaSink
+from odradek.pipeline.spec.load import Mode, pipeline_of
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.problems import SpecError
+
+TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The cases of a pipeline file, checked.
+
+    pipelines  of each case, in order
+    """
+
+    file: Path
+    cases: CaseFile
+    pipelines: list[Pipeline]
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What a case has shown.
+
+    lines  what differs or has failed; none when it has passed
+    """
+
+    name: str
+    line: int
+    took_s: float
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether all rows are those expected."""
+        return not self.lines
+
+
+def load_suite(pipeline_file: Path, cases_file: Path, outside: Outside) -> Suite:
+    """Read and check both files.
+
+    raises  SpecError; OSError
+    """
+    cases, document = load_cases(cases_file)
+    text = text_of(pipeline_file)
+    pipelines = []
+    for number, case in enumerate(cases.cases):
+        settings = [*case.set_arguments(), *outside.settings]
+        read = read_document(text, pipeline_file, Outside(outside.environment, settings))
+        pipelines.append(pipeline_of(read))
+        check_names(number, case, pipelines[-1], document)
+    return Suite(cases_file, cases, pipelines, document)
+
+
+def run_suite(spark: SparkSession, suite: Suite, pipeline_file: Path) -> Iterator[CaseResult]:
+    """Run the cases one after the other."""
+    for number, (case, pipeline) in enumerate(zip(suite.cases.cases, suite.pipelines, strict=True)):
+        line = suite.document.lines[("case", number)].number
+        began_s = time.monotonic()
+        with TemporaryDirectory(prefix="odradek-case-") as folder:
+            try:
+                lines = list(_run(spark, case, pipeline, suite, pipeline_file, Path(folder)))
+            except (PartFailed, GivenRowsError, ValueError, OSError, SpecError) as error:
+                lines = [str(error)]
+            except PySparkException as error:
+                lines = [error_line(error, pipeline)]
+            finally:
+                _forget(spark, pipeline)
+        yield CaseResult(case.name, line, time.monotonic() - began_s, lines)
+
+
+def _run(
+    spark: SparkSession,
+    case: Case,
+    pipeline: Pipeline,
+    suite: Suite,
+    pipeline_file: Path,
+    folder: Path,
+) -> Iterator[str]:
+    """Lines that say how the rows differ."""
+    mode: Mode = "available_now" if case.is_stream else "batch"
+    tested = pipeline.only_for(case.expected).in_mode(mode)
+    beside = suite.file.resolve().parent
+
+    def read(name: str) -> DataFrame:
+        batches = batches_of(case.given.get(name, []), beside)
+        source = tested.sources[name]
+        return read_given(spark, source, batches, tested.pipeline, folder / "given" / name)
+
+    built = build_from(spark, tested, pipeline_file.resolve().parent, read)
+    for name, rows in case.expected.items():
+        expected = [row for batch in batches_of(rows, beside) for row in batch]
+        actual = _rows(built, tested, name, folder)
+        if case.columns:
+            actual = [{key: row.get(key) for key in case.columns} for row in actual]
+        for line in differences(actual, expected, ordered=case.ordered):
+            yield f"{name}: {line}"
+
+
+def _rows(built: Built, pipeline: Pipeline, name: str, folder: Path) -> list[Row]:
+    """The rows of a source, step or sink, or the dead letters of a step."""
+    mode = "append"
+    rows, sink = built.outputs.get(name, (None, None))
+    if rows is None:
+        rows = built.views[name]
+    elif isinstance(sink, KafkaSink):
+        rows, mode = io.records(rows, sink), sink.output_mode
+    else:
+        mode = getattr(sink, "output_mode", mode)
+    if rows.isStreaming:
+        rows = _streamed(rows, name, mode, folder)
+    shown = F.to_json(F.struct("*"), {"ignoreNullFields": "false", "timestampFormat": TIME_FORMAT})
+    is_record = isinstance(sink, KafkaSink)
+    texts = [row[0] for row in rows.select(shown).collect()] if rows.columns else []
+    return [_decoded(json.loads(text), rows.schema, is_record=is_record) for text in texts]
+
+
+def _streamed(rows: DataFrame, name: str, mode: str, folder: Path) -> DataFrame:
+    """Run a stream over its batches; the rows that it has put out."""
+    table = f"odradek_case_{name}"
+    query = (
+        rows.writeStream.format("memory")
+        .queryName(table)
+        .outputMode(mode)
+        .option("checkpointLocation", str(folder / "state" / name))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return rows.sparkSession.table(table)
+
+
+def _decoded(row: Row, schema: StructType, *, is_record: bool) -> Row:
+    """A row with text instead of bytes; the value of a record is JSON where it can be."""
+    decoded = {one.name: _text(row[one.name], one.dataType) for one in schema.fields}
+    if is_record and isinstance(decoded.get("value"), str):
+        with suppress(ValueError):
+            decoded["value"] = json.loads(decoded["value"])
+    if isinstance(decoded.get("headers"), list):
+        decoded["headers"] = {one["key"]: one["value"] for one in decoded["headers"]}
+    return decoded
+
+
+def _text(value: Any, kind: object) -> Any:
+    """Bytes, which JSON has in base64, as the text that they are; others stay in base64."""
+    if value is None:
+        return None
+    if isinstance(kind, BinaryType):
+        try:
+            return base64.b64decode(value).decode()
+        except UnicodeDecodeError:
+            return value
+    if isinstance(kind, ArrayType):
+        return [_text(one, kind.elementType) for one in value]
+    if isinstance(kind, StructType):
+        return {one.name: _text(value[one.name], one.dataType) for one in kind.fields}
+    return value
+
+
+def _forget(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Remove the views, so that a case does not see those of another one."""
+    names: Mapping[str, object] = {**pipeline.sources, **pipeline.steps}
+    for name in names:
+        spark.catalog.dropTempView(name)
+    for name in (*names, *pipeline.sinks, *pipeline.dead_letter_steps()):
+        spark.catalog.dropTempView(f"odradek_case_{name}")
