@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-PERIODS: Final = 60
+PERIODS: Final = 20
+"""Each writes checkpoints, and waits for the disk."""
 EXACT_CALLS: Final = 5_000
 
 

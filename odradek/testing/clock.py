@@ -13,10 +13,8 @@ SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60 * SECOND_MS
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
-PERIODS: Final = 60
-"""How often at most a periodic timer fires in an advance."""
-STEP_PERIODS: Final = 3
-"""Brokers of a cluster pass so many periods in turn."""
+PERIODS: Final = 20
+"""A periodic timer fires about so often at most; brokers of a cluster pass one period in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class KafkaClock:
         )
         controls = self._controls()
         grid_ms = max(1, -(-span_ms // PERIODS))
-        step_ms = span_ms if len(controls) == 1 else STEP_PERIODS * grid_ms
+        step_ms = span_ms if len(controls) == 1 else grid_ms
         fired: Counter[str] = Counter()
         passed_ms = 0
         while True:
