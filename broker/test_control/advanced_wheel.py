@@ -31,11 +31,6 @@ class AdvancedWheel(WheelDriver):
         self._advance: Advance | None = None
         self._is_stopped = False
 
-    @property
-    def is_advancing(self) -> bool:
-        """Whether an advance is under way."""
-        return self._advance is not None
-
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
         if self._advance is not None:
             deadline_ms = self._advance.deadline_ms(deadline_ms)

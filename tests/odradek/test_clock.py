@@ -9,6 +9,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from time import monotonic
@@ -129,6 +130,16 @@ def test_time_is_advanced_over_plain_http(broker: Broker) -> None:
     assert clock["now_ms"] >= content["now_ms"]
     connection.close()
     assert broker.records(topic) == []
+
+
+def test_one_advance_at_a_time(broker: Broker) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        calls = [threads.submit(broker.clock.advance, days=1) for _ in range(8)]
+        errors = [call.exception(WAIT_S) for call in calls]
+    assert None in errors
+    texts = {str(error) for error in errors if error is not None}
+    assert texts <= {"POST /clock/advance: time is being advanced"}
+    assert broker.clock.advance(seconds=1).elapsed_ms == SECOND_MS
 
 
 def test_time_does_not_go_back(broker: Broker) -> None:
