@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import HealthCheck, settings
 
 # The same examples on every run, and no verdict by the clock: the machines are shared.
@@ -11,3 +13,12 @@ settings.register_profile(
 # Under a tracer, where lines count and not cases (`make coverage`).
 settings.register_profile("coverage", settings.get_profile("repository"), max_examples=10)
 settings.load_profile("repository")
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and collected tests out of later collections of garbage.
+
+    They are a million objects that stay until the end; a full collection looked at them for 0.6 s.
+    """
+    gc.collect()
+    gc.freeze()

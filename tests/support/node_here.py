@@ -202,12 +202,10 @@ def node_here(folder: Path, **settings: str) -> Iterator[NodeHere]:
     events.Handle._run = timed  # type: ignore[method-assign]
     try:
         here.start()
-        gc.collect()
-        gc.freeze()
+        gc.collect()  # What was there before the tests is frozen: tests/conftest.py.
         gc.set_threshold(*GC_THRESHOLDS)
         yield here
         here.stop()
     finally:
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
         events.Handle._run = original  # type: ignore[method-assign]
