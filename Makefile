@@ -22,12 +22,12 @@ MINUTES ?= 60
 COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
 # Tests that wait for programs of others, and those of the parts below the broker; `test-broker` runs
-# all that no other row does.
+# all that no other row and not `lint` does.
 WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -57,7 +57,7 @@ test-clients:
 
 test-broker:
 	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/cluster \
-		--ignore=tests/odradek --ignore=tests/sim $(addprefix --ignore=,$(WITH_CLIENTS) $(BELOW_BROKER))
+		--ignore=tests/odradek --ignore=tests/sim --ignore=tests/repository $(addprefix --ignore=,$(WITH_CLIENTS) $(BELOW_BROKER))
 
 test-parts:
 	$(BIN)/python -m pytest -q -m "not slow" $(BELOW_BROKER) tests/sim
@@ -90,6 +90,10 @@ chaos: tools
 # New seeds of the simulator (tests/sim) for MINUTES; appends to tests/sim/ledger.jsonl.
 campaign-sim: $(VENV)/.dev
 	$(BIN)/python -m tests.sim.campaign $(MINUTES)
+
+# 500 random scripts on ZooKeeper and on the tree that a broker serves; `make test` plays 150.
+campaign-scripts: tools
+	$(BIN)/python -m pytest -q -s -m slow tests/controller/coordination/server
 
 # A topic is copied in transactions by three libraries, and Apache Kafka Streams counts words, while
 # brokers and clients are killed; appends to tests/cluster/transactions.jsonl.
