@@ -16,6 +16,8 @@ DELIVERY_MS = 120_000
 FLUSH_S = 180.0
 READ_S = 120.0
 OUTSTANDING_MAX = 500
+AT_ONCE = 20
+PAUSE_S = 0.01
 
 
 @dataclass
@@ -65,8 +67,8 @@ class _Sender(threading.Thread):
             self._send(partition, number)
             number += 1
             self._producer.poll(0)
-            if number % 20 == 0:
-                self._producer.poll(0.005)
+            if number % AT_ONCE == 0:
+                self._ended.wait(PAUSE_S)
         assert self._producer.flush(FLUSH_S) == 0, "records are still outstanding"
 
     def _send(self, partition: int, number: int) -> None:
@@ -115,7 +117,7 @@ class _Sender(threading.Thread):
 def producing(
     bootstrap: str, topic: str, partitions: int, **settings: object
 ) -> Iterator[tuple[Production, _Sender]]:
-    """A producer that sends without pause while the block runs; flushed at its end."""
+    """A producer sends up to 2,000 records in a second while the block runs; flushed at its end."""
     production = Production(topic, partitions)
     sender = _Sender(bootstrap, production, {"enable.idempotence": True, **settings})
     sender.start()
