@@ -403,8 +403,8 @@ def listing(talk: Talk) -> None:
             state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
         )
         talk.ask(f"ids like {pattern}", request, 2)
-    for pattern in (None, ""):
+    for nothing in (None, ""):
         request = ListTransactionsRequest(
-            state_filters=["Dead"], producer_id_filters=[], transactional_id_pattern=pattern
+            state_filters=["Dead"], producer_id_filters=[], transactional_id_pattern=nothing
         )
-        talk.ask(f"ids with the pattern {pattern!r}", request, 2)
+        talk.ask(f"ids with the pattern {nothing!r}", request, 2)
