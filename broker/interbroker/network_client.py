@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import cache
 from struct import Struct
 from time import monotonic_ns
@@ -44,6 +44,10 @@ _SIZE: Final = Struct(">i")
 logger = logging.getLogger("odradek.interbroker")
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]
+OpenConnection = Callable[
+    [Callable[[], asyncio.BufferedProtocol], str, int], Coroutine[Any, Any, Any]
+]
+"""Connects a protocol, which it makes, to a host and port; as `create_connection` of a loop."""
 
 
 class Disconnected(BrokerError):
@@ -82,6 +86,7 @@ class NetworkClient:
                         ended and its requests have failed; not called for `close`
     after               called after the callbacks of each read, and of each end of a connection
     loop_watch          measures these callbacks
+    open_connection     None: that of the loop
     """
 
     def __init__(  # noqa: PLR0913 - its settings are keywords
@@ -97,8 +102,10 @@ class NetworkClient:
         on_closed: Callable[[Disconnected], None] = lambda reason: None,
         after: Callable[[], None] = lambda: None,
         loop_watch: LoopWatch | None = None,
+        open_connection: OpenConnection | None = None,
     ) -> None:
         self._loop = loop
+        self._open_connection = open_connection or loop.create_connection
         self._host = host
         self._port = port
         self._client_id = client_id
@@ -148,6 +155,7 @@ class NetworkClient:
             connection.connect(
                 self._host,
                 self._port,
+                self._open_connection,
                 connect_timeout_ms=self._connect_timeout_ms,
                 request_timeout_ms=self._request_timeout_ms,
             )
@@ -174,7 +182,7 @@ class NetworkClient:
 class NetworkClients:
     """Makes the clients of one node.
 
-    connect_timeout_ms, request_timeout_ms, after, loop_watch  as of `NetworkClient`
+    All settings are as of `NetworkClient`.
     """
 
     def __init__(
@@ -186,9 +194,11 @@ class NetworkClients:
         request_timeout_ms: int,
         after: Callable[[], None] = lambda: None,
         loop_watch: LoopWatch | None = None,
+        open_connection: OpenConnection | None = None,
     ) -> None:
         self._loop = loop
         self._wheel = wheel
+        self._open_connection = open_connection
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._after = after
@@ -224,6 +234,7 @@ class NetworkClients:
             on_closed=on_closed,
             after=self._after,
             loop_watch=self._loop_watch,
+            open_connection=self._open_connection,
         )
 
 
@@ -277,7 +288,13 @@ class _Connection(asyncio.BufferedProtocol):
         self._has_ended = False
 
     def connect(
-        self, host: str, port: int, *, connect_timeout_ms: int, request_timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        open_connection: OpenConnection,
+        *,
+        connect_timeout_ms: int,
+        request_timeout_ms: int,
     ) -> None:
         """Begin to connect."""
         self._request_timeout_ms = request_timeout_ms
@@ -285,7 +302,7 @@ class _Connection(asyncio.BufferedProtocol):
             connect_timeout_ms, lambda: self.end(f"no connection within {connect_timeout_ms} ms")
         )
         attempt = self._loop.create_task(
-            self._loop.create_connection(lambda: self, host, port), name=f"connect to {host}:{port}"
+            open_connection(lambda: self, host, port), name=f"connect to {host}:{port}"
         )
         self._attempt = attempt
         attempt.add_done_callback(self._on_attempt_done)

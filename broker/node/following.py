@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.broker.interbroker.network_client import NetworkClient
+from odradek.broker.interbroker.network_client import NetworkClient, OpenConnection
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.platform import Platform
@@ -45,6 +45,7 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
     upkeep: Upkeep,
     jobs: DiskJobRunner,
     failures: DirectoryFailures,
+    open_connection: OpenConnection | None,
 ) -> ReplicaFetchers:
     """The fetchers, which follow nothing yet."""
 
@@ -62,6 +63,7 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
                     wheel=platform.peer_wheel,
                     after=platform.purgatory.run_notified,
                     loop_watch=platform.loop_watch,
+                    open_connection=open_connection,
                 )
         return None
 

@@ -49,6 +49,7 @@ from odradek.storage.directories.log_manager import LogManager
 
 if TYPE_CHECKING:
     from odradek.broker.compaction.compaction import Compaction
+    from odradek.broker.faults.faults import Faults
 
 T = TypeVar("T")
 
@@ -79,11 +80,16 @@ class Node:
         settings: BrokerSettings,
         *,
         should_stop: Callable[[], bool] = lambda: False,
+        for_tests: bool = False,
     ) -> None:
-        """should_stop  called between the steps of a start; True ends it"""
+        """
+        should_stop  called between the steps of a start; True ends it
+        for_tests    whether faults can be asked for
+        """
         self._loop = loop
         self._settings = settings
         self._should_stop = should_stop
+        self._for_tests = for_tests
         self._platform = self._open_platform()
         self._stopping = asyncio.Event()
         self._fatal: str | None = None
@@ -106,7 +112,7 @@ class Node:
             raise
 
     def _open_platform(self) -> Platform:
-        return Platform(self._loop, on_fatal=self._on_fatal)
+        return Platform(self._loop, on_fatal=self._on_fatal, for_tests=self._for_tests)
 
     def _open_directories(self, settings: BrokerSettings) -> None:
         identities = self._logs.open_directories()
@@ -144,6 +150,7 @@ class Node:
             platform.peer_wheel,
             platform.peer_clock,
             after=platform.purgatory.run_notified,
+            faults=platform.faults,
         )
 
     def _build(self, broker_id: int) -> None:
@@ -162,6 +169,12 @@ class Node:
     def services(self) -> Services:
         """What handlers use."""
         return self.parts.services
+
+    @property
+    def faults(self) -> Faults:
+        """Of a node for tests."""
+        assert self._platform.faults is not None, "it is a node for tests"
+        return self._platform.faults
 
     @property
     def server(self) -> SocketServer:

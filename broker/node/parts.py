@@ -7,6 +7,7 @@ directories instead of being called.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.node.background import Background
@@ -78,6 +79,9 @@ class NodeParts:
         self._logs = logs
         current = CurrentSettings(settings)
         self.metadata = MetadataCache()
+        self._open_connection = (
+            None if platform.faults is None else platform.faults.connect_to_brokers(self._broker_at)
+        )
         self.partitions = Partitions()
         self.coordination_work = ThreadWork(
             platform.loop,
@@ -94,13 +98,7 @@ class NodeParts:
             compaction=self.lazy_compaction,
         )
         self.services = self._build_services(current)
-        self.server = SocketServer(
-            platform.loop,
-            self.services,
-            platform.executor,
-            platform.supervisor,
-            connections_max,
-        )
+        self.server = self._build_server(connections_max)
         self.background = Background(
             clock=platform.clock,
             settings=current,
@@ -115,6 +113,27 @@ class NodeParts:
             server=self.server,
             on_fatal=platform.on_fatal,
         )
+
+    def _broker_at(self, host: str, port: int) -> int | None:
+        """The id of the registered broker with an address."""
+        for broker in self.metadata.image.brokers.values():
+            if any((one.host, one.port) == (host, port) for one in broker.endpoints):
+                return broker.broker_id
+        return None
+
+    def _build_server(self, connections_max: Callable[[], int]) -> SocketServer:
+        platform, faults = self._platform, self._platform.faults
+        build = partial(
+            SocketServer,
+            platform.loop,
+            self.services,
+            platform.executor,
+            platform.supervisor,
+            connections_max,
+        )
+        if faults is None:
+            return build()
+        return build(make_dispatcher=faults.make_dispatcher, make_connection=faults.make_connection)
 
     def _build_upkeep(self, current: CurrentSettings) -> None:
         platform = self._platform
@@ -254,6 +273,7 @@ class NodeParts:
             upkeep=self.upkeep,
             jobs=self.jobs,
             failures=self.failures,
+            open_connection=self._open_connection,
         )
         self.log_directory_moves = build_log_directory_moves(
             platform,
@@ -300,6 +320,7 @@ class NodeParts:
             clock=platform.peer_clock,
             purgatory=platform.purgatory,
             loop_watch=platform.loop_watch,
+            open_connection=self._open_connection,
         )
         self.orphaned = OrphanedLogs()
         controller = Controller(

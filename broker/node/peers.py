@@ -7,7 +7,7 @@ from uuid import UUID
 
 from odradek.broker.interbroker.control_channels import ControlChannels
 from odradek.broker.interbroker.controller_channel import ControllerChannel
-from odradek.broker.interbroker.network_client import NetworkClients
+from odradek.broker.interbroker.network_client import NetworkClients, OpenConnection
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.replication.partitions import Partitions
 from odradek.broker.settings.broker_settings import BrokerSettings
@@ -31,6 +31,7 @@ class Peers:
         clock: Clock,
         purgatory: Purgatory,
         loop_watch: LoopWatch,
+        open_connection: OpenConnection | None,
     ) -> None:
         self._settings = settings
         self._wheel = wheel
@@ -42,6 +43,7 @@ class Peers:
             request_timeout_ms=settings.request_timeout_ms,
             after=purgatory.run_notified,
             loop_watch=loop_watch,
+            open_connection=open_connection,
         )
         inter_broker = settings.inter_broker_listener_name
         control_plane = settings.control_plane_listener_name

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.node.storage_log import StorageLog
 from odradek.broker.purgatory import Purgatory
 from odradek.runtime.clock import Clock, SystemClock
 from odradek.runtime.descriptor_limit import raise_descriptor_limit, share_out
+from odradek.runtime.files import FileSystem
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
 from odradek.runtime.randomness import SystemRandomness
@@ -21,6 +22,9 @@ from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
 from odradek.storage.files.descriptors import Descriptors
 
+if TYPE_CHECKING:
+    from odradek.broker.faults.faults import Faults
+
 WORKERS: Final = 4
 COORDINATION_WORKERS: Final = 2
 """One syncs the journal while the other writes a snapshot; neither waits for logs to be flushed."""
@@ -29,13 +33,22 @@ COORDINATION_WORKERS: Final = 2
 class Platform:
     """One of each for a node.
 
-    on_fatal  called with the reason why the broker cannot go on
+    on_fatal   called with the reason why the broker cannot go on
+    for_tests  whether faults can be asked for
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, on_fatal: Callable[[str], None]) -> None:
+    faults: Faults | None = None
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_fatal: Callable[[str], None],
+        for_tests: bool = False,
+    ) -> None:
         self.loop = loop
         self.on_fatal = on_fatal
-        self.files = SystemFileSystem()
+        self.files: FileSystem = SystemFileSystem()
         self.rng = SystemRandomness()
         self.executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="disk")
         self.coordination_executor = ThreadPoolExecutor(
@@ -47,6 +60,11 @@ class Platform:
         self.clock = self._open_clock()
         self.wheel = self._open_wheel()
         self.peer_clock, self.peer_wheel = self._open_peer_time()
+        if for_tests:
+            from odradek.broker.faults.faults import Faults
+
+            self.faults = Faults(loop, self.peer_wheel, self.peer_clock)
+            self.files = self.faults.on_files(self.files)
         self.purgatory = Purgatory(self.wheel, self.metrics)
         self.wheel.after_each_turn(self.purgatory.run_notified)
         self.shares = share_out(raise_descriptor_limit())

@@ -55,14 +55,19 @@ class SocketServer:
         executor: Executor,
         supervisor: Supervisor,
         connections_max: Callable[[], int],
+        *,
+        make_dispatcher: Callable[[Services, Rounds, Budget], Dispatcher] = Dispatcher,
+        make_connection: Callable[..., Connection] = Connection,
     ) -> None:
         """
         services         what handlers get; the server itself uses settings, clock, metrics,
                          loop_watch and purgatory
         executor         reads pages that are not in memory
         connections_max  for how many the process has descriptors
+        make_...         brokers for tests have their own
         """
         self._services = services
+        self._make_connection = make_connection
         self._loop = loop
         self._loop_watch = services.loop_watch
         self._loop_watch.name_of = apis_of
@@ -76,7 +81,7 @@ class SocketServer:
         self.rounds = Rounds(loop, self._request_threads, services.loop_watch)
         purgatory = services.purgatory
         purgatory.on_more = partial(self.rounds.add, purgatory)
-        dispatcher = Dispatcher(services, self.rounds, self.budget)
+        dispatcher = make_dispatcher(services, self.rounds, self.budget)
         self.prepare_first_requests = dispatcher.prepare_first_requests
         self.context = ServerContext(
             loop=loop,
@@ -200,7 +205,7 @@ class SocketServer:
             connected.close()
             return
         reader = FrameReader(self._scratch, self.frame_memory, settings.socket_request_max_bytes)
-        connection = Connection(
+        connection = self._make_connection(
             self.context,
             connected,
             reader,

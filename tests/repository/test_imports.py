@@ -24,6 +24,10 @@ OUTSIDE: Final = frozenset(
 MAY_REACH_OUTSIDE: Final = (
     "broker/compaction/compaction.py",
     "broker/compaction/worker_process.py",
+    "broker/faults/coordination_relay.py",
+    "broker/faults/faults.py",
+    "broker/faults/files.py",
+    "broker/faults/links.py",
     "broker/interbroker/",
     "broker/node/",
     "broker/purgatory.py",
@@ -44,6 +48,7 @@ MAY_LOG: Final = ("broker/", "controller/", "odradek/", "pipeline/", "runtime/")
 DOES_NOT_LOG: Final = ("controller/coordination/", "controller/decide/", "controller/image.py")
 MAY_BE_ASYNC: Final = (
     "broker/compaction/",
+    "broker/faults/",
     "broker/node/",
     "broker/server/",
     "broker/test_control/",

@@ -136,7 +136,7 @@ class SimulatedPlatform(Platform):
     def __init__(self, process: Process, loop: Any, on_fatal: Callable[[str], None]) -> None:
         self.loop = loop
         self.on_fatal = on_fatal
-        self.files = process.files  # type: ignore[assignment]
+        self.files = process.files
         self.clock = process.clock
         self.rng = SeededRandomness(  # type: ignore[assignment]
             process.world.random.randrange(1 << 30)

@@ -60,9 +60,12 @@ def running_node(folder: Path, overrides: Mapping[str, str] | None = None) -> It
 
 @contextmanager
 def node_in_thread(
-    folder: Path, overrides: Mapping[str, str] | None = None
+    folder: Path, overrides: Mapping[str, str] | None = None, *, for_tests: bool = False
 ) -> Iterator[RunningNode]:
-    """The same with the node itself."""
+    """The same with the node itself.
+
+    for_tests  the test adds faults to it
+    """
     settings = make_settings(
         {
             "broker.id": "0",
@@ -77,7 +80,7 @@ def node_in_thread(
     def serve() -> None:
         asyncio.set_event_loop(loop)
         try:
-            node = Node(loop, settings)
+            node = Node(loop, settings, for_tests=for_tests)
             node.start()
         except BaseException as error:
             started.put(error)
