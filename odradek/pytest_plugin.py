@@ -139,8 +139,10 @@ def _used(
     request.node.stash.setdefault(_LOGS, []).extend(logs)
     try:
         yield
+        handle.heal()  # what is left open must be seen
         _report_leaks(request, handle)
     finally:
+        handle.heal()
         for log in logs:
             log.keep()
 

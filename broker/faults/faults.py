@@ -93,14 +93,18 @@ class Faults:
         """
         return self._rules.add(fields).row()
 
-    def remove(self, number: int) -> dict[str, Any] | None:
-        """Remove a rule; its last row, or None when there is none.
+    def row(self, number: int) -> dict[str, Any] | None:
+        """A rule and its hits; None when there is none."""
+        rule = self._rules.get(number)
+        return None if rule is None else rule.row()
+
+    def remove(self, number: int) -> None:
+        """Remove a rule.
 
         Connections that wait for a response because of it are closed.
         """
-        rule = self._rules.remove(number)
+        self._rules.remove(number)
         self._release(lambda connection: connection.stalled_by == number)
-        return None if rule is None else rule.row()
 
     def _release(self, ends: Callable[[FaultyConnection], bool]) -> None:
         for connection in tuple(self._stalled):

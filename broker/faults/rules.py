@@ -46,9 +46,9 @@ class Rules:
         """All rules, for a listing."""
         return [rule.row() for rule in self._rules.values()]
 
-    def remove(self, number: int) -> Rule | None:
-        """Remove a rule; None when there is none."""
-        return self._rules.pop(number, None)
+    def remove(self, number: int) -> None:
+        """Remove a rule, if there is one."""
+        self._rules.pop(number, None)
 
     def clear(self) -> None:
         """Remove all rules."""

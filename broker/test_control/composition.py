@@ -29,6 +29,7 @@ def _serve(node: ControlledNode, control: ControlListener, keep_data: Callable[[
     from odradek.broker.test_control.client_routes import ClientRoutes
     from odradek.broker.test_control.clock_routes import ClockRoutes
     from odradek.broker.test_control.routes import Routes
+    from odradek.broker.test_control.fault_routes import FaultRoutes
     from odradek.broker.test_control.topic_routes import TopicRoutes
 
     routes = Routes()
@@ -36,6 +37,7 @@ def _serve(node: ControlledNode, control: ControlListener, keep_data: Callable[[
         BrokerRoutes(node, keep_data),
         ClientRoutes(node),
         ClockRoutes(node),
+        FaultRoutes(node),
         TopicRoutes(node),
     ):
         group.add_to(routes)

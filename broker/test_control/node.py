@@ -43,7 +43,7 @@ class ControlledNode(Node):
         return self._loop
 
     def _open_platform(self) -> Platform:
-        self.platform = ControlledPlatform(self._loop, on_fatal=self._on_fatal)
+        self.platform = ControlledPlatform(self._loop, on_fatal=self._on_fatal, for_tests=True)
         return self.platform
 
     def _build(self, broker_id: int) -> None:

@@ -16,8 +16,14 @@ from odradek.runtime.wheel_driver import WheelDriver
 class ControlledPlatform(Platform):
     """Its clock may be advanced; connections between brokers keep real time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, on_fatal: Callable[[str], None]) -> None:
-        super().__init__(loop, on_fatal=on_fatal)
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_fatal: Callable[[str], None],
+        for_tests: bool = False,
+    ) -> None:
+        super().__init__(loop, on_fatal=on_fatal, for_tests=for_tests)
         self.peer_wheel.after_each_turn(self.purgatory.run_notified)
 
     def _open_clock(self) -> Clock:

@@ -12,6 +12,7 @@ from odradek.testing.broker import Broker, BrokerFailed
 from odradek.testing.case import KafkaTestCase
 from odradek.testing.cluster import Cluster
 from odradek.testing.control import ControlClient, ControlFailed
+from odradek.testing.faults import Disk, Fault
 from odradek.testing.handle import KafkaHandle
 from odradek.testing.waiting import NotReached, wait_for
 
@@ -21,6 +22,8 @@ __all__ = [
     "Cluster",
     "ControlClient",
     "ControlFailed",
+    "Disk",
+    "Fault",
     "KafkaHandle",
     "KafkaTestCase",
     "NotReached",

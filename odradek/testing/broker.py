@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from odradek.testing.control import ControlClient
+from odradek.testing.faults import Disk
 from odradek.testing.handle import KafkaHandle
 
 READY_TIMEOUT_S: Final = 60.0
@@ -75,6 +76,11 @@ class Broker(KafkaHandle):
     def control(self) -> ControlClient:
         """Its control channel; the broker is running."""
         return ControlClient(self._ready["control"])
+
+    @property
+    def disk(self) -> Disk:
+        """Its disk, as far as it can fail."""
+        return Disk(self)
 
     @property
     def controls(self) -> Sequence[ControlClient]:

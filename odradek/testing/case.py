@@ -38,6 +38,7 @@ class KafkaTestCase(TestCase):
         failed_before = _failures(result)
         position = self.kafka.log_bytes()
         done = super().run(result)
+        self.kafka.heal()
         if _failures(result) > failed_before:
             self.kafka.keeps_log = True
             print(

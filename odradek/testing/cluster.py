@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from odradek.testing.broker import READY_TIMEOUT_S, Broker, BrokerFailed
 from odradek.testing.control import ControlClient
@@ -51,6 +51,65 @@ class Cluster(KafkaHandle):
     def controls(self) -> Sequence[ControlClient]:
         """Of the running brokers, by id."""
         return tuple(broker.control for broker in self.brokers if broker.is_running)
+
+    def cut(self, broker: int, other: int, *, one_way: bool = False) -> None:
+        """Cut the link between two brokers: what they send arrives after `heal`.
+
+        one_way  only what the first sends to the other
+        raises   ControlFailed
+        """
+        self._set_link(broker, other, one_way, cut=True)
+
+    def slow_link(self, broker: int, other: int, *, ms: int, one_way: bool = False) -> None:
+        """Have what two brokers send to each other arrive so much later.
+
+        one_way  only what the first sends to the other
+        raises   ControlFailed
+        """
+        self._set_link(broker, other, one_way, delay_ms=ms)
+
+    def heal_link(self, broker: int, other: int) -> None:
+        """Connect two brokers again.
+
+        raises  ControlFailed
+        """
+        self._set_link(broker, other, False)
+
+    def _set_link(self, broker: int, other: int, one_way: bool, **fields: Any) -> None:
+        # Each end delays or holds what its own connections send and receive.
+        self.note_fault()
+        both = not one_way
+        self.brokers[broker].control.post("/link", peer=other, sends=True, receives=both, **fields)
+        self.brokers[other].control.post("/link", peer=broker, sends=both, receives=True, **fields)
+
+    def cut_coordination(self, broker: int) -> None:
+        """Cut a broker off from the coordination: its session expires, unless it is healed before.
+
+        raises  ControlFailed; broker 0 serves the coordination itself
+        """
+        self._set_coordination(broker, cut=True)
+
+    def slow_coordination(self, broker: int, *, ms: int) -> None:
+        """Have what a broker and the coordination send to each other arrive so much later.
+
+        raises  ControlFailed; broker 0 serves the coordination itself
+        """
+        self._set_coordination(broker, delay_ms=ms)
+
+    def heal_coordination(self, broker: int) -> None:
+        """Connect a broker with the coordination again.
+
+        raises  ControlFailed
+        """
+        self._set_coordination(broker)
+
+    def _set_coordination(self, broker: int, **fields: Any) -> None:
+        self.note_fault()
+        self.brokers[broker].control.post("/link", peer="coordination", **fields)
+
+    def control_of(self, broker: int) -> ControlClient:
+        """The control channel of one broker."""
+        return self.brokers[broker].control
 
     def start(self) -> Self:
         """Start the brokers, and wait until each knows the others.

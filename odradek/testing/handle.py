@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from odradek.testing.clock import KafkaClock
 from odradek.testing.control import ControlClient, ControlFailed
+from odradek.testing.faults import FaultTarget
 from odradek.testing.waiting import TIMEOUT_S, NotReached, wait_for
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class PartitionReplicas(NamedTuple):
     in_sync: list[int]
 
 
-class KafkaHandle:
+class KafkaHandle(FaultTarget):
     """Topics, records and offsets at `bootstrap_servers`; may be used from several threads.
 
     Its client is imported and connected at the first use.
