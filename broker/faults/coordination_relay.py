@@ -134,7 +134,7 @@ class RelaySide(asyncio.Protocol):
         """What the other side has received, or its end."""
         if content is None:
             self._owner.close()
-        elif self._transport is not None:
+        elif self._transport is not None and not self._transport.is_closing():
             self._transport.write(content)
 
     def hold(self, is_full: bool) -> None:

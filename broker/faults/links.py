@@ -238,10 +238,13 @@ class LinkedProtocol(asyncio.Protocol):
     def _send(self, content: bytes | None) -> None:
         assert self._transport is not None, "it was made"
         assert content is not None, "an end is not sent"
-        self._transport.write(content)
+        if not self._transport.is_closing():
+            self._transport.write(content)
 
     def _hold(self, is_full: bool) -> None:
         assert self._transport is not None, "it was made"
+        if self._transport.is_closing():
+            return
         if is_full:
             self._transport.pause_reading()
         else:
