@@ -69,7 +69,7 @@ class RelayedConnection:
         self._links = links
         self._on_closed = on_closed
         self._task: asyncio.Task[None] | None = None
-        self._sides: list[RelaySide] = []
+        self._sides: list[_Side] = []
         self._is_closed = False
 
     def start(self, accepted: socket.socket, host: str, port: int) -> None:
@@ -78,7 +78,7 @@ class RelayedConnection:
 
     async def _relay(self, accepted: socket.socket, host: str, port: int) -> None:
         link = self._links.coordination
-        here, there = RelaySide(self), RelaySide(self)
+        here, there = _Side(self), _Side(self)
         try:
             await link.until_open()
             await self._loop.create_connection(lambda: there, host, port)
@@ -106,7 +106,7 @@ class RelayedConnection:
         self._on_closed(self)
 
 
-class RelaySide(asyncio.Protocol):
+class _Side(asyncio.Protocol):
     """One of the two connections."""
 
     def __init__(self, owner: RelayedConnection) -> None:

@@ -110,7 +110,7 @@ class FaultyDispatcher(Dispatcher):
 
 
 def _without_session(call: Call, context: Context, run: Run) -> Steps[Outcome]:
-    """Its client begins anew, with a request that names its topics.
+    """Its client begins again, with a request that names its topics.
 
     As if another client had taken the place of its session; the response of a full fetch then has
     none, as if there were no place.

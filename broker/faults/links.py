@@ -191,11 +191,11 @@ class Links:
         link = self.to_broker(broker_id)
         await link.until_open()
         await self._loop.create_connection(
-            lambda: LinkedProtocol(self, link, make_protocol()), host, port
+            lambda: _LinkedProtocol(self, link, make_protocol()), host, port
         )
 
 
-class LinkedProtocol(asyncio.Protocol):
+class _LinkedProtocol(asyncio.Protocol):
     """A connection over a link, for a protocol that knows nothing of it."""
 
     def __init__(self, links: Links, link: Link, inner: asyncio.BufferedProtocol) -> None:
@@ -209,7 +209,7 @@ class LinkedProtocol(asyncio.Protocol):
         """Connected."""
         made: Any = transport
         self._transport = made
-        self._inner.connection_made(LinkedTransport(made, self._outgoing, self._incoming))
+        self._inner.connection_made(_LinkedTransport(made, self._outgoing, self._incoming))
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the peer."""
@@ -251,7 +251,7 @@ class LinkedProtocol(asyncio.Protocol):
             self._transport.resume_reading()
 
 
-class LinkedTransport(asyncio.Transport):
+class _LinkedTransport(asyncio.Transport):
     """What the inner protocol writes to."""
 
     def __init__(self, transport: asyncio.Transport, outgoing: Pipe, incoming: Pipe) -> None:

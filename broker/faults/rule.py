@@ -35,8 +35,6 @@ class Action(Enum):
     THROTTLE = "throttle_ms"
 
 
-AFTER_REQUEST: Final = (Action.HALF_WRITTEN, Action.CORRUPT, Action.THROTTLE)
-"""They need the response, so that the request is always carried out."""
 TIME_FIELDS: Final = ("delay_ms", "throttle_ms")
 FLAG_FIELDS: Final = ("drop", "close", "half_written", "corrupt", "executed")
 FIELDS: Final = (

@@ -28,8 +28,8 @@ def _serve(node: ControlledNode, control: ControlListener, keep_data: Callable[[
     from odradek.broker.test_control.calls import ControlCalls
     from odradek.broker.test_control.client_routes import ClientRoutes
     from odradek.broker.test_control.clock_routes import ClockRoutes
-    from odradek.broker.test_control.routes import Routes
     from odradek.broker.test_control.fault_routes import FaultRoutes
+    from odradek.broker.test_control.routes import Routes
     from odradek.broker.test_control.topic_routes import TopicRoutes
 
     routes = Routes()
