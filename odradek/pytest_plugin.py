@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from odradek.testing import Broker, Cluster, KafkaHandle
     from odradek.testing.namespace import KafkaNamespace
 
+RELEASES: Final = ("2.8", "3.9", "4.3")
 LEAKS: Final = ("off", "warn", "fail")
 MARK: Final = "kafka_cluster(brokers=3): how many brokers the fixture kafka_cluster has"
 
@@ -49,8 +50,14 @@ _KNOWN_LEAKS: Final = pytest.StashKey[dict[str, set[str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --kafka-leaks."""
-    parser.getgroup("odradek", "Kafka brokers for tests").addoption(
+    """Add --kafka-release and --kafka-leaks."""
+    group = parser.getgroup("odradek", "Kafka brokers for tests")
+    group.addoption(
+        "--kafka-release",
+        choices=RELEASES,
+        help="the release of Apache Kafka whose APIs and versions the brokers serve",
+    )
+    group.addoption(
         "--kafka-leaks",
         choices=LEAKS,
         default="warn",
@@ -81,11 +88,20 @@ def kafka_settings() -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
-def kafka_session_broker(kafka_settings: Mapping[str, str]) -> Iterator[Broker]:
+def kafka_release(request: pytest.FixtureRequest) -> str | None:
+    """The release that all brokers pass for, as --kafka-release says; a project may define it."""
+    release: str | None = request.config.getoption("--kafka-release")
+    return release
+
+
+@pytest.fixture(scope="session")
+def kafka_session_broker(
+    kafka_settings: Mapping[str, str], kafka_release: str | None
+) -> Iterator[Broker]:
     """The broker that the tests of a process share; under `kafka`."""
     from odradek.testing import Broker
 
-    with Broker(kafka_settings) as broker:
+    with Broker(kafka_settings, as_release=kafka_release) as broker:
         yield broker
 
 
@@ -104,13 +120,13 @@ def kafka(request: pytest.FixtureRequest, kafka_session_broker: Broker) -> Itera
 
 @pytest.fixture
 def kafka_broker(
-    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str]
+    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str], kafka_release: str | None
 ) -> Iterator[Broker]:
     """A broker of this test alone."""
     from odradek.testing import Broker
 
     with (
-        Broker(kafka_settings) as broker,
+        Broker(kafka_settings, as_release=kafka_release) as broker,
         _used(request, broker, [UsedLog("kafka_broker", broker)]),
     ):
         yield broker
@@ -118,14 +134,14 @@ def kafka_broker(
 
 @pytest.fixture
 def kafka_cluster(
-    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str]
+    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str], kafka_release: str | None
 ) -> Iterator[Cluster]:
     """Three brokers of this test alone; the mark `kafka_cluster(brokers=N)` says another number."""
     from odradek.testing import Cluster
 
     mark = request.node.get_closest_marker("kafka_cluster")
     count = mark.kwargs.get("brokers", 3) if mark else 3
-    with Cluster(count, kafka_settings) as cluster:
+    with Cluster(count, kafka_settings, as_release=kafka_release) as cluster:
         logs = [UsedLog(f"broker {number}", one) for number, one in enumerate(cluster.brokers)]
         with _used(request, cluster, logs):
             yield cluster

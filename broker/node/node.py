@@ -473,6 +473,8 @@ class Node:
                 failure.path,
                 failure.reason,
             )
+        if self._is_built and (report := self.services.api_report) is not None:
+            self._platform.files.replace(report.path, report.content())
         if self._is_built and not failures:
             logger.info("shut down completed: the log directories are closed cleanly")
         self._platform.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from odradek.broker.api_report import api_report_of
 from odradek.broker.auto_topic_creation import AutoTopicCreation
 from odradek.broker.node.background import Background
 from odradek.broker.node.coordination import Coordination
@@ -32,6 +33,7 @@ from odradek.broker.node.transaction_coordination import (
 )
 from odradek.broker.node.tree_listener import tree_listener_address
 from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.releases import release_of
 from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.in_sync_replicas import InSyncReplicas
 from odradek.broker.replication.leader import InSyncRules
@@ -234,6 +236,8 @@ class NodeParts:
             transaction_verifier=transactions.verifier,
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings.written) is not None,
+            release=release_of(settings.written),
+            api_report=api_report_of(settings.written),
         )
 
     def _build_in_sync_replicas(self) -> InSyncReplicas:

@@ -73,6 +73,7 @@ class Connection:
     """A socket, its frame reader, and its responses until they are sent."""
 
     __slots__ = (
+        "__weakref__",
         "_blocked",
         "_held",
         "_held_bytes",

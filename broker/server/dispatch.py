@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from types import GeneratorType
 from typing import Any, Final
@@ -62,6 +63,8 @@ PRODUCED_ELEMENTS_MAX: Final = 20_000
 ELEMENT_BYTES: Final = 256
 """What an element takes in memory, with what is built for its response."""
 CHARGED_ELEMENTS: Final = 4_096
+SOFTWARE_FROM: Final = 3
+"""The version of ApiVersions from which clients name their software."""
 FREE_STEPS: Final = 16
 """Steps of a handler that run before its time is measured."""
 
@@ -80,6 +83,8 @@ class Dispatcher:
         self._outcomes = Outcomes(services, rounds, budget)
         self._apis = {api.key: api for api in HANDLERS}
         self._loaded: dict[int, LoadedApi] = {}
+        self._release = services.release
+        self._api_report = services.api_report
         self._now_ms = 0
         """Wall time of this turn; 0 until it is read."""
 
@@ -110,6 +115,13 @@ class Dispatcher:
             return
         if version not in loaded.decoders:
             loaded.prepare(version)
+        if self._api_report is not None:
+            self._report(connection, header, loaded, frame[position:])
+        if self._release is not None and not self._release.serves(
+            header.api_key, version, header.client_id
+        ):
+            self._unserved_by_release(Call(connection, header, loaded, None), frame, position)
+            return
         size = len(frame)
         if size > STEPPED_FRAME_BYTES and (size > SMALL_FRAME_BYTES or not api.is_staged):
             self._dispatch_large(Call(connection, header, loaded, None), frame, position)
@@ -160,6 +172,28 @@ class Dispatcher:
         logger.warning("closing the connection of %s: %s", connection.client_host, what)
         connection.close()
 
+    def _unserved_by_release(self, call: Call, frame: memoryview, position: int) -> None:
+        """As the release does: it knows the layout of no other version."""
+        if call.header.api_key == ApiKey.API_VERSIONS:
+            self._unserved(call, frame, position)
+            return
+        release = self._release
+        assert release is not None, "it has refused the request"
+        what = f"{call.loaded.name} v{call.header.version}, which {release.name} does not serve"
+        self._malformed(call.connection, what)
+
+    def _report(
+        self, connection: Connection, header: RequestHeader, loaded: LoadedApi, body: memoryview
+    ) -> None:
+        report = self._api_report
+        assert report is not None, "the caller has looked"
+        if header.api_key == ApiKey.API_VERSIONS and header.version >= SOFTWARE_FROM:
+            with suppress(DecodeError):
+                request, _ = loaded.decoders[header.version](body, 0)
+                name, version = request.client_software_name, request.client_software_version
+                report.add_software(connection, name, version)
+        report.add_request(connection, header.client_id, header.api_key, header.version)
+
     def _unserved(self, call: Call, frame: memoryview, position: int) -> None:
         loaded, header = call.loaded, call.header
         version = header.version
@@ -172,7 +206,12 @@ class Dispatcher:
                 correlation_id=header.correlation_id,
                 client_id=header.client_id,
             )
-            call.respond(call.failed(ErrorCode.UNSUPPORTED_VERSION, None))
+            response = call.failed(ErrorCode.UNSUPPORTED_VERSION, None)
+            if self._release is not None:
+                lowest, highest = self._release.range_of(ApiKey.API_VERSIONS) or (0, 0)
+                (row,) = response.api_keys
+                row.min_version, row.max_version = lowest, min(highest, row.max_version)
+            call.respond(response)
             return
         if self._outcomes.staged:
             self.end_of_turn()

@@ -38,13 +38,21 @@ class Broker(KafkaHandle):
     """
 
     def __init__(
-        self, settings: Mapping[str, str] | None = None, *, ready_timeout_s: float = READY_TIMEOUT_S
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        as_release: str | None = None,
+        ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
-        """settings  as in server.properties"""
+        """
+        settings    as in server.properties
+        as_release  "2.8", "3.9" or "4.3": serve the APIs and versions of this release of Kafka
+        """
         super().__init__()
         self.keeps_log = False
         """Whether the log file stays after `close`."""
         self._settings = dict(settings or {})
+        self._as_release = as_release
         self._ready_timeout_s = ready_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -142,6 +150,8 @@ class Broker(KafkaHandle):
             command += [self.bootstrap_servers.rpartition(":")[2], "--data", str(self.data)]
         else:
             command += ["0"]
+        if self._as_release is not None:
+            command += ["--as", self._as_release]
         for name, value in self._settings.items():
             command += ["--override", f"{name}={value}"]
         with open(self.log_path, "ab") as log:

@@ -31,15 +31,20 @@ class Cluster(KafkaHandle):
         brokers: int = 3,
         settings: Mapping[str, str] | None = None,
         *,
+        as_release: str | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
-        """settings  of all brokers, as in server.properties"""
+        """
+        settings    of all brokers, as in server.properties
+        as_release  as of `Broker`
+        """
         assert brokers >= 1, "a cluster has a broker"
         super().__init__()
         self.brokers: tuple[Broker, ...] = ()
         """The brokers, by id: each can be stopped or killed, and started again."""
         self._count = brokers
         self._settings = dict(settings or {})
+        self._as_release = as_release
         self._ready_timeout_s = ready_timeout_s
 
     @property
@@ -155,7 +160,9 @@ class Cluster(KafkaHandle):
             "broker.id": str(number),
             **coordination,
         }
-        broker = Broker(settings, ready_timeout_s=self._ready_timeout_s)
+        broker = Broker(
+            settings, as_release=self._as_release, ready_timeout_s=self._ready_timeout_s
+        )
         broker.ahead_ms = lambda: max(self._ahead_ms(broker), default=0)
         broker.before_restart = self._end_lost_sessions
         return broker

@@ -92,6 +92,18 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "HTTP, GET / lists what it does; without PORT, and with 0, a free one (needs --ephemeral)",
     )
     tests.add_argument(
+        "--as",
+        dest="release",
+        choices=("2.8", "3.9", "4.3"),
+        help="serve clients the APIs and versions of this release of Apache Kafka, and refuse "
+        "others as it does",
+    )
+    tests.add_argument(
+        "--api-report",
+        metavar="FILE",
+        help="at the end, write which APIs and versions each client has used, as JSON",
+    )
+    tests.add_argument(
         "--stop-at-end-of-input",
         action="store_true",
         help="stop when standard input ends, as a pipe does with the process that holds it",
@@ -134,6 +146,10 @@ def _overrides(options: argparse.Namespace, folder: str | None) -> list[str]:
     if options.port is not None:
         listener = f"PLAINTEXT://{HOST}:{options.port}"
         chosen += [f"listeners={listener}", f"advertised.listeners={listener}"]
+    if options.release is not None:
+        chosen.append(f"odradek.api.versions={options.release}")
+    if options.api_report:
+        chosen.append(f"odradek.api.report={os.path.abspath(options.api_report)}")
     chosen += options.override
     if folder is not None:
         chosen.append(f"log.dirs={folder}")

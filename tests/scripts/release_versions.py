@@ -1,4 +1,4 @@
-"""Records which versions releases of Apache Kafka serve: `python -m tests.scripts.release_versions`.
+"""Records what releases of Kafka serve: `python -m tests.scripts.release_versions`.
 
 For each release one file in tests/golden/releases: the ranges and features of its ApiVersions
 response, and what it does with versions that Odradek serves and the release does not: "closed", or
