@@ -6,6 +6,7 @@ fixture is used.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -118,15 +119,24 @@ def kafka(request: pytest.FixtureRequest, kafka_session_broker: Broker) -> Itera
         yield handle
 
 
+@pytest.fixture(scope="session")
+def kafka_snapshot() -> str | os.PathLike[str] | None:
+    """The snapshot that each `kafka_broker` begins with; a project may define its own fixture."""
+    return None
+
+
 @pytest.fixture
 def kafka_broker(
-    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str], kafka_release: str | None
+    request: pytest.FixtureRequest,
+    kafka_settings: Mapping[str, str],
+    kafka_release: str | None,
+    kafka_snapshot: str | os.PathLike[str] | None,
 ) -> Iterator[Broker]:
     """A broker of this test alone."""
     from odradek.testing import Broker
 
     with (
-        Broker(kafka_settings, as_release=kafka_release) as broker,
+        Broker(kafka_settings, as_release=kafka_release, snapshot=kafka_snapshot) as broker,
         _used(request, broker, [UsedLog("kafka_broker", broker)]),
     ):
         yield broker

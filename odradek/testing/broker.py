@@ -20,6 +20,7 @@ from odradek.testing.handle import KafkaHandle
 READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
 """After it a broker is killed; its data are to be removed anyway."""
+SAVE_TIMEOUT_S: Final = 60.0
 PAUSE_S: Final = 0.002
 FOLDER_PREFIX: Final = "odradek-testing-"
 LOG_FILE: Final = "broker.log"
@@ -42,17 +43,20 @@ class Broker(KafkaHandle):
         settings: Mapping[str, str] | None = None,
         *,
         as_release: str | None = None,
+        snapshot: str | os.PathLike[str] | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
         """
         settings    as in server.properties
         as_release  "2.8", "3.9" or "4.3": serve the APIs and versions of this release of Kafka
+        snapshot    a file of `save`, whose topics, records and offsets the broker begins with
         """
         super().__init__()
         self.keeps_log = False
         """Whether the log file stays after `close`."""
         self._settings = dict(settings or {})
         self._as_release = as_release
+        self._snapshot = snapshot
         self._ready_timeout_s = ready_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -150,6 +154,8 @@ class Broker(KafkaHandle):
             command += [self.bootstrap_servers.rpartition(":")[2], "--data", str(self.data)]
         else:
             command += ["0"]
+        if self._snapshot is not None and not self._has_data:
+            command += ["--from", os.path.abspath(self._snapshot)]
         if self._as_release is not None:
             command += ["--as", self._as_release]
         for name, value in self._settings.items():
@@ -203,6 +209,22 @@ class Broker(KafkaHandle):
         self._has_data = True
         self._last_ahead_ms = self.clock.ahead_ms()
         self._end(is_killed=True)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Stop the broker and write its state into a file, for `Broker(snapshot=path)`.
+
+        raises  BrokerFailed
+        """
+        assert self._process is not None, "the broker is running"
+        assert self._process.stdin is not None, "it is a pipe"
+        super().close()
+        self._process.stdin.write(b"save " + os.fsencode(os.path.abspath(path)) + b"\n")
+        self._process.stdin.close()
+        code = self._process.wait(SAVE_TIMEOUT_S)
+        log = self.log()
+        self.close()
+        if code != 0:
+            raise BrokerFailed(f"the broker ended with exit code {code} at its snapshot:\n{log}")
 
     def _end(self, *, is_killed: bool) -> None:
         """End the process, and wait for it."""

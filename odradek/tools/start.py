@@ -92,6 +92,17 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "HTTP, GET / lists what it does; without PORT, and with 0, a free one (needs --ephemeral)",
     )
     tests.add_argument(
+        "--from",
+        dest="snapshot",
+        metavar="FILE",
+        help="start with the state of a snapshot (needs --ephemeral)",
+    )
+    tests.add_argument(
+        "--save",
+        metavar="FILE",
+        help="write a snapshot of the state after the stop (needs --ephemeral)",
+    )
+    tests.add_argument(
         "--as",
         dest="release",
         choices=("2.8", "3.9", "4.3"),
@@ -124,6 +135,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--control is for brokers of tests: it needs --ephemeral")
     if options.data is not None and not options.ephemeral:
         parser.error("--data is for brokers of tests: it needs --ephemeral")
+    if (options.snapshot or options.save) and not options.ephemeral:
+        parser.error("--from and --save are for brokers of tests: they need --ephemeral")
     if options.ephemeral:
         from odradek.tools.ephemeral import OWNED
 
@@ -193,14 +206,19 @@ def main(arguments: Sequence[str]) -> int:
         # Entered first: from now on a signal is no longer the end of the process at once.
         former = options.data and os.path.abspath(options.data)
         with ephemeral.data_folder(former) if options.ephemeral else nullcontext() as folder:
+            saving = ephemeral.SnapshotRequest(options.save)
             if options.stop_at_end_of_input:
-                ephemeral.stop_at_end_of_input()
+                ephemeral.stop_at_end_of_input(saving)
+            if folder is not None and options.snapshot:
+                from odradek.tools.snapshot import load
+
+                load(options.snapshot, folder.path)
             if not ready_file:
-                return _run(options, folder)
+                return _saved(_run(options, folder), folder, saving.path)
             ephemeral.check_ready_file(ready_file)
             ephemeral.remove_ready_file(ready_file)
             try:
-                return _run(
+                done = _run(
                     options,
                     folder,
                     lambda address, log_dirs, control: ephemeral.write_ready_file(
@@ -209,11 +227,24 @@ def main(arguments: Sequence[str]) -> int:
                 )
             finally:
                 ephemeral.remove_ready_file(ready_file)
+            return _saved(done, folder, saving.path)
     except ephemeral.StoppedEarly:
         return 0
     except OSError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
+
+
+def _saved(code: int, folder: DataFolder | None, path: str | None) -> int:
+    """The exit code, after a snapshot is written of a broker that stopped well.
+
+    raises  OSError
+    """
+    if code == 0 and folder is not None and path is not None:
+        from odradek.tools.snapshot import save
+
+        save(folder.path, path)
+    return code
 
 
 def _run(
