@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -92,6 +93,32 @@ def test_node_program_prints_its_records(broker: BrokerProcess) -> None:
     folder = built("node", as_written("npm", "install"))
     run = as_written("node", "greetings.js")
     assert printed_by([*run, broker.address], folder) == GREETINGS
+
+
+def passed_with_odradek(command: Sequence[str], folder: Path) -> None:
+    """A test program that starts brokers as `odradek`, and must pass."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_go_test_starts_its_broker_and_passes() -> None:
+    run = as_written("go", "test", ".")
+    run[0] = go_compiler()
+    passed_with_odradek([*run, "-count=1"], EXAMPLES / "go")
+
+
+def test_node_test_starts_its_broker_and_passes() -> None:
+    folder = built("node", as_written("npm", "install"))
+    passed_with_odradek(as_written("node", "--test"), folder)
 
 
 def test_pipeline_writes_the_words_in_capital_letters(
