@@ -9,6 +9,9 @@ clients         producers and consumers
 transactions    transactional clients
 transaction_history  what they have done, and what may be read of it
 transactional_workload  all of them, and the readers of what they commit
+group_members   members of consumer groups
+group_history   what they have been told, and what the log of their coordinator says
+group_workload  all of them, and when their groups are stable
 plan            what a seed decides: the cluster, and when which fault happens
 faults          how faults are made
 administration  topics that come and go, reassignments
@@ -18,10 +21,12 @@ seeds           many seeds, in forked processes
 campaign        new seeds for so many minutes; `make campaign-sim`
 planted         bugs that the simulator must find
 planted_transactions  those of transactions
+planted_groups  those of groups
 find_planted    says how many seeds it takes to find each of them
 
-One history in eight has transactional clients.
+One history in eight has transactional clients, another one has consumer groups.
 
-Not simulated: members of consumer groups, compaction, retention, clients that are cut off, a
-coordination service that fails; transactions while clocks are more than a second wrong.
+Not simulated: groups of the new protocol (KIP-848), static members, compaction, retention,
+clients that are cut off, a coordination service that fails; transactions while clocks are more
+than a second wrong.
 """

@@ -88,14 +88,15 @@ class ClientHost:
         clock: Clock = ProcessClock(world, 0)
         loop: Any = self.loop
         self.wheel = WheelDriver(loop, clock, TimingWheel(clock.monotonic_ms()))
-        self._clients: dict[int, NetworkClient] = {}
+        self._clients: dict[tuple[int, int], NetworkClient] = {}
 
-    def send(self, broker_id: int, message: Any, version: int) -> Pending[Any]:
-        """Send a request to a broker."""
-        client = self._clients.get(broker_id)
+    def send(self, broker_id: int, message: Any, version: int, *, channel: int = 0) -> Pending[Any]:
+        """Send a request to a broker, over the connection of its channel: a request that waits
+        delays those behind it."""
+        client = self._clients.get((broker_id, channel))
         if client is None:
             loop: Any = self.loop
-            client = self._clients[broker_id] = NetworkClient(
+            client = self._clients[broker_id, channel] = NetworkClient(
                 loop,
                 f"broker-{broker_id}",
                 PORT,

@@ -88,7 +88,11 @@ class Faults:
         process = processes[fault.first % len(processes)]
         if fault.first & LEADER_BIT:
             # Internal topics come last: where there are some, their leaders are hit as often.
-            key = self._keys[-(fault.first >> 11) % 4] if self._has_internal else self._keys[0]
+            key = (
+                self._keys[-(fault.first >> 11) % min(4, len(self._keys))]
+                if self._has_internal
+                else self._keys[0]
+            )
             state = self._oracle.state_of(key)
             process = self._oracle.processes.get(-1 if state is None else state.leader, process)
         if self._is_exposed():

@@ -9,6 +9,7 @@ import sys
 from typing import Final
 
 from tests.sim.planted import BUGS
+from tests.sim.planted_groups import GROUP_BUGS
 from tests.sim.planted_transactions import TRANSACTION_BUGS
 from tests.sim.seeds import seeds_until_found
 
@@ -16,7 +17,7 @@ SEEDS_MAX: Final = 500
 
 
 def main() -> None:
-    for name in sys.argv[1:] or [*BUGS, *TRANSACTION_BUGS]:
+    for name in sys.argv[1:] or [*BUGS, *TRANSACTION_BUGS, *GROUP_BUGS]:
         found = seeds_until_found(name, SEEDS_MAX)
         if found is None:
             print(f"{name}: NOT FOUND in {SEEDS_MAX} seeds", flush=True)

@@ -7,6 +7,7 @@ coordination service, and what brokers have acknowledged to clients.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -105,6 +106,8 @@ class Oracle:
         self.processes: dict[int, Process] = {}
         self._producers: dict[int, str] = {}
         self.checks = 0
+        self.on_committed: dict[str, Callable[[StoredBatch], None]] = {}
+        """Topic -> called with each batch that is committed."""
 
     def of(self, key: TopicPartition) -> Committed:
         return self.partitions.setdefault(key, Committed())
@@ -297,6 +300,9 @@ class Oracle:
         if stored.producer_id >= 0:
             self._commit_of_producer(key, found, stored)
         batches.append(stored)
+        call = self.on_committed.get(key.topic)
+        if call is not None:
+            call(stored)
 
     def _commit_of_producer(
         self, key: TopicPartition, found: Committed, stored: StoredBatch

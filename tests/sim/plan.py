@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from odradek.broker.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+
 LONG_FROM: Final = 1_000_000
 """Seeds from here on are long histories, those below it short ones."""
 BROKERS: Final = 3
@@ -28,7 +30,8 @@ KINDS: Final = (
     "topic",
     "reassign",
 )
-TRANSACTIONAL_ONE_IN: Final = 8
+TRANSACTIONAL, GROUPS, KINDS_OF_CLIENTS = 0, 1, 8
+"""One history in eight has transactional clients, one has groups."""
 TRANSACTIONAL_CLOCK_MS_MAX: Final = 1_000
 """A transaction times out by the clock of its coordinator, wherever that is."""
 CHECK_INTERVAL_MS: Final = 1_000
@@ -89,6 +92,8 @@ class Plan:
     faults: tuple[Fault, ...]
     transactional_clients: tuple[bool, ...]
     """Whether transactions of each transactional client have version 2; most plans have none."""
+    group_members: tuple[int, ...]
+    """How many members each group has; most plans have none."""
 
     def settings(self) -> dict[str, str]:
         """Those of the brokers."""
@@ -110,11 +115,16 @@ class Plan:
             "leader.imbalance.check.interval.seconds": "10",
             "controlled.shutdown.retry.backoff.ms": "500",
         }
-        if self.transactional_clients:
+        if self.internal_topics():
             written |= {
                 "offsets.topic.num.partitions": "1",
                 "offsets.topic.replication.factor": str(BROKERS),
                 "offsets.topic.segment.bytes": str(self.segment_bytes),
+                "group.initial.rebalance.delay.ms": "200",
+                "group.min.session.timeout.ms": "1000",
+            }
+        if self.transactional_clients:
+            written |= {
                 "transaction.state.log.num.partitions": "2",
                 "transaction.state.log.replication.factor": str(BROKERS),
                 "transaction.state.log.segment.bytes": str(self.segment_bytes),
@@ -125,6 +135,12 @@ class Plan:
         if self.flushes:
             written["log.flush.interval.messages"] = "1"
         return written
+
+    def internal_topics(self) -> tuple[str, ...]:
+        """Those that its clients need."""
+        if self.transactional_clients:
+            return INTERNAL_TOPICS
+        return (OFFSETS_TOPIC,) if self.group_members else ()
 
     def loses_records(self) -> bool:
         """Whether a disk loses what was not flushed."""
@@ -164,14 +180,24 @@ def make_plan(seed: int) -> Plan:
         pause_us=rng.choice(length.pauses_us),
         faults=tuple(faults),
         transactional_clients=(),
+        group_members=(),
     )
-    if rng.randrange(TRANSACTIONAL_ONE_IN):
+    clients = rng.randrange(KINDS_OF_CLIENTS)
+    if clients == GROUPS:
+        return replace(
+            plan,
+            partitions=rng.choice((2, 3)),
+            producers=1,
+            has_scribbler=False,
+            group_members=tuple(rng.choice((2, 2, 3)) for _ in range(rng.choice((1, 1, 2)))),
+        )
+    if clients != TRANSACTIONAL:
         return plan
-    clients = tuple(rng.random() < 0.5 for _ in range(rng.choice((1, 2))))
+    versions = tuple(rng.random() < 0.5 for _ in range(rng.choice((1, 2))))
     return replace(
         plan,
         partitions=max(2, plan.partitions),
         producers=1,
         has_scribbler=False,
-        transactional_clients=clients,
+        transactional_clients=versions,
     )

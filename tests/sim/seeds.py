@@ -26,6 +26,7 @@ import pytest
 from odradek.broker import handlers
 from tests.sim.plan import make_plan
 from tests.sim.planted import BUGS
+from tests.sim.planted_groups import GROUP_BUGS
 from tests.sim.planted_transactions import TRANSACTION_BUGS
 from tests.sim.simulation import Result, run_plan, run_seed
 
@@ -88,10 +89,12 @@ def _run(task: tuple[int, int, str | None]) -> Total:
     began_s = time.process_time()
     with pytest.MonkeyPatch.context() as patch:
         if bug is not None:
-            (BUGS | TRANSACTION_BUGS)[bug](patch)
+            (BUGS | TRANSACTION_BUGS | GROUP_BUGS)[bug](patch)
         for seed in range(first, first + count):
             plan = make_plan(seed)
             if bug in TRANSACTION_BUGS and not plan.transactional_clients:
+                continue
+            if bug in GROUP_BUGS and not plan.group_members:
                 continue
             total.add_result(run_plan(plan))
             if bug is not None and total.failed:

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.broker.auto_topic_creation import first_use_topic
-from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.controller.decide.topics import CreateTopicSpec
 from odradek.protocol.topic_partition import TopicPartition
 from tests.sim.administration import Administration
 from tests.sim.clients import TOPIC, ClientHost, Consumer, Producer, Scribbler
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.faults import CLOCK_MS_MAX, Faults
+from tests.sim.group_workload import GroupWorkload
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
 from tests.sim.plan import BROKERS, TRANSACTIONAL_CLOCK_MS_MAX, Plan, make_plan
@@ -106,6 +106,7 @@ class Simulation:
         self.producers: list[Producer] = []
         self.scribblers: list[Scribbler] = []
         self.workload: TransactionalWorkload | None = None
+        self.groups: GroupWorkload | None = None
 
     def partition_keys(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, index) for index in range(self.plan.partitions)]
@@ -118,11 +119,12 @@ class Simulation:
         ]
 
     def _internal_topics(self) -> list[CreateTopicSpec]:
-        """Those of transactions, as a broker creates them on first use."""
-        if not self.plan.transactional_clients:
-            return []
+        """As a broker creates them on first use."""
         settings = self.processes[1].settings
-        return [first_use_topic(name, settings, broker_count=BROKERS) for name in INTERNAL_TOPICS]
+        return [
+            first_use_topic(name, settings, broker_count=BROKERS)
+            for name in self.plan.internal_topics()
+        ]
 
     def _keys(self) -> list[TopicPartition]:
         return [*self.partition_keys(), *self._internal_keys()]
@@ -150,6 +152,8 @@ class Simulation:
             self.workload = TransactionalWorkload(
                 self.plan, clients, self.oracle, self.partition_keys()
             )
+        if self.plan.group_members:
+            self.groups = GroupWorkload(self.plan, clients, self.oracle, self.partition_keys())
         self.faults.schedule(self.plan.faults)
         self._run_until(self.plan.length_ms)
         self.faults.end_all()
@@ -198,6 +202,8 @@ class Simulation:
             self.oracle.check_end(key)
         if self.workload is not None:
             self.workload.check_end()
+        if self.groups is not None:
+            self.groups.check_end()
 
     def _lasting_keys(self) -> list[TopicPartition]:
         return [*self._keys(), *self.administration.kept]
@@ -218,6 +224,10 @@ class Simulation:
             for producer in self.producers:
                 if producer.waiting:
                     return f"{producer.name} waits for {producer.waiting}"
+            if self.groups is not None:
+                why = self.groups.trouble()
+                if why is not None:
+                    return why
             for key in self._lasting_keys():
                 why = self.oracle.unlevel(key)
                 if why is not None:

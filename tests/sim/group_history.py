@@ -1,0 +1,143 @@
+"""What members of groups have been told, and what the log of their coordinator says.
+
+The records of `__consumer_offsets` are read here, and not by the product's code.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from odradek.protocol.records.batch import iterate_batches
+from odradek.protocol.records.record import decode_records
+from odradek.protocol.topic_partition import TopicPartition
+from tests.sim.oracle import StoredBatch
+from tests.sim.world import World
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+OFFSET_KEYS: Final = (0, 1)
+GROUP_KEY: Final = 2
+GROUP_VALUE_VERSION_MAX: Final = 3
+"""The newest one whose strings have lengths of two bytes."""
+NO_OFFSET: Final = -1
+
+
+def _read_string(data: bytes, position: int) -> tuple[str, int]:
+    (size,) = INT16.unpack_from(data, position)
+    start = position + INT16.size
+    return data[start : start + size].decode(), start + size
+
+
+class GroupHistory:
+    """The generations, owners and committed offsets of all groups."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._generations: dict[str, int] = {}
+        """By the newest committed record of each group."""
+        self._offsets: dict[tuple[str, TopicPartition], list[int]] = {}
+        """All that were committed, in the order of the log."""
+        self._owners: dict[tuple[str, int], dict[TopicPartition, str]] = {}
+        """Of a group in a generation."""
+        self._newest: dict[str, int] = {}
+        """The newest generation in which a member has got an assignment."""
+
+    # What is committed.
+
+    def on_committed(self, stored: StoredBatch) -> None:
+        """A batch of `__consumer_offsets` is committed."""
+        for batch in iterate_batches(memoryview(stored.content)):
+            for record in decode_records(batch):
+                assert record.key is not None, "records of groups have keys"
+                value = None if record.value is None else bytes(record.value)
+                self._on_record(bytes(record.key), value)
+
+    def _on_record(self, key: bytes, value: bytes | None) -> None:
+        (kind,) = INT16.unpack_from(key)
+        group, position = _read_string(key, INT16.size)
+        if kind in OFFSET_KEYS:
+            topic, position = _read_string(key, position)
+            partition = TopicPartition(topic, INT32.unpack_from(key, position)[0])
+            if value is None:
+                self._world.fail(f"the offset of {group} for {partition} is deleted")
+            else:
+                (offset,) = INT64.unpack_from(value, INT16.size)
+                self._offsets.setdefault((group, partition), []).append(offset)
+        elif kind == GROUP_KEY:
+            if value is None:
+                self._world.fail(f"group {group} is deleted")
+            else:
+                self._on_generation(group, value)
+
+    def _on_generation(self, group: str, value: bytes) -> None:
+        (version,) = INT16.unpack_from(value)
+        assert version <= GROUP_VALUE_VERSION_MAX
+        _, position = _read_string(value, INT16.size)
+        (generation,) = INT32.unpack_from(value, position)
+        former = self._generations.get(group, 0)
+        if generation < former:
+            self._world.fail(f"the generation of {group} falls from {former} to {generation}")
+        self._generations[group] = generation
+
+    # What members are told.
+
+    def newest(self, group: str) -> int:
+        """The newest generation in which a member has got an assignment."""
+        return self._newest.get(group, -1)
+
+    def on_assigned(
+        self, group: str, generation: int, member_id: str, keys: list[TopicPartition]
+    ) -> None:
+        """A member has got its partitions: it is their only owner in its generation, and no
+        coordinator forgets that generation."""
+        owners = self._owners.setdefault((group, generation), {})
+        for key in keys:
+            former = owners.setdefault(key, member_id)
+            if former != member_id:
+                self._world.fail(
+                    f"{key} has two owners in generation {generation} of {group}: {former} and "
+                    f"{member_id}"
+                )
+        # A leader that dies may have committed what no replica knows to be committed.
+        is_lost_allowed = self._world.counts["power cut"] > 0
+        if generation > self._generations.get(group, 0) and not is_lost_allowed:
+            self._world.fail(f"generation {generation} of {group} is assigned and not committed")
+        self._newest[group] = max(generation, self.newest(group))
+
+    def on_commit_acknowledged(
+        self, group: str, key: TopicPartition, offset: int, *, generation: int, newest: int
+    ) -> None:
+        """newest  the newest generation when the request was sent"""
+        if generation < newest:
+            self._world.fail(
+                f"offset {offset} of {group} for {key} is accepted in generation {generation}, "
+                f"after generation {newest} had begun"
+            )
+        if (
+            offset not in self._offsets.get((group, key), ())
+            and not self._world.counts["power cut"]
+        ):
+            self._world.fail(f"offset {offset} of {group} for {key} is not committed")
+
+    def commits(self, group: str, key: TopicPartition) -> int:
+        """How many offsets have been committed."""
+        return len(self._offsets.get((group, key), ()))
+
+    def committed(self, group: str, key: TopicPartition) -> int:
+        """The newest offset that has been committed."""
+        return (self._offsets.get((group, key)) or [NO_OFFSET])[-1]
+
+    def on_fetched(self, group: str, key: TopicPartition, offset: int, *, commits: int) -> None:
+        """The coordinator has told a committed offset: the newest one, or a later one.
+
+        commits  how many there were when the request was sent
+        """
+        offsets = self._offsets.get((group, key), [])
+        possible = offsets[max(0, commits - 1) :]
+        if offset not in possible and not (commits == 0 and offset == NO_OFFSET):
+            self._world.fail(
+                f"the offset of {group} for {key} is {offset}; committed are {offsets[-8:]}, "
+                f"{len(offsets) - commits} of them since it was asked for"
+            )

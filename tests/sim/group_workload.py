@@ -1,0 +1,82 @@
+"""All groups of a simulation, members that take the places of others, and the end of their work."""
+
+from __future__ import annotations
+
+from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.protocol.topic_partition import TopicPartition
+from tests.sim.clients import ClientHost
+from tests.sim.group_history import GroupHistory
+from tests.sim.group_members import RESTART_US, GroupClient, Member
+from tests.sim.oracle import Oracle
+from tests.sim.plan import Plan
+from tests.sim.transactions import start
+
+
+class GroupWorkload:
+    """Starts the members of a plan."""
+
+    def __init__(
+        self, plan: Plan, clients: ClientHost, oracle: Oracle, keys: list[TopicPartition]
+    ) -> None:
+        self._clients = clients
+        self._oracle = oracle
+        self._keys = keys
+        self._history = GroupHistory(clients.world)
+        oracle.on_committed[OFFSETS_TOPIC] = self._history.on_committed
+        self._members: dict[str, list[Member]] = {}
+        self._waiting = 0
+        """Members that are to be started."""
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        for number, members in enumerate(plan.group_members):
+            for _ in range(members):
+                self._start(f"group-{number}")
+
+    def _start(self, group: str) -> None:
+        def start_again() -> None:
+            self._waiting -= 1
+            self._start(group)
+
+        def on_death() -> None:
+            self._waiting += 1
+            delay_us = self._clients.world.random.randrange(1, RESTART_US)
+            self._clients.after(delay_us, start_again)
+
+        member = Member(self._clients, self._history, group, self._keys, on_death=on_death)
+        self._members.setdefault(group, []).append(member)
+        start(member.run())
+
+    def trouble(self) -> str | None:
+        """Why not every group is stable with all partitions read."""
+        if self._waiting:
+            return f"{self._waiting} members are not started"
+        for group, members in self._members.items():
+            alive = [member for member in members if not member.is_dead]
+            told = {(one.generation, one.is_settled) for one in alive}
+            if told != {(self._history.newest(group), True)}:
+                return f"members of {group} are in generations {told}"
+            owned = sorted(key for member in alive for key in member.owned)
+            if owned != sorted(self._keys):
+                return f"members of {group} own {owned}"
+            for key in self._keys:
+                committed = self._history.committed(group, key)
+                if max(0, committed) != len(self._oracle.of(key).batches):
+                    return f"{group} has committed {committed} for {key}"
+            if group not in self._offsets:
+                self._offsets[group] = {}
+                start(self._fetch(group))
+            if not self._offsets[group]:
+                return f"the offsets of {group} are being fetched"
+        return None
+
+    async def _fetch(self, group: str) -> None:
+        client = GroupClient(self._clients, self._history, group, self._keys)
+        self._offsets[group] = await client.fetch_offsets(self._keys)
+
+    def check_end(self) -> None:
+        """The coordinators tell the offsets that are committed."""
+        for group, offsets in self._offsets.items():
+            expected = {key: self._history.committed(group, key) for key in self._keys}
+            if offsets != expected:
+                self._clients.world.fail(
+                    f"the offsets of {group} are {offsets}, by the log {expected}"
+                )

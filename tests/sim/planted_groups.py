@@ -1,0 +1,105 @@
+"""Bugs of consumer groups that the simulator must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from odradek.broker.group.classic import offsets, protocol, rebalance
+from odradek.broker.group.classic.state import ClassicGroup
+from odradek.broker.group.coordinator import GroupCoordinator
+from odradek.broker.group.offsets import GroupOffsets
+from odradek.broker.group.offsets_log import OffsetsLog
+from odradek.broker.group.replay import GroupReplay
+from odradek.protocol.errors import ErrorCode
+
+GROUP_BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def bug(function: Bug) -> Bug:
+    """Register a bug under the name of its function."""
+    GROUP_BUGS[function.__name__] = function
+    return function
+
+
+@bug
+def offsets_are_committed_when_appended(patch: pytest.MonkeyPatch) -> None:
+    """The coordinator does not wait for its replicas."""
+    patch.setattr(
+        OffsetsLog,
+        "await_replicas",
+        lambda self, base_offset, last_offset, call: call(ErrorCode.NONE, base_offset),
+    )
+
+
+@bug
+def commits_of_earlier_generations_are_accepted(patch: pytest.MonkeyPatch) -> None:
+    """A member that has been expelled commits all the same."""
+    patch.setattr(offsets, "check_commit", lambda group, **_: ErrorCode.NONE)
+
+
+@bug
+def generations_keep_their_number(patch: pytest.MonkeyPatch) -> None:
+    """Partitions have other owners, and the generation is the same."""
+    complete_join = rebalance.complete_join
+
+    def kept(group: ClassicGroup, now: Any, effects: Any) -> None:
+        is_next = group.generation > 0
+        group.generation -= is_next
+        former = group.generation
+        complete_join(group, now, effects)
+        group.generation += is_next and group.generation == former
+
+    patch.setattr(rebalance, "complete_join", kept)
+    patch.setattr(protocol, "complete_join", kept)
+
+
+@bug
+def generations_begin_again_after_a_failover(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that takes over knows no groups, only offsets."""
+    patch.setattr(GroupReplay, "_apply_group", lambda self, group_id, data: None)
+
+
+@bug
+def first_offset_is_loaded(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that takes over takes the oldest record of an offset for the newest one."""
+    put = GroupReplay._put
+
+    def first(self: GroupReplay, group_id: str, partition: Any, committed: Any) -> None:
+        if partition not in self._group(group_id).offsets.committed:
+            put(self, group_id, partition, committed)
+
+    patch.setattr(GroupReplay, "_put", first)
+
+
+@bug
+def members_have_no_sessions_after_a_failover(patch: pytest.MonkeyPatch) -> None:
+    """A member that died with the coordinator keeps its partitions for ever."""
+    patch.setattr(ClassicGroup, "start_sessions", lambda self, now: None)
+
+
+@bug
+def partitions_that_are_led_again_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-9144, KAFKA-10284: what another coordinator did meanwhile is not known."""
+    lead, resign = GroupCoordinator.lead, GroupCoordinator.resign
+
+    def kept(self: GroupCoordinator, partition: Any) -> None:
+        if partition.index not in self.shards:
+            lead(self, partition)
+
+    def resigned(self: GroupCoordinator, index: int) -> None:
+        if not self.shards.get(index):
+            resign(self, index)
+
+    patch.setattr(GroupCoordinator, "lead", kept)
+    patch.setattr(GroupCoordinator, "resign", resigned)
+
+
+@bug
+def offsets_on_their_way_are_not_unstable(patch: pytest.MonkeyPatch) -> None:
+    """A new owner begins before what the former one has committed."""
+    patch.setattr(GroupOffsets, "begin_commit", lambda self, partitions: None)
+    patch.setattr(GroupOffsets, "end_commit", lambda self, partitions: None)
