@@ -14,6 +14,7 @@ group_history   what they have been told, and what the log of their coordinator 
 group_workload  all of them, and when their groups are stable
 plan            what a seed decides: the cluster, and when which fault happens
 faults          how faults are made
+failovers       two failovers in a row
 administration  topics that come and go, reassignments
 oracle          what must hold after each event, and in the end
 simulation      puts these together and runs one seed: `python -m tests.sim.simulation SEED`

@@ -11,6 +11,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.sim.administration import Administration
 from tests.sim.ensemble import HOST, Ensemble
+from tests.sim.failovers import TwoFailovers
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
 from tests.sim.plan import Fault
@@ -73,6 +74,7 @@ class Faults:
             "disk full": self._fill_disk,
             "slow disk": self._slow_disk,
             "topic": lambda _, fault: administration.create_topic(fault.second, fault.length_ms),
+            "two failovers": self._fail_twice,
             "reassign": lambda _, fault: administration.reassign(fault.second, fault.length_ms),
         }
 
@@ -140,6 +142,15 @@ class Faults:
         if process.is_up:
             process.kill()
             self._start_later(process, fault)
+
+    def _fail_twice(self, process: Process, fault: Fault) -> None:
+        TwoFailovers(
+            self._world,
+            self._network,
+            self._ensemble,
+            self._oracle,
+            start_later=lambda failed: self._start_later(failed, fault),
+        ).make(self._keys[0])
 
     def _stop(self, process: Process, fault: Fault) -> None:
         process.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.topic_partition import TopicPartition
 from tests.sim.clients import ClientHost
@@ -10,6 +12,9 @@ from tests.sim.group_members import RESTART_US, GroupClient, Member
 from tests.sim.oracle import Oracle
 from tests.sim.plan import Plan
 from tests.sim.transactions import start
+
+UNFILLED_ONE_IN: Final = 3
+"""Of how many deaths one is left to the coordinator: nobody joins in that place."""
 
 
 class GroupWorkload:
@@ -37,6 +42,9 @@ class GroupWorkload:
             self._start(group)
 
         def on_death() -> None:
+            others = [one for one in self._members[group] if not one.is_dead]
+            if others and not self._clients.world.random.randrange(UNFILLED_ONE_IN):
+                return
             self._waiting += 1
             delay_us = self._clients.world.random.randrange(1, RESTART_US)
             self._clients.after(delay_us, start_again)

@@ -36,6 +36,8 @@ TRANSACTIONAL_CLOCK_MS_MAX: Final = 1_000
 """A transaction times out by the clock of its coordinator, wherever that is."""
 CHECK_INTERVAL_MS: Final = 1_000
 """Between two looks for transactions that have timed out."""
+FAILOVERS_ONE_IN: Final = 15
+"""Of how many other histories one has failovers in a row."""
 LOSING: Final = ("power", "power in an operation", "power after a truncation")
 
 
@@ -183,6 +185,9 @@ def make_plan(seed: int) -> Plan:
         group_members=(),
     )
     clients = rng.randrange(KINDS_OF_CLIENTS)
+    if clients not in (GROUPS, TRANSACTIONAL):
+        scenario = random.Random(f"scenario {seed}")
+        return plan if scenario.randrange(FAILOVERS_ONE_IN) else _with_failovers(plan, scenario)
     if clients == GROUPS:
         return replace(
             plan,
@@ -191,8 +196,6 @@ def make_plan(seed: int) -> Plan:
             has_scribbler=False,
             group_members=tuple(rng.choice((2, 2, 3)) for _ in range(rng.choice((1, 1, 2)))),
         )
-    if clients != TRANSACTIONAL:
-        return plan
     versions = tuple(rng.random() < 0.5 for _ in range(rng.choice((1, 2))))
     return replace(
         plan,
@@ -200,4 +203,15 @@ def make_plan(seed: int) -> Plan:
         producers=1,
         has_scribbler=False,
         transactional_clients=versions,
+    )
+
+
+def _with_failovers(plan: Plan, rng: random.Random) -> Plan:
+    """The same with failovers in a row instead of other faults, and clients that write more."""
+    failovers = sorted(
+        Fault(rng.randrange(2_000, 4_000) + number * 6_000, "two failovers", 0, 0, 4_000)
+        for number in range(plan.length_ms // 8_000)
+    )
+    return replace(
+        plan, partitions=1, has_scribbler=True, pause_us=100_000, faults=tuple(failovers)
     )

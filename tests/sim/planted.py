@@ -53,12 +53,10 @@ RARE: Final = (
     "requests_of_earlier_controllers_are_applied",
     "states_are_written_without_their_version",
     "topics_are_unknown_while_a_controller_takes_over",
-    "truncation_to_the_leaders_end_of_another_epoch",
     "unseen_deaths_are_ignored",
     "watches_are_not_set_again",
 )
-"""The simulator is weak here: 60 short histories do not find them, and the one of KIP-279 is not
-found by 500.  `make test` leaves them out."""
+"""The simulator is weak here: 60 short histories do not find them.  `make test` leaves them out."""
 BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
 Bug = Callable[[pytest.MonkeyPatch], None]
 

@@ -9,7 +9,6 @@ import pytest
 
 from odradek.broker.group.classic import offsets, protocol, rebalance
 from odradek.broker.group.classic.state import ClassicGroup
-from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.group.offsets import GroupOffsets
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.broker.group.replay import GroupReplay
@@ -79,23 +78,6 @@ def first_offset_is_loaded(patch: pytest.MonkeyPatch) -> None:
 def members_have_no_sessions_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     """A member that died with the coordinator keeps its partitions for ever."""
     patch.setattr(ClassicGroup, "start_sessions", lambda self, now: None)
-
-
-@bug
-def partitions_that_are_led_again_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
-    """KAFKA-9144, KAFKA-10284: what another coordinator did meanwhile is not known."""
-    lead, resign = GroupCoordinator.lead, GroupCoordinator.resign
-
-    def kept(self: GroupCoordinator, partition: Any) -> None:
-        if partition.index not in self.shards:
-            lead(self, partition)
-
-    def resigned(self: GroupCoordinator, index: int) -> None:
-        if not self.shards.get(index):
-            resign(self, index)
-
-    patch.setattr(GroupCoordinator, "lead", kept)
-    patch.setattr(GroupCoordinator, "resign", resigned)
 
 
 @bug

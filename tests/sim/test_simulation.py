@@ -16,6 +16,7 @@ from odradek.runtime import loop_watch
 from tests.sim.find_planted import SEEDS_MAX
 from tests.sim.plan import LONG_FROM, make_plan
 from tests.sim.planted import BUGS, RARE
+from tests.sim.planted_groups import GROUP_BUGS
 from tests.sim.planted_transactions import RARE_TRANSACTION_BUGS, TRANSACTION_BUGS
 from tests.sim.seeds import Total, run_seeds, seeds_until_found
 from tests.sim.simulation import report, run_plan, run_seed, shortest
@@ -23,6 +24,7 @@ from tests.sim.simulation import report, run_plan, run_seed, shortest
 SEEDS: Final = 1_000
 EFFECTS: Final = (
     "abort",
+    "assignment",
     "client replaced",
     "clock",
     "commit",
@@ -33,6 +35,10 @@ EFFECTS: Final = (
     "disk full",
     "forced expiry",
     "kill",
+    "member death",
+    "member left",
+    "member stalled",
+    "offset commit",
     "orderly stop",
     "pause",
     "power cut",
@@ -43,6 +49,7 @@ EFFECTS: Final = (
     "slow disk",
     "topic",
     "truncation",
+    "two failovers",
 )
 PLANTED_AT_ONCE: Final = 3
 
@@ -89,12 +96,12 @@ def test_the_clock_of_the_product_is_the_machines_again_after_a_simulation() -> 
 
 @pytest.mark.timeout(900)
 def test_planted_bugs_are_found() -> None:
-    """Three of them and one of transactions, others in each run."""
+    """Three of them and one of transactions or groups, others in each run."""
     drawn_by = secrets.randbelow(1 << 32)
     common = sorted(set(BUGS) - set(RARE))
     chosen = random.Random(drawn_by).sample(common, PLANTED_AT_ONCE)
-    in_transactions = sorted(set(TRANSACTION_BUGS) - set(RARE_TRANSACTION_BUGS))
-    chosen.append(random.Random(drawn_by).choice(in_transactions))
+    of_coordinators = sorted({*TRANSACTION_BUGS, *GROUP_BUGS} - {*RARE_TRANSACTION_BUGS})
+    chosen.append(random.Random(drawn_by).choice(of_coordinators))
     print(f"drawn by {drawn_by}: {chosen}")
     found = {name: seeds_until_found(name, SEEDS_MAX) for name in chosen}
     assert all(found.values()), (drawn_by, found)
