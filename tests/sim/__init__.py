@@ -10,7 +10,7 @@ transactions    transactional clients
 transaction_history  what they have done, and what may be read of it
 transactional_workload  all of them, and the readers of what they commit
 group_members   members of consumer groups
-group_history   what they have been told, and what the log of their coordinator says
+group_history   what coordinators have responded to them, and what the log says
 group_workload  all of them, and when their groups are stable
 plan            what a seed decides: the cluster, and when which fault happens
 faults          how faults are made

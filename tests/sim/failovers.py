@@ -1,7 +1,7 @@
 """Two failovers in a row, each before the next leader has what the last one wrote (KIP-279).
 
 The leader of epoch 1 writes what one follower gets and the other one does not.  The latter leads in
-epoch 2, writes other records at these offsets, and dies before anyone has them.  The former leads
+epoch 2, writes other records at these offsets, and dies before others have them.  The former leads
 in epoch 3: its last record is of epoch 1, and it has more of that epoch than the returning broker.
 """
 

@@ -1,4 +1,4 @@
-"""What members of groups have been told, and what the log of their coordinator says.
+"""What coordinators respond to members of groups, and what their log says.
 
 The records of `__consumer_offsets` are read here, and not by the product's code.
 """
@@ -81,7 +81,7 @@ class GroupHistory:
             self._world.fail(f"the generation of {group} falls from {former} to {generation}")
         self._generations[group] = generation
 
-    # What members are told.
+    # What coordinators respond.
 
     def newest(self, group: str) -> int:
         """The newest generation in which a member has got an assignment."""
@@ -130,7 +130,7 @@ class GroupHistory:
         return (self._offsets.get((group, key)) or [NO_OFFSET])[-1]
 
     def on_fetched(self, group: str, key: TopicPartition, offset: int, *, commits: int) -> None:
-        """The coordinator has told a committed offset: the newest one, or a later one.
+        """The coordinator has returned a committed offset: the newest one, or a later one.
 
         commits  how many there were when the request was sent
         """

@@ -29,7 +29,7 @@ from tests.sim.transactions import pause
 
 SESSION_TIMEOUT_MS: Final = 2_500
 REBALANCE_TIMEOUT_MS: Final = 2_000
-BEAT_US: Final = 800_000
+HEARTBEAT_US: Final = 800_000
 RESTART_US: Final = 3_000_000
 STALL_US: Final = 4_000_000
 DEATH_ONE_IN: Final = 30
@@ -155,7 +155,7 @@ class GroupClient:
             TopicPartition(TOPIC, one.partition_index): one.committed_offset
             for one in response.topics[0].partitions
         }
-        # A broker that has been replaced may not know it: what it tells may be old.
+        # A broker that has been replaced may not know it: what it returns may be old.
         now = oracle.state_of(OFFSETS)
         if state is None or now is None or now.leader != self._coordinator:
             return found
@@ -185,7 +185,7 @@ class Member(GroupClient):
         self.owned: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
         self.is_settled = False
-        """Whether it has its partitions, and nobody has told it to join again."""
+        """Whether it has its partitions, and no response has asked it to join again."""
         self.is_dead = False
 
     async def run(self) -> None:
@@ -194,9 +194,11 @@ class Member(GroupClient):
             try:
                 await self._join()
                 while not self.is_dead:
-                    await pause(self._clients, self._clients.world.random.randrange(1, BEAT_US))
+                    await pause(
+                        self._clients, self._clients.world.random.randrange(1, HEARTBEAT_US)
+                    )
                     if not await self._hazard():
-                        await self._beat()
+                        await self._heartbeat()
                     await self._commit()
             except Expelled as refusal:
                 self.is_settled = False
@@ -287,7 +289,7 @@ class Member(GroupClient):
             for number, member in enumerate(members)
         ]
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         request = HeartbeatRequest(
             group_id=self.group, generation_id=self.generation, member_id=self._member_id
         )

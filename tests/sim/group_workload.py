@@ -14,7 +14,7 @@ from tests.sim.plan import Plan
 from tests.sim.transactions import start
 
 UNFILLED_ONE_IN: Final = 3
-"""Of how many deaths one is left to the coordinator: nobody joins in that place."""
+"""Of how many deaths one is left to the coordinator: no other member joins in that place."""
 
 
 class GroupWorkload:
@@ -59,9 +59,9 @@ class GroupWorkload:
             return f"{self._waiting} members are not started"
         for group, members in self._members.items():
             alive = [member for member in members if not member.is_dead]
-            told = {(one.generation, one.is_settled) for one in alive}
-            if told != {(self._history.newest(group), True)}:
-                return f"members of {group} are in generations {told}"
+            found = {(one.generation, one.is_settled) for one in alive}
+            if found != {(self._history.newest(group), True)}:
+                return f"members of {group} are in generations {found}"
             owned = sorted(key for member in alive for key in member.owned)
             if owned != sorted(self._keys):
                 return f"members of {group} own {owned}"
@@ -81,7 +81,7 @@ class GroupWorkload:
         self._offsets[group] = await client.fetch_offsets(self._keys)
 
     def check_end(self) -> None:
-        """The coordinators tell the offsets that are committed."""
+        """The coordinators return the offsets that are committed."""
         for group, offsets in self._offsets.items():
             expected = {key: self._history.committed(group, key) for key in self._keys}
             if offsets != expected:

@@ -9,7 +9,6 @@ import pytest
 
 from odradek.broker.group.classic import offsets, protocol, rebalance
 from odradek.broker.group.classic.state import ClassicGroup
-from odradek.broker.group.offsets import GroupOffsets
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.broker.group.replay import GroupReplay
 from odradek.protocol.errors import ErrorCode
@@ -78,10 +77,3 @@ def first_offset_is_loaded(patch: pytest.MonkeyPatch) -> None:
 def members_have_no_sessions_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     """A member that died with the coordinator keeps its partitions for ever."""
     patch.setattr(ClassicGroup, "start_sessions", lambda self, now: None)
-
-
-@bug
-def offsets_on_their_way_are_not_unstable(patch: pytest.MonkeyPatch) -> None:
-    """A new owner begins before what the former one has committed."""
-    patch.setattr(GroupOffsets, "begin_commit", lambda self, partitions: None)
-    patch.setattr(GroupOffsets, "end_commit", lambda self, partitions: None)
