@@ -3,10 +3,16 @@
     python -m tests.chaos [--minutes 60] [--seed N] [--seconds 30] [--workload NAME]
 
 Three brokers and three ZooKeeper servers, each in a network namespace of its own (needs root).  A
-run is a topic of its own with its clients, and faults for `--seconds`; a cluster is kept for `RUNS`
-runs.  Of the workloads, `records` is that of idempotent producers, `transactions` that of producers
-which send and poll in transactions; without `--workload` they take turns.
-Appends a line to `ledger.jsonl` for each run: when, commit, seed, faults, records, verdict.
+run is a topic of its own with its clients, administrators' operations, and faults for `--seconds`;
+a cluster is kept for `RUNS` runs.  Of the workloads, `records` is that of idempotent producers,
+`transactions` that of producers which send and poll in transactions, both with confluent-kafka;
+`java` and `java-transactions` are those of the Java client.  Without `--workload` they take turns.
+
+Faults come in lanes (faults.py): brokers and disks, the network, ZooKeeper; those of one lane
+follow each other, and the lanes run at once.  Appends a line to `ledger.jsonl` for each run: when,
+commit, seed, faults, operations, records, verdict.  Each entry of `faults` is counted as one fault,
+also where it kills two brokers; `wall_s` is the whole run, from the creation of its topic to the
+last check, and what faults an hour of run are divided by.
 """
 
 from __future__ import annotations
@@ -18,20 +24,27 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from threading import Event
 
 from tests.chaos.checker import anomalies
 from tests.chaos.disks import Disk, disks
-from tests.chaos.faults import BROKERS, FAULTS, SESSION_S, Scene
+from tests.chaos.failing_syncs import FailingSyncs
+from tests.chaos.faults import GAPS_S, LANES
+from tests.chaos.java_workload import JavaTransactionalWorkload, JavaWorkload
 from tests.chaos.namespaces import namespaces
+from tests.chaos.operations import Operations
+from tests.chaos.scene import BROKERS, SESSION_S, Lane, Scene
 from tests.chaos.transactional_workload import TIMEOUT_MS, TransactionalWorkload
 from tests.chaos.workload import PARTITIONS, Workload
 from tests.cluster.replicas import assert_identical
 from tests.cluster.stored_logs import assert_undamaged
 from tests.support.broker_cluster import broker_cluster
 from tests.support.ledger import append, commit
+from tests.support.machines import Machine
 from tests.support.stable_offsets import wait_until_stable
 from tests.support.zookeeper import connect_text, zookeeper_ensemble
 
@@ -43,55 +56,98 @@ SETTINGS = {
     "zookeeper.connection.timeout.ms": "60000",
     "replica.lag.time.max.ms": "5000",
     "replica.fetch.backoff.ms": "200",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
     "unclean.leader.election.enable": "false",
     "min.insync.replicas": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-RECORDS, TRANSACTIONS = "records", "transactions"
-WORKLOADS = {RECORDS: Workload, TRANSACTIONS: TransactionalWorkload}
+FLUSHED = {"flush.messages": "20", "segment.bytes": "65536"}
+"""Of the topics of every other run: fsync and new segments are frequent."""
+WORKLOADS = {
+    "records": Workload,
+    "transactions": TransactionalWorkload,
+    "java": JavaWorkload,
+    "java-transactions": JavaTransactionalWorkload,
+}
 STABLE_S = 2 * TIMEOUT_MS / 1000 + 30
 
 
 @contextmanager
-def scene(folder: Path, mounted: Mapping[int, Disk], random: Random) -> Iterator[Scene]:
+def scene(folder: Path, mounted: Mapping[int, Sequence[Disk]]) -> Iterator[Scene]:
     """A cluster that works."""
     servers = [f"z{number}" for number in BROKERS]
-    brokers = {number: f"b{number}" for number in BROKERS}
+    syncs = {number: FailingSyncs(folder / f"broker-{number}") for number in BROKERS}
+    log_directories = {
+        number: {"log.dirs": ",".join(str(one.path) for one in found)}
+        for number, found in mounted.items()
+    }
     with (
-        namespaces([*servers, *brokers.values()]) as network,
+        ThreadPoolExecutor(len(LANES) + 1) as threads,
+        namespaces([*servers, *(f"b{number}" for number in BROKERS)]) as network,
         zookeeper_ensemble(folder, machines=[network.machine(one) for one in servers]) as ensemble,
         broker_cluster(
             folder,
             zookeeper_connect=connect_text(ensemble, "/chaos"),
             overrides=SETTINGS,
-            machines={number: network.machine(name) for number, name in brokers.items()},
+            of_broker=log_directories,
+            machines={
+                number: Machine(machine.host, (*machine.prefix, *syncs[number].prefix))
+                for number in BROKERS
+                for machine in [network.machine(f"b{number}")]
+            },
         ) as cluster,
     ):
-        yield Scene(cluster, ensemble, network, mounted, random)
+        yield Scene(cluster, ensemble, network, mounted, syncs, threads)
 
 
-def run_once(
-    found: Scene, name: str, seed: int, seconds: float, kind: str = RECORDS
-) -> dict[str, object]:
-    """One topic, its clients, and faults; the line of the ledger."""
-    found.topic = name
-    found.random.seed(seed)
-    cluster = found.cluster
-    cluster.create_topic(name, partitions=PARTITIONS)
-    workload = WORKLOADS[kind](cluster.bootstrap, name, seed)
+def run_lane(name: str, lane: Lane, is_over: Event) -> list[str]:
+    """Faults until it is over; what they were."""
     done: list[str] = []
+    while not is_over.wait(lane.random.uniform(0.0, GAPS_S[name])):
+        done.append(lane.random.choice(LANES[name])(lane))
+    return done
+
+
+def break_for(found: Scene, operations: Operations, seed: int, seconds: float) -> list[str]:
+    """All lanes and operations at once; the faults.
+
+    raises  AssertionError of a fault that does nothing, or of a broker that does not start
+    """
+    is_over = Event()
+    lanes = [
+        found.threads.submit(run_lane, name, Lane(found, Random(f"{seed} {name}")), is_over)
+        for name in LANES
+    ]
+    busy = found.threads.submit(operations.run, is_over)
+    deadline = time.monotonic() + seconds
+    try:
+        while time.monotonic() < deadline and not any(one.done() for one in lanes):
+            is_over.wait(0.1)
+    finally:
+        is_over.set()
+    busy.result()
+    return [fault for lane in lanes for fault in lane.result()]
+
+
+def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> dict[str, object]:
+    """One topic, its clients, and faults; the line of the ledger."""
+    began_s = time.monotonic()
+    found.topic = name
+    cluster = found.cluster
+    cluster.create_topic(name, partitions=PARTITIONS, configs=FLUSHED if seed % 2 else None)
+    workload = WORKLOADS[kind](cluster.bootstrap, name, seed)
+    operations = Operations(found, Random(f"{seed} operations"))
+    faults: list[str] = []
     verdict = "held"
     try:
         with workload.running():
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                found.hold(0.5, 2.0)
-                done.append(found.random.choice(FAULTS)(found))
+            faults = break_for(found, operations, seed, seconds)
+            cluster.wait(found.is_whole, "brokers restarted", timeout_s=HEAL_S)
+            operations.settle()
             cluster.wait_until_complete(name, timeout_s=HEAL_S)
             healed = workload.acknowledged()
             cluster.wait(lambda: workload.acknowledged() > healed, "records are acknowledged")
-        if kind == TRANSACTIONS:
-            wait_until_stable(cluster, name, PARTITIONS, timeout_s=STABLE_S)
+        wait_until_stable(cluster, name, PARTITIONS, timeout_s=STABLE_S)
         workload.read_all()
         assert_identical(cluster, name)
         kinds = Counter(one.kind for one in anomalies(workload.history))
@@ -104,7 +160,9 @@ def run_once(
         "commit": commit(),
         "seed": seed,
         "workload": kind,
-        "faults": done,
+        "wall_s": round(time.monotonic() - began_s, 1),
+        "faults": faults,
+        "operations": dict(sorted(operations.done.items())),
         "sent": len(workload.history.sends),
         "acknowledged": workload.acknowledged(),
         "polled": sum(len(poll.records) for poll in workload.history.polls),
@@ -130,7 +188,7 @@ def main(words: Sequence[str]) -> int:
     while time.monotonic() < deadline:
         folder = Path(tempfile.mkdtemp(prefix="chaos-"))
         with disks(folder, BROKERS) as mounted:
-            with scene(folder, mounted, Random(seed)) as found:
+            with scene(folder, mounted) as found:
                 for number in range(RUNS):
                     kind = arguments.workload or tuple(WORKLOADS)[number % len(WORKLOADS)]
                     line = run_once(found, f"{kind}-{number}", seed, arguments.seconds, kind)
@@ -139,9 +197,8 @@ def main(words: Sequence[str]) -> int:
                     if line["verdict"] != "held" or time.monotonic() > deadline:
                         break
             if line["verdict"] != "held":
-                for broker_id in BROKERS:
-                    data = folder / f"broker-{broker_id}" / "data"
-                    shutil.copytree(data, data.with_name("kept"))
+                for disk in (one for found_disks in mounted.values() for one in found_disks):
+                    shutil.copytree(disk.path, disk.path.with_name(f"kept-{disk.path.name}"))
                 print(f"the files are in {folder}", file=sys.stderr)
                 return 1
             assert_undamaged(folder)

@@ -1,4 +1,7 @@
-"""A file system of its own for the data of each broker, which can be filled.  Needs root."""
+"""File systems of their own for the log directories of each broker, which can be filled.
+
+Needs root.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+NAMES: Final = ("data", "data-2")
 SIZE: Final = "256m"
 LARGEST_STEP: Final = 128 << 20
 SMALLEST_STEP: Final = 4096
@@ -20,12 +24,12 @@ class Disk:
     """One mounted directory."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     def fill(self) -> None:
         """Take all space that is left."""
         size, step = 0, LARGEST_STEP
-        with open(self._path / FILLER, "wb") as file:
+        with open(self.path / FILLER, "wb") as file:
             while step >= SMALLEST_STEP:
                 try:
                     os.posix_fallocate(file.fileno(), size, step)
@@ -36,26 +40,28 @@ class Disk:
     @property
     def is_full(self) -> bool:
         """Whether no block is left."""
-        return os.statvfs(self._path).f_bavail == 0
+        return os.statvfs(self.path).f_bavail == 0
 
     def free(self) -> None:
         """Give the space back."""
-        (self._path / FILLER).unlink()
+        (self.path / FILLER).unlink()
 
 
 @contextmanager
-def disks(folder: Path, brokers: Sequence[int]) -> Iterator[Mapping[int, Disk]]:
-    """Mounted at `folder/broker-N/data` for each broker."""
-    made: dict[int, Disk] = {}
+def disks(folder: Path, brokers: Sequence[int]) -> Iterator[Mapping[int, Sequence[Disk]]]:
+    """Mounted at `folder/broker-N/data` and `folder/broker-N/data-2` for each broker."""
+    made: dict[int, list[Disk]] = {}
     try:
         for broker_id in brokers:
-            path = folder / f"broker-{broker_id}" / "data"
-            path.mkdir(parents=True)
-            mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)]
-            subprocess.run(mount, check=True)
-            made[broker_id] = Disk(path)
+            made[broker_id] = []
+            for name in NAMES:
+                path = folder / f"broker-{broker_id}" / name
+                path.mkdir(parents=True)
+                mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)]
+                subprocess.run(mount, check=True)
+                made[broker_id].append(Disk(path))
         yield made
     finally:
-        for broker_id in made:
-            path = folder / f"broker-{broker_id}" / "data"
-            subprocess.run(["umount", "--lazy", str(path)], check=False)
+        for mounted in made.values():
+            for disk in mounted:
+                subprocess.run(["umount", "--lazy", str(disk.path)], check=False)

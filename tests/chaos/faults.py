@@ -1,221 +1,266 @@
-"""What a run does to a cluster.  Each fault shows that it bites, and is taken back."""
+"""What a run does to a cluster.  Each fault shows that it bites, and is taken back.
+
+The faults of a lane follow each other; those of different lanes are there at the same time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from random import Random
 from threading import Event
+from time import monotonic
 from typing import Final
 
-from tests.chaos.disks import Disk
-from tests.chaos.namespaces import Namespaces
-from tests.support.broker_cluster import BrokerCluster
-from tests.support.zookeeper import ZooKeeperServer
+from tests.chaos.scene import BROKERS, HOLD_MAX_S, SESSION_S, Lane, Toothless
 
-SESSION_S: Final = 6.0
-BROKERS: Final = (1, 2, 3)
+BITE_S: Final = 30.0
+POLL_S: Final = 0.05
+SLOWEST_KBITS: Final = 64
+FASTEST_KBITS: Final = 256
+PAUSED: Final = "T"
 
-
-class Toothless(AssertionError):
-    """A fault did nothing."""
+Fault = Callable[[Lane], str]
 
 
-class Scene:
-    """The cluster, its ensemble, the network between them, and the disks of the brokers."""
-
-    def __init__(
-        self,
-        cluster: BrokerCluster,
-        servers: Sequence[ZooKeeperServer],
-        network: Namespaces,
-        disks: Mapping[int, Disk],
-        random: Random,
-    ) -> None:
-        self.disks = disks
-        self.cluster = cluster
-        self.servers = servers
-        self.network = network
-        self.random = random
-        self.topic = ""
-
-    def broker(self) -> int:
-        """The leader of a partition, the controller, or any."""
-        match self.random.randrange(3):
-            case 0:
-                found = self.cluster.leader(self.topic, self.random.randrange(3))
-            case 1:
-                found = self.cluster.controller()
-            case _:
-                found = self.random.choice(BROKERS)
-        return found if found in self.cluster.running else self.random.choice(self.cluster.running)
-
-    def hold(self, least_s: float, most_s: float) -> None:
-        """Let a fault last."""
-        Event().wait(self.random.uniform(least_s, most_s))
-
-    def others(self, broker_id: int) -> list[int]:
-        return [one for one in BROKERS if one != broker_id]
-
-    def cut_both(self, one: str, other: str) -> None:
-        """Neither machine receives what the other sends."""
-        self.network.cut(one, other)
-        self.network.cut(other, one)
-
-    def hold_and_heal(self) -> None:
-        """Let a fault of the network last, beyond a session or not.
-
-        raises  Toothless when nothing was dropped
-        """
-        self.hold(2.0, 2 * SESSION_S)
-        if not self.network.heal():
-            raise Toothless("no packet was dropped")
+def wait_for_bite(bitten: Callable[[], bool], what: str) -> None:
+    """Raises Toothless when nothing happens."""
+    deadline = monotonic() + BITE_S
+    while not bitten():
+        if monotonic() > deadline:
+            raise Toothless(f"{what}, and nothing happened in {BITE_S} s")
+        Event().wait(POLL_S)
 
 
-def kill(scene: Scene) -> str:
+# Brokers and their disks.
+
+
+def kill(lane: Lane) -> str:
     """SIGKILL, and a start."""
-    victim = scene.broker()
-    scene.cluster.kill(victim)
-    scene.hold(0.0, 1.5 * SESSION_S)
-    scene.cluster.start(victim)
+    victim = lane.broker()
+    lane.cluster.kill(victim)
+    lane.hold(0.0, HOLD_MAX_S)
+    lane.cluster.start(victim)
     return f"kill {victim}"
 
 
-def kill_two(scene: Scene) -> str:
+def kill_two(lane: Lane) -> str:
     """SIGKILL of two brokers, shortly after each other."""
-    first = scene.broker()
-    second = scene.random.choice(scene.others(first))
+    first = lane.broker()
+    second = lane.random.choice(lane.others(first))
     for victim in (first, second):
-        scene.cluster.kill(victim)
-        scene.hold(0.0, 2.0)
+        lane.cluster.kill(victim)
+        lane.hold(0.0, 2.0)
     for victim in (first, second):
-        scene.cluster.start(victim)
+        lane.cluster.start(victim)
     return f"kill {first} and {second}"
 
 
-def stop(scene: Scene) -> str:
+def stop(lane: Lane) -> str:
     """SIGTERM, and a start."""
-    victim = scene.broker()
-    scene.cluster.stop(victim)
-    scene.hold(0.0, 2.0)
-    scene.cluster.start(victim)
+    victim = lane.broker()
+    lane.cluster.stop(victim)
+    lane.hold(0.0, 2.0)
+    lane.cluster.start(victim)
     return f"stop {victim}"
 
 
-def pause(scene: Scene) -> str:
+def roll(lane: Lane) -> str:
+    """Each broker is stopped and started in turn."""
+    order = lane.random.sample(BROKERS, len(BROKERS))
+    for victim in order:
+        lane.cluster.stop(victim)
+        lane.cluster.start(victim)
+    return f"restart {', '.join(map(str, order))} in turn"
+
+
+def state_of(pid: int) -> str:
+    """That of a process, as ps shows it."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def pause(lane: Lane) -> str:
     """SIGSTOP, shorter or longer than a session."""
-    victim = scene.broker()
-    scene.cluster.pause(victim)
-    scene.hold(1.0, 2 * SESSION_S)
-    pid = scene.cluster.brokers[victim].process.pid
-    state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    scene.cluster.resume(victim)
-    if state not in "Tt":
+    victim = lane.broker()
+    pid = lane.cluster.brokers[victim].process.pid
+    lane.cluster.pause(victim)
+    lane.hold(0.5, HOLD_MAX_S)
+    state = state_of(pid)
+    lane.cluster.resume(victim)
+    if state.upper() != PAUSED:
         raise Toothless(f"the paused broker was in state {state}")
     return f"pause {victim}"
 
 
-def isolate(scene: Scene) -> str:
+def fill_disk(lane: Lane) -> str:
+    """The disk of a directory is full; a broker that has lost directories is started again."""
+    victim = lane.broker()
+    disk = lane.random.choice(lane.scene.disks[victim])
+    disk.fill()
+    is_full = disk.is_full
+    lane.hold(1.0, SESSION_S)
+    disk.free()
+    is_damaged = lane.scene.restart_damaged(victim)
+    if not is_full:
+        raise Toothless("the disk was not full")
+    return f"fill {disk.path.name} of {victim}{', which lost it' if is_damaged else ''}"
+
+
+def fail_syncs(lane: Lane) -> str:
+    """fsync fails in one directory, which goes offline; then it is started with good disks."""
+    victim = lane.broker()
+    directory = lane.random.choice(lane.scene.disks[victim]).path
+    syncs = lane.scene.syncs[victim]
+    syncs.begin(directory)
+    try:
+        wait_for_bite(lambda: syncs.failed() > 0, f"fsync fails in {directory}")
+        wait_for_bite(lambda: lane.scene.is_damaged(victim), f"{syncs.failed()} fsyncs have failed")
+    finally:
+        syncs.end()
+    lane.hold(0.0, 2.0)
+    lane.scene.restart_damaged(victim)
+    repeated = syncs.repeated()
+    assert not repeated, f"fsync was called again after it had failed: {repeated}"
+    return f"fail fsync in {directory.name} of {victim}"
+
+
+# The network.
+
+
+def cut_both(lane: Lane, one: str, other: str) -> None:
+    """Neither machine receives what the other sends."""
+    lane.network.cut(one, other)
+    lane.network.cut(other, one)
+
+
+def hold_and_heal(lane: Lane) -> None:
+    """Let a fault of the network last, beyond a session or not, and until packets were dropped."""
+    lane.hold(0.5, HOLD_MAX_S)
+    try:
+        wait_for_bite(lambda: lane.network.dropped() > 0, "packets are dropped")
+    finally:
+        lane.network.heal()
+
+
+def isolate(lane: Lane) -> str:
     """A broker receives nothing."""
-    victim = scene.broker()
-    scene.network.isolate(f"b{victim}")
-    scene.hold_and_heal()
+    victim = lane.broker()
+    lane.network.isolate(f"b{victim}")
+    hold_and_heal(lane)
     return f"isolate {victim}"
 
 
-def cut_from_brokers(scene: Scene) -> str:
+def cut_from_brokers(lane: Lane) -> str:
     """A broker and the others cannot reach each other; ZooKeeper and clients can."""
-    victim = scene.broker()
-    for other in scene.others(victim):
-        scene.cut_both(f"b{victim}", f"b{other}")
-    scene.hold_and_heal()
+    victim = lane.broker()
+    for other in lane.others(victim):
+        cut_both(lane, f"b{victim}", f"b{other}")
+    hold_and_heal(lane)
     return f"cut {victim} from the brokers"
 
 
-def cut_one_way(scene: Scene) -> str:
+def cut_one_way(lane: Lane) -> str:
     """What a broker sends to the others is lost, or what they send to it."""
-    victim = scene.broker()
-    is_inbound = scene.random.random() < 0.5
-    for other in scene.others(victim):
+    victim = lane.broker()
+    is_inbound = lane.random.random() < 0.5
+    for other in lane.others(victim):
         source, target = (other, victim) if is_inbound else (victim, other)
-        scene.network.cut(f"b{source}", f"b{target}")
-    scene.hold_and_heal()
+        lane.network.cut(f"b{source}", f"b{target}")
+    hold_and_heal(lane)
     return f"cut {'to' if is_inbound else 'from'} {victim} one way"
 
 
-def cut_from_zookeeper(scene: Scene) -> str:
+def cut_from_zookeeper(lane: Lane) -> str:
     """A broker reaches all but the ensemble."""
-    victim = scene.broker()
-    for number in range(1, len(scene.servers) + 1):
-        scene.network.cut(f"z{number}", f"b{victim}")
-    scene.hold_and_heal()
+    victim = lane.broker()
+    for number in BROKERS:
+        lane.network.cut(f"z{number}", f"b{victim}")
+    hold_and_heal(lane)
     return f"cut {victim} from ZooKeeper"
 
 
-def cut_ring(scene: Scene) -> str:
+def cut_ring(lane: Lane) -> str:
     """Two brokers cannot reach each other, the third reaches both."""
-    victim = scene.broker()
-    other = scene.random.choice(scene.others(victim))
-    scene.cut_both(f"b{victim}", f"b{other}")
-    scene.hold_and_heal()
+    victim = lane.broker()
+    other = lane.random.choice(lane.others(victim))
+    cut_both(lane, f"b{victim}", f"b{other}")
+    hold_and_heal(lane)
     return f"cut {victim} from {other}"
 
 
-def lose_packets(scene: Scene) -> str:
+def split(lane: Lane) -> str:
+    """A broker and a server of ZooKeeper are the minority; clients reach both sides."""
+    victim, server = lane.broker(), lane.random.choice(BROKERS)
+    majority = [f"b{one}" for one in lane.others(victim)] + [
+        f"z{one}" for one in lane.others(server)
+    ]
+    for one in (f"b{victim}", f"z{server}"):
+        for other in majority:
+            cut_both(lane, one, other)
+    hold_and_heal(lane)
+    return f"split {victim} and zookeeper {server} from the majority"
+
+
+def lose_packets(lane: Lane) -> str:
     """A broker loses a third of what it receives."""
-    victim = scene.broker()
-    scene.network.lose(f"b{victim}", 0.33)
-    scene.hold_and_heal()
+    victim = lane.broker()
+    lane.network.lose(f"b{victim}", 0.33)
+    hold_and_heal(lane)
     return f"lose packets of {victim}"
 
 
-def fill_disk(scene: Scene) -> str:
-    """The disk of a broker is full; a broker without any directory ends, and is started again."""
-    victim = scene.broker()
-    disk = scene.disks[victim]
-    disk.fill()
-    is_full = disk.is_full
-    scene.hold(2.0, SESSION_S)
-    disk.free()
-    has_ended = not scene.cluster.brokers[victim].process.running()
-    if has_ended:
-        scene.cluster.kill(victim)
-        scene.cluster.start(victim)
-    if not is_full:
-        raise Toothless("the disk was not full")
-    return f"fill the disk of {victim}{', which ended' if has_ended else ''}"
+def slow_link(lane: Lane) -> str:
+    """The link of a broker carries little."""
+    victim = lane.broker()
+    name = f"b{victim}"
+    kilobits = lane.random.randint(SLOWEST_KBITS, FASTEST_KBITS)
+    lane.network.slow(name, kilobits)
+    lane.hold(1.0, HOLD_MAX_S)
+    try:
+        wait_for_bite(lambda: lane.network.waited(name) > 0, f"{victim} has {kilobits} kbit/s")
+    finally:
+        lane.network.hasten(name)
+    return f"slow the link of {victim} to {kilobits} kbit/s"
 
 
-def kill_zookeeper(scene: Scene) -> str:
+# ZooKeeper.
+
+
+def kill_zookeeper(lane: Lane) -> str:
     """A server of the ensemble is killed and started."""
-    server = scene.random.choice(scene.servers)
+    number = lane.random.choice(BROKERS)
+    server = lane.scene.servers[number - 1]
     server.kill()
-    scene.hold(0.0, 4.0)
+    lane.hold(0.0, 4.0)
     server.start()
-    return f"kill zookeeper {server.address}"
+    return f"kill zookeeper {number}"
 
 
-def pause_zookeeper(scene: Scene) -> str:
+def pause_zookeeper(lane: Lane) -> str:
     """A server of the ensemble is silent."""
-    server = scene.random.choice(scene.servers)
+    number = lane.random.choice(BROKERS)
+    server = lane.scene.servers[number - 1]
     server.pause()
-    scene.hold(1.0, 2 * SESSION_S)
+    lane.hold(0.5, HOLD_MAX_S)
+    state = state_of(server.pid)
     server.go_on()
-    return f"pause zookeeper {server.address}"
+    if state.upper() != PAUSED:
+        raise Toothless(f"the paused server was in state {state}")
+    return f"pause zookeeper {number}"
 
 
-FAULTS: Final[Sequence[Callable[[Scene], str]]] = (
-    kill,
-    kill_two,
-    stop,
-    pause,
-    isolate,
-    cut_from_brokers,
-    cut_one_way,
-    cut_from_zookeeper,
-    cut_ring,
-    lose_packets,
-    fill_disk,
-    kill_zookeeper,
-    pause_zookeeper,
-)
+LANES: Final[Mapping[str, Sequence[Fault]]] = {
+    "brokers": (kill, kill_two, stop, roll, pause, fill_disk, fail_syncs),
+    "network": (
+        isolate,
+        cut_from_brokers,
+        cut_one_way,
+        cut_from_zookeeper,
+        cut_ring,
+        split,
+        lose_packets,
+        slow_link,
+    ),
+    "zookeeper": (kill_zookeeper, pause_zookeeper),
+}
+GAPS_S: Final[Mapping[str, float]] = {"brokers": 2.0, "network": 2.0, "zookeeper": 12.0}
+"""The longest time between two faults of a lane."""

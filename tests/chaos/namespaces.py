@@ -1,20 +1,25 @@
-"""Network namespaces on one bridge, between which packets can be dropped.  Needs root.
+"""Network namespaces on one bridge, between which packets can be dropped or delayed.  Needs root.
 
 Packets are dropped where they arrive, by iptables of the namespace: one direction at a time.
+Links are made slow by token buckets (tc tbf) at both of their ends.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from tests.support.machines import Machine
 
 HOST_NUMBER: Final = 254
+QUEUE: Final = "2s"
+"""How long packets wait at a slow link."""
 
 
 def _run(*words: str) -> str:
@@ -82,14 +87,43 @@ class Namespaces:
         chance = ("-m", "statistic", "--mode", "random", "--probability", str(share))
         self._within(name, "iptables", "-A", "INPUT", "!", "-i", "lo", *chance, "-j", "DROP")
 
-    def heal(self) -> int:
-        """Drop nothing any more; how many packets were dropped."""
+    def slow(self, name: str, kilobits: int) -> None:
+        """Carry so many kbit/s in each direction; packets wait, and are dropped after seconds."""
+        shape = ("tbf", "rate", f"{kilobits}kbit", "burst", "4kb", "latency", QUEUE)
+        for run, device in self._devices(name):
+            run("tc", "qdisc", "add", "dev", device, "root", *shape)
+
+    def waited(self, name: str) -> int:
+        """How many packets had to wait at a slow link."""
+        waited = 0
+        for run, device in self._devices(name):
+            (found,) = json.loads(run("tc", "-s", "-j", "qdisc", "show", "dev", device))
+            waited += int(found["overlimits"])
+        return waited
+
+    def hasten(self, name: str) -> None:
+        """The end of `slow`."""
+        for run, device in self._devices(name):
+            run("tc", "qdisc", "del", "dev", device, "root")
+
+    def _devices(self, name: str) -> list[tuple[Callable[..., str], str]]:
+        """Both ends of the link of a machine, and how a command runs there."""
+        place = list(self._addresses).index(name)
+        inner, outer = f"{self._bridge}i{place}", f"{self._bridge}o{place}"
+        return [(partial(self._within, name), inner), (_run, outer)]
+
+    def dropped(self) -> int:
+        """How many packets were dropped since the last `heal`."""
         dropped = 0
         for name in self._addresses:
             rules = self._within(name, "iptables", "-nvxL", "INPUT")
             dropped += sum(int(found) for found in re.findall(r"^\s*(\d+)\s+\d+ DROP", rules, re.M))
-            self._within(name, "iptables", "-F", "INPUT")
         return dropped
+
+    def heal(self) -> None:
+        """Drop nothing any more."""
+        for name in self._addresses:
+            self._within(name, "iptables", "-F", "INPUT")
 
 
 @contextmanager

@@ -256,9 +256,7 @@ class _Transactor:
         workload = self._workload
         with workload._lock:
             transaction.outcome = Outcome.OK
-            now_s = monotonic()
-            workload.longest_stall_s = max(workload.longest_stall_s, now_s - workload._last_ok_s)
-            workload._last_ok_s = now_s
+            workload._note_success()
 
     def _retried(self, call: Any, *arguments: Any) -> None:
         """Call again after errors that allow it."""

@@ -77,9 +77,7 @@ class Workload:
             if error is None:
                 send.outcome, send.offset = Outcome.OK, message.offset()
                 with self._lock:
-                    now_s = monotonic()
-                    self.longest_stall_s = max(self.longest_stall_s, now_s - self._last_ok_s)
-                    self._last_ok_s = now_s
+                    self._note_success()
 
         while self._writing.is_set():
             if outstanding >= OUTSTANDING_MAX:
@@ -102,6 +100,12 @@ class Workload:
                 break
             producer.poll(0.003)
         producer.flush(DELIVERY_MS / 1000 + 5)
+
+    def _note_success(self) -> None:
+        """Of a record or a transaction; the caller has the lock."""
+        now_s = monotonic()
+        self.longest_stall_s = max(self.longest_stall_s, now_s - self._last_ok_s)
+        self._last_ok_s = now_s
 
     def _consume(self, number: int) -> None:
         session = 0

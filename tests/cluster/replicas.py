@@ -17,13 +17,14 @@ def log_bytes(folder: Path) -> bytes:
 def assert_identical(cluster: BrokerCluster, topic: str) -> None:
     """Every replica on a running broker has the same bytes; nothing is written meanwhile."""
     for partition, found in cluster.partitions(topic).items():
-        folders = [
-            cluster.brokers[one].data / f"{topic}-{partition}"
+        replicas = [
+            [folder / f"{topic}-{partition}" for folder in cluster.brokers[one].log_directories]
             for one in found.replica_nodes
             if one in cluster.running
         ]
-        cluster.wait(partial(_is_equal, folders), f"replicas of {topic}-{partition} identical")
+        cluster.wait(partial(_is_equal, replicas), f"replicas of {topic}-{partition} identical")
 
 
-def _is_equal(folders: Sequence[Path]) -> bool:
-    return len({log_bytes(folder) for folder in folders}) == 1
+def _is_equal(replicas: Sequence[Sequence[Path]]) -> bool:
+    """A replica is in one of its folders."""
+    return len({b"".join(map(log_bytes, folders)) for folders in replicas}) == 1

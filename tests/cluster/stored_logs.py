@@ -11,8 +11,8 @@ TIMEOUT_S = 600.0
 
 
 def assert_undamaged(folder: Path) -> None:
-    """Check `broker-*/data` below `folder`; what a start repairs without loss is no damage."""
-    directories = sorted(folder.glob("broker-*/data"))
+    """Check `broker-*/data*` below `folder`; what a start repairs without loss is no damage."""
+    directories = sorted(folder.glob("broker-*/data*"))
     assert directories, folder
     for directory in directories:
         done = subprocess.run(

@@ -158,6 +158,12 @@ class BrokerCluster:
                 return wire.call(request, METADATA_VERSION)
         raise ClusterSilent(f"no response of {self.running if of is None else of}")
 
+    def topics(self, *, of: int) -> list[str]:
+        """All that a broker knows."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        with Wire(self.brokers[of].address) as wire:
+            return [topic.name for topic in wire.call(request, METADATA_VERSION).topics]
+
     def partitions(self, topic: str, *, of: int | None = None) -> dict[int, Any]:
         """The partitions of a topic in a Metadata response, by number."""
         (found,) = self.metadata(topic, of=of).topics

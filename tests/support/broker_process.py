@@ -67,6 +67,11 @@ class BrokerProcess:
             **self._overrides,
         }
 
+    @property
+    def log_directories(self) -> list[Path]:
+        """`log.dirs`."""
+        return [Path(one) for one in self.settings()["log.dirs"].split(",")]
+
     def command(self) -> list[str]:
         """The command line of the broker."""
         configuration = self.folder / "server.properties"

@@ -120,15 +120,19 @@ class ZooKeeperServer:
         self.begin()
         self.wait_until_ready()
 
+    @property
+    def pid(self) -> int:
+        """That of the running process."""
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
     def pause(self) -> None:
         """SIGSTOP: it keeps its connections and is silent."""
-        assert self._process is not None, "the server is not running"
-        os.kill(self._process.pid, signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
         """SIGCONT."""
-        assert self._process is not None, "the server is not running"
-        os.kill(self._process.pid, signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """SIGTERM, and wait."""
