@@ -471,6 +471,9 @@ class LogManager:
         except OSError as error:
             self.take_offline(target, error)
             return None
+        # What snapshots do not keep: all batches that are recognised when they are sent again, and
+        # verifications under way.
+        moved.head.producer_states = log.producer_states
         moved.advance_high_watermark(high_watermark)
         if topic_id is not None:
             target.topic_ids[folder] = topic_id

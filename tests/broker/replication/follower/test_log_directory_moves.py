@@ -16,6 +16,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.runtime.testing.memory_files import MemoryFileSystem
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.runtime.timers import TimingWheel
+from odradek.storage.log.head import Appended
 from odradek.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, batch, read_all
 from tests.support.replicas import Replicas
@@ -122,7 +123,7 @@ def test_a_moved_replica_has_the_same_records_offsets_epochs_and_producers() -> 
     assert (log.log_start_offset, log.high_watermark, log.end_offset) == (3, 40, 40)
     assert read_all(log) == before[0]
     assert log.leader_epochs.entries == before[1]
-    assert log.producer_states.entries.keys() == before[2].keys()
+    assert log.producer_states.entries == before[2]
     assert moving.moved == [partition]
     write(partition, 3)
     log.check()
@@ -130,6 +131,19 @@ def test_a_moved_replica_has_the_same_records_offsets_epochs_and_producers() -> 
     again = moving.replicas.stored.manager.get("orders", 0)
     assert again is not None
     assert (again.directory, again.end_offset) == (f"{target}/orders-0", 43)
+
+
+def test_after_a_move_each_of_the_last_five_batches_is_recognised_when_sent_again() -> None:
+    moving = Moving()
+    partition = moving.lead(7)
+    assert moving.moves.move("orders", 0, moving.other(partition)) is NONE
+    moving.finish()
+    for offset in range(2, 7):
+        one = batch(NOW_MS, producer_id=7, producer_epoch=0, base_sequence=offset)
+        (result,) = partition.append([one], NOW_MS)
+        assert isinstance(result, Appended), result
+        assert result.base_offset == offset
+    assert partition.log.end_offset == 7
 
 
 def test_records_written_during_the_move_are_moved_too() -> None:
