@@ -262,5 +262,5 @@ LANES: Final[Mapping[str, Sequence[Fault]]] = {
     ),
     "zookeeper": (kill_zookeeper, pause_zookeeper),
 }
-GAPS_S: Final[Mapping[str, float]] = {"brokers": 2.0, "network": 2.0, "zookeeper": 12.0}
+GAPS_S: Final[Mapping[str, float]] = {"brokers": 1.0, "network": 1.0, "zookeeper": 6.0}
 """The longest time between two faults of a lane."""

@@ -15,6 +15,7 @@ The program prints a line for each event, with times of the clock that Python's 
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from tests.support.processes import die_with_parent
 SOURCE: Final = Path(__file__).parent / "java" / "ChaosClients.java"
 NO_TRANSACTION: Final = "-"
 PRODUCERS: Final = 2
+ERRORS_KEPT: Final = 300
 ENDED_S: Final = 5 * DELIVERY_MS / 1000
 
 
@@ -61,6 +63,7 @@ class JavaClients:
         self._workload = workload
         self._sends: dict[int, Send] = {}
         self._have_written = threading.Event()
+        self._errors = tempfile.TemporaryFile("w+")
         self._child = subprocess.Popen(
             [
                 *java_clients(),
@@ -69,7 +72,7 @@ class JavaClients:
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
             preexec_fn=die_with_parent,
         )
@@ -92,7 +95,10 @@ class JavaClients:
         finally:
             self._child.kill()
             self._pump.join(READ_S)
-        assert code == 0, f"the Java clients ended with {code}"
+        self._errors.seek(0)
+        errors = self._errors.read()
+        self._errors.close()
+        assert code == 0, f"the Java clients ended with {code}: {errors[:ERRORS_KEPT]}"
 
     def _note_all(self) -> None:
         assert self._child.stdout is not None

@@ -21,7 +21,7 @@ from tests.support.zookeeper import ZooKeeperServer
 
 SESSION_S: Final = 6.0
 BROKERS: Final = (1, 2, 3)
-HOLD_MAX_S: Final = 1.5 * SESSION_S
+HOLD_MAX_S: Final = 1.25 * SESSION_S
 ASK_S: Final = 1.0
 IS_OFFLINE: Final = re.compile(r"directory \S+ is offline")
 
