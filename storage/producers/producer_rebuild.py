@@ -13,7 +13,7 @@ from odradek.runtime.files import FileSystem
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.producers.producer_state import ProducerStates
-from odradek.storage.producers.replay import replay
+from odradek.storage.producers.replay import recall, replay
 from odradek.storage.producers.snapshot_files import SnapshotFiles
 from odradek.storage.segments.segment import Segment
 from odradek.storage.segments.segments import Segments
@@ -63,10 +63,13 @@ class ProducerRebuild:
         states = ProducerStates(copies[0].base_offset)
         snapshots = SnapshotFiles(files, self._directory, self._snapshots, self._events.append)
         try:
-            snapshots.load_newest(
+            segments = Segments(shared, self._directory, copies)
+            has_snapshot = snapshots.load_newest(
                 states, self._end_offset, now_ms=self.now_ms, expiration_ms=self._expiration_ms
             )
-            replay(Segments(shared, self._directory, copies), states, self._end_offset)
+            if has_snapshot:
+                recall(segments, states, self.now_ms)
+            replay(segments, states, self._end_offset)
         except FileNotFoundError:
             self.is_outdated = True
         finally:

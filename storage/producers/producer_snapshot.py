@@ -15,8 +15,8 @@
     38     open transaction's start  int64     -1 when none is open
 
 The name's offset is exclusive: the state holds the batches below it.  Of the five batches kept in
-memory only the newest survives, so after a restart only the last batch is recognised when resent
-(unless the others are replayed).  A snapshot may always be thrown away; the log rebuilds it.
+memory only the newest survives; `replay.recall` finds the others near the end of the log.  A
+snapshot may always be thrown away; the log rebuilds it.
 
 Source: Kafka's ProducerStateManager.writeSnapshot, ProducerSnapshot.json.
 """

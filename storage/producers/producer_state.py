@@ -486,6 +486,25 @@ class ProducerStates:
             )
         )
 
+    def recall(self, batches: Iterable[RecordBatch]) -> None:
+        """Add what `load` does not give: the batches of each producer before its newest one.
+
+        batches  of the log, in its order; what does not belong there is passed over
+        """
+        found: dict[int, list[BatchMetadata]] = {}
+        for batch in batches:
+            entry = self.entries.get(batch.producer_id)
+            if entry is None or not entry.batches or batch.attributes & CONTROL:
+                continue
+            known = entry_after(None, batch, batch.base_offset)
+            is_before = batch.last_offset < entry.batches[0].first_offset
+            if is_before and known.producer_epoch == entry.producer_epoch:
+                found.setdefault(batch.producer_id, []).extend(known.batches)
+        for producer_id, earlier in found.items():
+            entry = self.entries[producer_id]
+            kept = (*earlier, *entry.batches)[-BATCHES_KEPT:]
+            self.entries[producer_id] = entry._replace(batches=kept)
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for `expiration_ms`, save those in a transaction.
 

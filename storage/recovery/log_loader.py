@@ -33,7 +33,7 @@ from odradek.storage.files.descriptors import Descriptors
 from odradek.storage.files.disk_errors import is_full
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.producer_state import ProducerStates
-from odradek.storage.producers.replay import replay
+from odradek.storage.producers.replay import recall, replay
 from odradek.storage.producers.snapshot_files import SnapshotFiles
 from odradek.storage.recovery.swap_files import finish_swaps
 from odradek.storage.recovery.torn_segments import CheckedAmount, Checker
@@ -293,15 +293,18 @@ class _Loading:
         states = self.states
         self.snapshots.remove_above(end_offset)
         states.reset(self.segments[0].base_offset)
-        self.snapshots.load_newest(
+        has_snapshot = self.snapshots.load_newest(
             states,
             end_offset,
             now_ms=self.now_ms,
             expiration_ms=self.config.producer_id_expiration_ms,
         )
+        segments = Segments(self.shared, self.directory, self.segments)
+        if has_snapshot:
+            recall(segments, states, self.now_ms)
         if states.last_map_offset < end_offset:
             try:
-                replay(Segments(self.shared, self.directory, self.segments), states, end_offset)
+                replay(segments, states, end_offset)
             except (CorruptBatch, BrokerError) as error:
                 self._report(f"the state of its producers is not complete: {error}")
         states.advance_to(end_offset)

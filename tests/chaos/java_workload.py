@@ -10,12 +10,12 @@ The program prints a line for each event, with times of the clock that Python's 
     f GROUP NS PARTITION:OFFSET...                  committed offsets that were found
     b TRANSACTION, m TRANSACTION NS, t TRANSACTION OUTCOME    begun, commit asked for, ended
     w                                               the producers have ended
+    x TEXT                                          an error, after which a client goes on or not
 """
 
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,6 @@ from tests.support.processes import die_with_parent
 SOURCE: Final = Path(__file__).parent / "java" / "ChaosClients.java"
 NO_TRANSACTION: Final = "-"
 PRODUCERS: Final = 2
-ERRORS_KEPT: Final = 300
 ENDED_S: Final = 5 * DELIVERY_MS / 1000
 
 
@@ -63,7 +62,7 @@ class JavaClients:
         self._workload = workload
         self._sends: dict[int, Send] = {}
         self._have_written = threading.Event()
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors: list[str] = []
         self._child = subprocess.Popen(
             [
                 *java_clients(),
@@ -72,7 +71,7 @@ class JavaClients:
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=subprocess.DEVNULL,
             text=True,
             preexec_fn=die_with_parent,
         )
@@ -95,10 +94,9 @@ class JavaClients:
         finally:
             self._child.kill()
             self._pump.join(READ_S)
-        self._errors.seek(0)
-        errors = self._errors.read()
-        self._errors.close()
-        assert code == 0, f"the Java clients ended with {code}: {errors[:ERRORS_KEPT]}"
+            assert self._child.stdout is not None
+            self._child.stdout.close()
+        assert code == 0, f"the Java clients ended with {code}: {self._errors[-1:]}"
 
     def _note_all(self) -> None:
         assert self._child.stdout is not None
@@ -106,6 +104,8 @@ class JavaClients:
             kind, *words = line.split()
             if kind == "w":
                 self._have_written.set()
+            elif kind == "x":
+                self._errors.append(" ".join(words))
             else:
                 with self._workload._lock:
                     self._note(kind, words)

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tests.chaos.history import Commit, Outcome, Poll, Send, Transaction
 from tests.chaos.workload import (
     ASK_S,
+    NONE,
     PARTITIONS,
     QUIET,
     READ_S,
@@ -123,7 +124,7 @@ class _Transactor:
         known = {one.partition: one.offset for one in found if one.error is None}
         if len(known) < PARTITIONS:
             raise KafkaException(KafkaError(KafkaError._FAIL))
-        fetched = {partition: offset for partition, offset in known.items() if offset >= 0}
+        fetched = {partition: max(NONE, offset) for partition, offset in known.items()}
         with workload._lock:
             self._history.commits.append(
                 Commit(self._group, fetched, monotonic_ns(), is_ok=True, is_fetch=True)

@@ -23,6 +23,8 @@ DELIVERY_MS: Final = 30_000
 ASK_S: Final = 5.0
 GROUP_POLLS: Final = 200
 READ_S: Final = 120.0
+NONE: Final = -1
+"""Stands for an offset that is not committed."""
 QUIET: Final = {"log_level": 0}
 """Lost connections are what is looked for."""
 READER: Final[dict[str, Any]] = {
@@ -176,7 +178,7 @@ class Workload:
             kept = consumer.committed(wanted, timeout=ASK_S)
         except KafkaException:
             return
-        known = {one.partition: one.offset for one in kept if one.error is None}
+        known = {one.partition: max(NONE, one.offset) for one in kept if one.error is None}
         with self._lock:
             self.history.commits.append(Commit(group, known, monotonic_ns(), True, True))
 

@@ -88,10 +88,10 @@ public final class ChaosClients {
         }
     }
 
-    private static Thread thread(Runnable work) {
+    private Thread thread(Runnable work) {
         Thread made = new Thread(work);
         made.setUncaughtExceptionHandler((thread, error) -> {
-            error.printStackTrace();
+            say("x " + error);
             System.exit(1);
         });
         made.start();
@@ -128,7 +128,7 @@ public final class ChaosClients {
                     produce(name, random);
                 }
             } catch (KafkaException error) {
-                System.err.println("producer " + name + " ended with " + error);
+                say("x producer " + name + " ended with " + error);
             }
         }
     }
@@ -206,9 +206,7 @@ public final class ChaosClients {
         for (TopicPartition one : all()) {
             OffsetAndMetadata offset = found.get(one);
             positions.put(one, offset == null ? 0 : offset.offset());
-            if (offset != null) {
-                known.put(one, offset.offset());
-            }
+            known.put(one, offset == null ? -1 : offset.offset());
         }
         say("f " + group + " " + System.nanoTime() + offsets(known));
         beginSession(consumer);
@@ -342,7 +340,7 @@ public final class ChaosClients {
                     poll(consumer, 200, FIRST_NAME - 1, session, "-");
                 }
             } catch (KafkaException error) {
-                System.err.println("the reader ended with " + error);
+                say("x the reader ended with " + error);
             }
         }
     }
@@ -366,7 +364,7 @@ public final class ChaosClients {
                         commit(consumer, group, next);
                     }
                 } catch (KafkaException error) {
-                    System.err.println("the member of the group got " + error);
+                    say("x the member of the group got " + error);
                     beginSession(consumer);
                 }
             }
@@ -382,11 +380,8 @@ public final class ChaosClients {
             say("c " + group + " " + System.nanoTime() + " " + outcome + offsets(next));
         }
         Map<TopicPartition, Long> known = new HashMap<>();
-        consumer.committed(next.keySet()).forEach((one, offset) -> {
-            if (offset != null) {
-                known.put(one, offset.offset());
-            }
-        });
+        consumer.committed(next.keySet())
+                .forEach((one, offset) -> known.put(one, offset == null ? -1 : offset.offset()));
         say("f " + group + " " + System.nanoTime() + offsets(known));
     }
 }

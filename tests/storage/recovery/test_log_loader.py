@@ -285,13 +285,45 @@ def test_clean_stop_is_trusted_and_costs_few_operations() -> None:
     log.close(NOW_MS)
     before = folder.files.operations
     log = folder.open(was_clean=True)
-    # List, open and read .log, epochs, snapshot.
-    assert folder.files.operations - before <= 6
+    # List, open and read .log, epochs, snapshot; and the last batches of three small segments.
+    assert folder.files.operations - before <= 10
     assert facts(log) == expected
     assert log.recovery_point == log.end_offset
     before = folder.files.operations
     log.close(NOW_MS)
     assert folder.files.operations == before, "an idle log is closed without touching the disk"
+
+
+@pytest.mark.parametrize("segment_bytes", [300, 1 << 20])
+def test_after_a_clean_stop_the_last_five_batches_are_recognised_when_sent_again(
+    segment_bytes: int,
+) -> None:
+    folder = LogFolder(config=replace(CONFIG, segment_bytes=segment_bytes))
+    log = folder.open()
+    sent = [
+        batch(NOW_MS, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        for sequence in range(8)
+        for producer_id in (3, 4)
+    ]
+    stored = append(log, *sent)
+    before = dict(log.producer_states.entries)
+    log.close(NOW_MS)
+    log = folder.open(was_clean=True)
+    assert log.producer_states.entries == before
+    again = append(log, *sent[-10:])
+    assert all(one.is_duplicate for one in again)
+    assert [one.base_offset for one in again] == [one.base_offset for one in stored[-10:]]
+
+
+def test_batches_of_an_older_epoch_are_not_recalled() -> None:
+    folder = LogFolder(config=CONFIG)
+    log = folder.open()
+    append(log, batch(NOW_MS, producer_id=3, producer_epoch=0, base_sequence=0))
+    append(log, batch(NOW_MS, producer_id=3, producer_epoch=1, base_sequence=0))
+    append(log, batch(NOW_MS, producer_id=3, producer_epoch=1, base_sequence=1))
+    before = dict(log.producer_states.entries)
+    log.close(NOW_MS)
+    assert folder.open(was_clean=True).producer_states.entries == before
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "garbage", "empty"])

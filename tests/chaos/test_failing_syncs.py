@@ -1,0 +1,76 @@
+"""fsync errors of one log directory: the broker gives it up at the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+from odradek.protocol.errors import ErrorCode
+from tests.chaos.failing_syncs import FailingSyncs
+from tests.scripts.chapters.batches import batch, produce_request
+from tests.scripts.talk import Talk
+from tests.support.broker_process import BrokerProcess
+from tests.support.machines import HERE, Machine
+
+TOPIC = "flushed"
+PARTITIONS = 4
+WAIT_S = 60.0
+STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def produce(talk: Talk, partition: int) -> tuple[int, int]:
+    """The error, and the offset."""
+    request = produce_request(TOPIC, batch(), partition=partition, acks=-1)
+    (found,) = talk.quiet(request, 9).responses[0].partition_responses
+    return int(found.error_code), int(found.base_offset)
+
+
+def wait_for(state: Callable[[], bool]) -> None:
+    deadline = monotonic() + WAIT_S
+    while not state():
+        assert monotonic() < deadline
+        Event().wait(0.05)
+
+
+def test_a_directory_whose_fsync_fails_goes_offline_and_no_file_is_synced_again(
+    tmp_path: Path,
+) -> None:
+    syncs = FailingSyncs(tmp_path)
+    first, second = tmp_path / "data", tmp_path / "data-2"
+    overrides = {
+        "log.dirs": f"{first},{second}",
+        "log.flush.interval.messages": "1",
+        "replica.high.watermark.checkpoint.interval.ms": "200",
+    }
+    machine = Machine(HERE.host, syncs.prefix)
+    broker = BrokerProcess(tmp_path, overrides=overrides, machine=machine).start()
+    try:
+        talk = Talk(broker.address)
+        talk.make_topic(TOPIC, PARTITIONS)
+        assert [produce(talk, one) for one in range(PARTITIONS)] == [(0, 0)] * PARTITIONS
+        lost = {int(one.name.rpartition("-")[2]) for one in second.glob(f"{TOPIC}-*")}
+        assert 0 < len(lost) < PARTITIONS
+        syncs.begin(second)
+        assert {produce(talk, one)[0] for one in lost} == {STORAGE_ERROR}
+        wait_for(lambda: f"directory {second} is offline" in "".join(broker.process.lines()))
+        syncs.end()
+        # A disk that is good again is not used before a restart.
+        assert {produce(talk, one)[0] for one in lost} == {STORAGE_ERROR}
+        kept = set(range(PARTITIONS)) - lost
+        assert [produce(talk, one) for one in kept] == [(0, 1)] * len(kept)
+        talk.close()
+        assert syncs.failed() > 0
+        assert syncs.repeated() == []
+        broker.kill()
+        broker.start()
+        talk = Talk(broker.address)
+        found = {one: produce(talk, one) for one in range(PARTITIONS)}
+        talk.close()
+    finally:
+        broker.close()
+    # What was refused may have been stored.
+    assert all(error == 0 for error, _ in found.values())
+    assert all(found[one][1] >= 1 for one in lost)
+    assert all(found[one][1] == 2 for one in kept)
