@@ -35,9 +35,14 @@ class PartitionWriter:
         return f"{self.partition.topic}-{self.partition.index}"
 
     def is_leading(self) -> bool:
-        """Whether this broker has led the partition all the time since this was made."""
+        """Whether this broker has led the partition all the time since this was made.
+
+        Differs from Kafka: one whose log directory has failed does not, as another broker may lead
+        by now, although nothing has told this one.
+        """
         leader = self.partition.leader
-        return leader is not None and leader.continues(self._leader)
+        is_same = leader is not None and leader.continues(self._leader)
+        return is_same and not self.partition.log.is_offline
 
     def write(
         self, batch: RecordBatch, check: Callable[[RecordBatch], None] | None = None

@@ -38,7 +38,7 @@ from odradek.broker.server.socket_server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.broker_settings import BrokerSettings
 from odradek.controller.controller import Identity
-from odradek.controller.coordination.errors import CoordinationError, SessionExpired
+from odradek.controller.coordination.errors import ConnectionLoss, CoordinationError, SessionExpired
 from odradek.controller.image import Endpoint
 from odradek.controller.membership.registration import RegistrationRefused, next_broker_id
 from odradek.runtime.descriptor_limit import open_descriptors
@@ -57,6 +57,8 @@ DESCRIPTORS_ADVISED: Final = 4_096
 """A start with a lower limit logs a warning; Kafka's documentation recommends 100,000."""
 INTERRUPT_CHECK_S: Final = 0.1
 REGISTRATION_RETRY_S: Final = 0.5
+SESSIONS_WAITED: Final = 3
+"""Session timeouts until a registration must have ended."""
 EXPIRY_RETRY_MS: Final = 60_000
 """How long a start goes on in new sessions: each has zookeeper.connection.timeout.ms to connect."""
 METADATA_WAIT_MS: Final = 10_000
@@ -255,7 +257,7 @@ class Node:
         wait_ms = (
             0 if self._coordination.is_embedded else self._settings.zookeeper_session_timeout_ms
         )
-        deadline_ms = clock.monotonic_ms() + wait_ms + wait_ms // 2
+        deadline_ms = clock.monotonic_ms() + SESSIONS_WAITED * wait_ms
         is_first = True
         while True:
             try:
@@ -272,15 +274,20 @@ class Node:
 
     async def _despite_expiry(self, ask: Callable[[], Pending[T]]) -> T:
         """The result, in the next session when one expires: a start may stand still for long, while
-        a disk or the whole machine does."""
+        a disk or the whole machine does.  Asks again also when the connection was lost before a
+        response."""
         clock = self._platform.clock
         deadline_ms = clock.monotonic_ms() + EXPIRY_RETRY_MS
+        is_first = True
         while True:
             try:
                 return await self._wait(ask())
-            except SessionExpired:
+            except (SessionExpired, ConnectionLoss) as error:
                 if clock.monotonic_ms() >= deadline_ms:
                     raise
+                if is_first:
+                    logger.warning("the start asks the coordination service again: %r", error)
+            is_first = False
             await asyncio.sleep(REGISTRATION_RETRY_S)
             self._check_interrupted()
 

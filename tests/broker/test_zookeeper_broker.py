@@ -186,6 +186,21 @@ def test_broker_whose_session_expires_before_it_is_registered_begins_another_one
             assert process.stop() == 0
 
 
+def test_a_start_outlasts_a_loss_of_the_connection_to_zookeeper(tmp_path: Path) -> None:
+    with zookeeper_server(tmp_path / "zookeeper") as server:
+        overrides = settings(f"{server.address}/lost", zookeeper_session_timeout_ms="2000")
+        with odradek_broker(tmp_path, overrides=overrides) as broker:
+            command = broker.command()
+            broker.kill()
+            with LoggedProcess(command, log=tmp_path / "again.log", folder=tmp_path) as process:
+                process.wait_for_line("waiting for the end of its session", timeout_s=WAIT_S)
+                server.kill()
+                process.wait_for_line("asks the coordination service again", timeout_s=WAIT_S)
+                server.start()
+                process.wait_for_line(r"\bready\b", timeout_s=WAIT_S)
+                assert process.stop() == 0
+
+
 def test_second_broker_with_the_same_id_is_refused(
     tmp_path: Path, server: ZooKeeperServer, client: KazooClient
 ) -> None:

@@ -34,6 +34,7 @@ from tests.chaos.checker import anomalies
 from tests.chaos.disks import Disk, disks
 from tests.chaos.failing_syncs import FailingSyncs
 from tests.chaos.faults import GAPS_S, LANES
+from tests.chaos.history import History
 from tests.chaos.java_workload import JavaTransactionalWorkload, JavaWorkload
 from tests.chaos.namespaces import namespaces
 from tests.chaos.operations import Operations
@@ -97,7 +98,7 @@ def scene(folder: Path, mounted: Mapping[int, Sequence[Disk]]) -> Iterator[Scene
             },
         ) as cluster,
     ):
-        yield Scene(cluster, ensemble, network, mounted, syncs, threads)
+        yield Scene(folder, cluster, ensemble, network, mounted, syncs, threads)
 
 
 def run_lane(name: str, lane: Lane, is_over: Event) -> list[str]:
@@ -129,6 +130,14 @@ def break_for(found: Scene, operations: Operations, seed: int, seconds: float) -
     return [fault for lane in lanes for fault in lane.result()]
 
 
+def history_lines(history: History) -> Iterator[str]:
+    """All of it, for who looks for the cause."""
+    yield from map(repr, history.sends)
+    yield from map(repr, history.transactions.values())
+    yield from map(repr, history.polls)
+    yield from map(repr, history.commits)
+
+
 def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> dict[str, object]:
     """One topic, its clients, and faults; the line of the ledger."""
     began_s = time.monotonic()
@@ -155,6 +164,8 @@ def run_once(found: Scene, name: str, seed: int, seconds: float, kind: str) -> d
             verdict = f"anomalies: {dict(kinds)}: {anomalies(workload.history)[:5]}"
     except (AssertionError, OSError) as error:
         verdict = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+    if verdict != "held":
+        (found.folder / "history.txt").write_text("\n".join(history_lines(workload.history)))
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": commit(),

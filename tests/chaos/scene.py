@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from threading import Event
 from typing import Final
@@ -38,6 +39,7 @@ class Scene:
 
     def __init__(
         self,
+        folder: Path,
         cluster: BrokerCluster,
         servers: Sequence[ZooKeeperServer],
         network: Namespaces,
@@ -46,6 +48,7 @@ class Scene:
         threads: ThreadPoolExecutor,
     ) -> None:
         """threads  end after all processes: a process ends with the thread that has started it"""
+        self.folder = folder
         self.disks = disks
         self.syncs = syncs
         self.cluster = cluster

@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from random import Random
@@ -66,7 +66,8 @@ class Workload:
         life = 0
         while self._writing.is_set():
             # After a fatal error an idempotent producer is of no use.
-            self._produce_once(Producer(settings), 1_000 * number + life)
+            with suppress(KafkaException):
+                self._produce_once(Producer(settings), 1_000 * number + life)
             life += 1
 
     def _produce_once(self, producer: Producer, name: int) -> None:
@@ -91,15 +92,12 @@ class Workload:
                 )
                 self.history.sends.append(send)
             outstanding += 1
-            try:
-                producer.produce(
-                    self._topic,
-                    b"%d" % send.value,
-                    partition=send.partition,
-                    on_delivery=partial(on_delivery, send),
-                )
-            except KafkaException:
-                break
+            producer.produce(
+                self._topic,
+                b"%d" % send.value,
+                partition=send.partition,
+                on_delivery=partial(on_delivery, send),
+            )
             producer.poll(0.003)
         producer.flush(DELIVERY_MS / 1000 + 5)
 

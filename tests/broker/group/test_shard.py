@@ -40,6 +40,16 @@ def test_nothing_is_answered_while_the_partition_is_read() -> None:
     shard.check_ready()
 
 
+def test_no_request_is_served_after_the_log_directory_has_failed() -> None:
+    host = Host()
+    assert host.commit(5).result() is NONE
+    host.shard.check_ready()
+    host.partition.log.go_offline()
+    with pytest.raises(BrokerError) as refused:
+        host.shard.check_ready()
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
 def test_the_last_of_many_records_of_a_key_counts() -> None:
     host = Host()
     for number in range(300):
