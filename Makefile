@@ -82,8 +82,9 @@ chaos-cluster: tools
 	$(BIN)/python -m pytest -q -m slow tests/cluster
 	$(BIN)/python -m tests.cluster --minutes $(MINUTES)
 
-# Real brokers and servers of ZooKeeper in network namespaces, which are killed, paused and cut off; what
-# clients saw is checked.  Needs root; appends to tests/chaos/ledger.jsonl.
+# Real brokers and servers of ZooKeeper in network namespaces, which are killed, paused, cut off and slowed
+# down, with disks that fill and fail, while replicas move and topics come and go; what clients saw is
+# checked.  Needs root; appends to tests/chaos/ledger.jsonl.
 chaos: tools
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
 

@@ -38,7 +38,7 @@ class PartitionWriter:
         """Whether this broker has led the partition all the time since this was made.
 
         Differs from Kafka: one whose log directory has failed does not, as another broker may lead
-        by now, although nothing has told this one.
+        by now.
         """
         leader = self.partition.leader
         is_same = leader is not None and leader.continues(self._leader)

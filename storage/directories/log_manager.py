@@ -432,11 +432,7 @@ class LogManager:
         assert future.end_offset == log.end_offset, "the copy is complete"
         source, target = self.directory_of(log), self.directory_of(future)
         unique = unique_of(future.directory)
-        high_watermark, start_offset, end_offset = (
-            log.high_watermark,
-            log.log_start_offset,
-            log.end_offset,
-        )
+        high_watermark, end_offset = log.high_watermark, log.end_offset
         folder = target.file(folder_name(*key))
         topic_id = target.topic_ids.get(future.directory)
         try:
@@ -462,7 +458,7 @@ class LogManager:
                 folder,
                 *key,
                 log.config,
-                log_start_offset=start_offset,
+                log_start_offset=log.log_start_offset,
                 recovery_point=end_offset,
                 was_clean_shutdown=True,
                 now_ms=now_ms,
@@ -471,8 +467,7 @@ class LogManager:
         except OSError as error:
             self.take_offline(target, error)
             return None
-        # What snapshots do not keep: all batches that are recognised when they are sent again, and
-        # verifications under way.
+        # Snapshots keep neither all batches that may be sent again nor verifications.
         moved.head.producer_states = log.producer_states
         moved.advance_high_watermark(high_watermark)
         if topic_id is not None:

@@ -32,7 +32,7 @@ from tests.support.processes import die_with_parent
 SOURCE: Final = Path(__file__).parent / "java" / "ChaosClients.java"
 NO_TRANSACTION: Final = "-"
 PRODUCERS: Final = 2
-ENDED_S: Final = 5 * DELIVERY_MS / 1000
+ENDED_S: Final = 3 * DELIVERY_MS / 1000
 
 
 def java_clients() -> list[str]:

@@ -15,6 +15,8 @@ from tests.chaos.workload import PARTITIONS, Workload
 from tests.clients.confluent_client import Confluent
 from tests.support.broker_process import odradek_broker
 
+pytestmark = pytest.mark.client
+
 TOPIC = "t"
 WAIT_S = 60.0
 WANTED = 100

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.chaos import failing_syncs, java_workload
 from tests.support import apache, make_class_archives, maven, newest_pyspark, programs
 
 SPARK_VERSION: Final = "4.0.0"
@@ -16,6 +17,8 @@ def main() -> None:
     """Jars of Apache Kafka and of connectors, client programs, the newest PySpark, classes."""
     apache.main()
     programs.main()
+    java_workload.java_clients()
+    failing_syncs.library()
     maven.spark_connectors(SPARK_VERSION)
     maven.mirror_client_libraries(apache.JUDGE_VERSION)
     newest_pyspark.main()

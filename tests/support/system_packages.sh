@@ -7,6 +7,8 @@ missing=()
 need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need_file() { [ -e "$1" ] || missing+=("$2"); }
 
+need_command gcc gcc
+need_file /usr/include/stdio.h libc6-dev
 need_command kcat kcat
 need_command java default-jdk-headless
 need_command javac default-jdk-headless
