@@ -372,17 +372,25 @@ class Leadership:
                 else:
                     removed.append(key)
         if removed:
+            missing = self._delete_logs(removed)
+            errors |= dict.fromkeys(missing, ErrorCode.KAFKA_STORAGE_ERROR)
+        self._notify_applied()
+        return ControlResponse(partition_errors=errors)
+
+    def _delete_logs(self, removed: list[TopicPartition]) -> list[TopicPartition]:
+        """Delete the logs of partitions; returns those whose log may still be on a disk."""
+        try:
             deletion = self._logs.delete(
                 removed, unique=self._rng.uuid().hex, now_ms=self._clock.now_ms()
             )
-            self._run_jobs(list(deletion.checkpoints))
-            missing = (TopicPartition(*one) for one in deletion.missing)
-            errors |= dict.fromkeys(missing, ErrorCode.KAFKA_STORAGE_ERROR)
-            for topic, index in removed:
-                for observer in self._observers:
-                    observer.on_log_deleted(topic, index)
-        self._notify_applied()
-        return ControlResponse(partition_errors=errors)
+        except NoDirectoryLeft as error:
+            self._on_fatal(str(error))
+            return removed
+        self._run_jobs(list(deletion.checkpoints))
+        for topic, index in removed:
+            for observer in self._observers:
+                observer.on_log_deleted(topic, index)
+        return [TopicPartition(*one) for one in deletion.missing]
 
     def _is_on_failed_directory(self, replica: StopReplicaPartition) -> bool:
         """Such a replica stays until the broker restarts: its requests get KAFKA_STORAGE_ERROR."""

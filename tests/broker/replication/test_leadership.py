@@ -76,6 +76,18 @@ def test_a_replica_on_a_failed_directory_refuses_leadership_and_stop() -> None:
     assert replicas.fatal == []
 
 
+@pytest.mark.parametrize("operation", [1, 2])
+def test_a_deletion_that_fails_in_the_last_directory_stops_the_broker_and_has_a_response(
+    operation: int,
+) -> None:
+    replicas = Replicas()
+    replicas.lead().append([batch(NOW_MS)], NOW_MS)
+    replicas.files.fail_operation(operation, OSError(errno.EIO, "the disk is broken"))
+    assert replicas.stop(is_deleted=True) == {KEY: STORAGE_ERROR}
+    (reason,) = replicas.fatal
+    assert "director" in reason
+
+
 def test_a_deletion_leaves_the_folder_of_another_topic_of_the_same_name() -> None:
     """The coordination service lost its data, and the topic was made again under the old name."""
     replicas = Replicas()
