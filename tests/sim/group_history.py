@@ -39,6 +39,8 @@ class GroupHistory:
         """By the newest committed record of each group."""
         self._offsets: dict[tuple[str, TopicPartition], list[int]] = {}
         """All that were committed, in the order of the log."""
+        self._acknowledged: dict[tuple[str, TopicPartition], int] = {}
+        """The place in `_offsets` of the last one that a member knows to be committed."""
         self._owners: dict[tuple[str, int], dict[TopicPartition, str]] = {}
         """Of a group in a generation."""
         self._newest: dict[str, int] = {}
@@ -115,29 +117,35 @@ class GroupHistory:
                 f"offset {offset} of {group} for {key} is accepted in generation {generation}, "
                 f"after generation {newest} had begun"
             )
-        if (
-            offset not in self._offsets.get((group, key), ())
-            and not self._world.counts["power cut"]
-        ):
+        offsets = self._offsets.get((group, key), [])
+        places = [place for place, one in enumerate(offsets) if one == offset]
+        if places:
+            self._acknowledged[group, key] = max(places[-1], self.acknowledged(group, key))
+        elif not self._world.counts["power cut"]:
             self._world.fail(f"offset {offset} of {group} for {key} is not committed")
 
-    def commits(self, group: str, key: TopicPartition) -> int:
-        """How many offsets have been committed."""
-        return len(self._offsets.get((group, key), ()))
+    def acknowledged(self, group: str, key: TopicPartition) -> int:
+        """The place of the last acknowledged commit among all commits, or -1."""
+        return self._acknowledged.get((group, key), -1)
 
     def committed(self, group: str, key: TopicPartition) -> int:
         """The newest offset that has been committed."""
         return (self._offsets.get((group, key)) or [NO_OFFSET])[-1]
 
-    def on_fetched(self, group: str, key: TopicPartition, offset: int, *, commits: int) -> None:
-        """The coordinator has returned a committed offset: the newest one, or a later one.
+    def on_fetched(
+        self, group: str, key: TopicPartition, offset: int, *, acknowledged: int
+    ) -> None:
+        """The coordinator has returned a committed offset: the last acknowledged or a later one.
 
-        commits  how many there were when the request was sent
+        A commit that is replicated after its coordinator gave it up is in the log, and in the
+        coordinator's memory only after a failover, as in Kafka (GroupMetadataManager.storeOffsets).
+
+        acknowledged  the place of the last acknowledged commit when the request was sent
         """
         offsets = self._offsets.get((group, key), [])
-        possible = offsets[max(0, commits - 1) :]
-        if offset not in possible and not (commits == 0 and offset == NO_OFFSET):
+        possible = offsets[max(0, acknowledged) :]
+        if offset not in possible and not (acknowledged < 0 and offset == NO_OFFSET):
             self._world.fail(
-                f"the offset of {group} for {key} is {offset}; committed are {offsets[-8:]}, "
-                f"{len(offsets) - commits} of them since it was asked for"
+                f"the offset of {group} for {key} is {offset}; committed are {offsets}, "
+                f"acknowledged was number {acknowledged} of them when it was asked for"
             )

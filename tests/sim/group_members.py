@@ -135,12 +135,12 @@ class GroupClient:
         topic = OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[key[1] for key in keys])
         request = OffsetFetchRequest(group_id=self.group, topics=[topic], require_stable=True)
         oracle = self._clients.oracle
-        commits: dict[TopicPartition, int] = {}
+        acknowledged: dict[TopicPartition, int] = {}
         state = None
 
         def make() -> OffsetFetchRequest:
-            nonlocal commits, state
-            commits = {key: self._history.commits(self.group, key) for key in keys}
+            nonlocal acknowledged, state
+            acknowledged = {key: self._history.acknowledged(self.group, key) for key in keys}
             state = oracle.state_of(OFFSETS)
             return request
 
@@ -161,7 +161,7 @@ class GroupClient:
             return found
         if now.leader_epoch == state.leader_epoch:
             for key, offset in found.items():
-                self._history.on_fetched(self.group, key, offset, commits=commits[key])
+                self._history.on_fetched(self.group, key, offset, acknowledged=acknowledged[key])
         return found
 
 
