@@ -45,8 +45,9 @@ def measured(what: str, broker: Broker, elapsed_ms: int) -> Iterator[None]:
 
 
 def produce(broker: Broker, topic: str, value: bytes) -> None:
+    """At the time of the broker, which other tests may have advanced by days."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"})
-    producer.produce(topic, value)
+    producer.produce(topic, value, timestamp=broker.clock.now_ms())
     assert producer.flush(WAIT_S) == 0
 
 
@@ -102,7 +103,7 @@ def test_transaction_is_aborted_after_its_timeout(broker: Broker) -> None:
     )
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()
-    producer.produce(topic, b"one")
+    producer.produce(topic, b"one", timestamp=broker.clock.now_ms())
     assert producer.flush(WAIT_S) == 0
     with measured("transaction", broker, 71 * SECOND_MS):
         broker.clock.advance(seconds=59)
