@@ -200,7 +200,7 @@ class Node:
         # An ensemble without a cluster id is not that of these directories, or has lost its data:
         # it gets an id of its own, and `claim` refuses the start (Kafka: InconsistentClusterId).
         stored_id = self._stored_cluster_id if self._coordination.is_embedded else None
-        cluster_id = await self._despite_expiry(lambda: controller.prepare(stored_id))
+        cluster_id = await self._despite((SessionExpired,), lambda: controller.prepare(stored_id))
         logs.claim(
             broker_id=self._broker_id,
             cluster_id=cluster_id,
@@ -261,7 +261,9 @@ class Node:
         is_first = True
         while True:
             try:
-                await self._despite_expiry(lambda: controller.start(self._identity()))
+                await self._despite(
+                    (SessionExpired, ConnectionLoss), lambda: controller.start(self._identity())
+                )
                 return
             except RegistrationRefused as refusal:
                 if clock.monotonic_ms() >= deadline_ms:
@@ -272,17 +274,21 @@ class Node:
             await asyncio.sleep(REGISTRATION_RETRY_S)
             self._check_interrupted()
 
-    async def _despite_expiry(self, ask: Callable[[], Pending[T]]) -> T:
-        """The result, in the next session when one expires: a start may stand still for long, while
-        a disk or the whole machine does.  Asks again also when the connection was lost before a
-        response."""
+    async def _despite(
+        self, lost: tuple[type[CoordinationError], ...], ask: Callable[[], Pending[T]]
+    ) -> T:
+        """The result; asks again when a session or connection was lost before the response.
+
+        A start may stand still for so long that its session expires, while a disk or the whole
+        machine does.  An ensemble that was never reached ends it: that is no loss.
+        """
         clock = self._platform.clock
         deadline_ms = clock.monotonic_ms() + EXPIRY_RETRY_MS
         is_first = True
         while True:
             try:
                 return await self._wait(ask())
-            except (SessionExpired, ConnectionLoss) as error:
+            except lost as error:
                 if clock.monotonic_ms() >= deadline_ms:
                     raise
                 if is_first:
