@@ -12,7 +12,7 @@ from odradek.broker.topics import partition_for
 from odradek.protocol.errors import ErrorCode
 from tests.clients.filling import RECORDS, Filling, commit
 from tests.clients.members import Crew
-from tests.support.apache import CONSOLE_CONSUMER_TOOL, DUMP_LOG_TOOL, run_tool
+from tests.support.apache import CONSOLE_CONSUMER_TOOL, DUMP_LOG_TOOL, ToolHangs, run_tool
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire import Wire
 
@@ -40,17 +40,25 @@ def groups_tool(broker: BrokerProcess, folder: Path, *arguments: str) -> str:
 def test_java_consumer_continues_at_its_committed_offset(
     broker: BrokerProcess, filled: Filling, tmp_path: Path, version: str
 ) -> None:
+    group = f"{filled.topic}-{version}"
+
     def consume(count: int) -> list[int]:
-        done = run_tool(
-            CONSOLE_CONSUMER_TOOL,
-            [
-                *("--bootstrap-server", broker.address, "--topic", filled.topic),
-                *("--group", f"{filled.topic}-{version}", "--from-beginning"),
-                *("--max-messages", str(count), "--timeout-ms", "120000"),
-            ],
-            folder=tmp_path,
-            version=version,
-        )
+        try:
+            done = run_tool(
+                CONSOLE_CONSUMER_TOOL,
+                [
+                    *("--bootstrap-server", broker.address, "--topic", filled.topic),
+                    *("--group", group, "--from-beginning"),
+                    *("--max-messages", str(count), "--timeout-ms", "120000"),
+                ],
+                folder=tmp_path,
+                version=version,
+            )
+        except ToolHangs as hangs:
+            for what in (["--state"], ["--members", "--verbose"], ["--offsets"]):
+                hangs.add_note(groups_tool(broker, tmp_path, "--describe", "--group", group, *what))
+            hangs.add_note(broker.process.tail())
+            raise
         assert done.exit_code == 0, done.errors
         return [int(line) for line in done.output.split()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ JUDGE_VERSION = "3.9.2"
 READY = r"started \(kafka\.server\.KafkaServer\)"
 READY_TIMEOUT_S = 60.0
 TOOL_TIMEOUT_S = 120.0
+STACKS_TIMEOUT_S = 5.0
 
 TOPICS_TOOL = "org.apache.kafka.tools.TopicCommand"
 PRODUCER_PERFORMANCE_TOOL = "org.apache.kafka.tools.ProducerPerformance"
@@ -161,6 +163,10 @@ def apache_node(
         yield broker
 
 
+class ToolHangs(AssertionError):
+    """A tool of Apache Kafka has not ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a command-line tool of Apache Kafka printed."""
@@ -178,22 +184,35 @@ def run_tool(
     version: str = JUDGE_VERSION,
     standard_input: bytes = b"",
 ) -> ToolResult:
-    """Run one of the `*_TOOL` classes to its end (1 to 2 s)."""
+    """Run one of the `*_TOOL` classes to its end (1 to 2 s).
+
+    raises  ToolHangs with what it printed, and the stacks of its threads
+    """
     logging = folder / "log4j-tools.properties"
     logging.write_text(LOG4J_QUIET)
     command = java_command(maven.broker_libraries(version), main, arguments, heap="128m")
     command.insert(1, f"-Dlog4j.configuration=file:{logging}")
-    done = subprocess.run(
-        command,
-        input=standard_input,
-        capture_output=True,
-        timeout=TOOL_TIMEOUT_S,
-        check=False,
-    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            output, errors = process.communicate(standard_input, TOOL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            # Java prints the stacks of its threads.
+            process.send_signal(signal.SIGQUIT)
+            try:
+                output, errors = process.communicate(timeout=STACKS_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                output, errors = process.communicate()
+            said = f"{output.decode(errors='replace')}\n{errors.decode(errors='replace')}"
+            raise ToolHangs(f"{main} has not ended in {TOOL_TIMEOUT_S} s:\n{said}") from None
+        except BaseException:
+            process.kill()
+            raise
     return ToolResult(
-        done.returncode,
-        done.stdout.decode(errors="replace"),
-        done.stderr.decode(errors="replace"),
+        process.returncode,
+        output.decode(errors="replace"),
+        errors.decode(errors="replace"),
     )
 
 
