@@ -24,6 +24,7 @@ COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 # Tests that wait for programs of others, and those of the parts below the broker; `test-broker` runs
 # all that no other row and not `lint` does.
 WITH_CLIENTS := $(addprefix tests/,attack clients examples golden packaging)
+WITH_CLUSTERS := $(addprefix tests/,chaos cluster docs plugin)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
@@ -38,15 +39,16 @@ cluster: $(VENV)/.run system-packages
 
 # The rows wait for Java and for sessions most of the time: they run at once, and each prints what it
 # found at its end.
-test: lint tools
-	@$(MAKE) --no-print-directory -k -j6 --output-sync=target \
-		test-broker test-pipelines test-clients test-clusters test-tools test-parts
+test: tools
+	@$(MAKE) --no-print-directory -k -j7 --output-sync=target \
+		lint test-broker test-pipelines test-clients test-clusters test-tools test-parts
 
 test-pipelines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
 
+# With them what is too short for a row: chaos of some seconds, the pytest plugin, the pages.
 test-clusters:
-	$(BIN)/python -m pytest -q -m "not slow" tests/cluster
+	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLUSTERS)
 
 # The tools, which have clusters of their own.
 test-tools:
@@ -56,8 +58,9 @@ test-clients:
 	$(BIN)/python -m pytest -q -m "not slow" $(WITH_CLIENTS)
 
 test-broker:
-	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/cluster \
-		--ignore=tests/odradek --ignore=tests/sim --ignore=tests/repository $(addprefix --ignore=,$(WITH_CLIENTS) $(BELOW_BROKER))
+	$(BIN)/python -m pytest -q -m "not slow" tests --ignore=tests/pipeline --ignore=tests/odradek \
+		--ignore=tests/sim --ignore=tests/repository \
+		$(addprefix --ignore=,$(WITH_CLIENTS) $(WITH_CLUSTERS) $(BELOW_BROKER))
 
 test-parts:
 	$(BIN)/python -m pytest -q -m "not slow" $(BELOW_BROKER) tests/sim
