@@ -374,7 +374,7 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
                 )
             case ConsumerGroup() as consumer:
                 error = self._consumer.check_transactional_commit(
-                    consumer, member_id, generation, commits
+                    consumer, member_id, instance_id, generation, commits
                 )
             case None:
                 error = ErrorCode.NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID

@@ -322,9 +322,17 @@ class ConsumerGroups:
         return check_commit(group, member_id, epoch, version, partitions, self._directory())
 
     def check_transactional_commit(
-        self, group: ConsumerGroup, member_id: str, epoch: int, partitions: Iterable[TopicPartition]
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
     ) -> ErrorCode:
-        """Whether a TxnOffsetCommit may be stored; producers know no epochs of members."""
+        """Whether a TxnOffsetCommit may be stored; producers know no epochs of members, and many
+        name none (Kafka 3.9 refuses those, 4.3 does not)."""
+        if epoch == -1 and not member_id and instance_id is None:
+            return ErrorCode.NONE
         error = check_commit(group, member_id, epoch, EPOCH_FROM, partitions, self._directory())
         return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 

@@ -13,6 +13,7 @@ from odradek.broker.group.consumer.heartbeat import HeartbeatRequest, HeartbeatR
 from odradek.broker.group.consumer.state import ConsumerGroup
 from odradek.broker.group.group import Group
 from odradek.broker.group.offsets import OffsetAndMetadata
+from odradek.broker.group.offsets_log import OffsetsTransaction
 from odradek.broker.group.replay import GroupReplay
 from odradek.broker.settings.groups import ConsumerGroupSettings
 from odradek.controller.image import Image, PartitionImage, TopicImage
@@ -227,6 +228,19 @@ class Talk(Host):
                 for one in partitions or (0,)
             },
             version=version,
+        ).result()
+
+    def commit_in_transaction(
+        self, member_id: str, epoch: int, *, instance_id: str | None = None
+    ) -> ErrorCode:
+        """A TxnOffsetCommit without offsets: whether it may commit."""
+        return self.shard.commit_transactional_offsets(
+            "g",
+            OffsetsTransaction(1, 0, is_verified=False, guard=None),
+            member_id=member_id,
+            instance_id=instance_id,
+            generation=epoch,
+            commits={},
         ).result()
 
     # What the log says.

@@ -279,6 +279,16 @@ def test_offsets_are_committed_in_the_members_epoch(talk: Talk) -> None:
     assert talk.commit_as("m", 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_transaction_commits_offsets_of_a_group_with_members_without_naming_one(
+    talk: Talk,
+) -> None:
+    talk.heartbeat("m", 0)
+    assert talk.commit_in_transaction("", -1) is NONE
+    assert talk.commit_in_transaction("", -1, instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.commit_in_transaction("o", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.commit_in_transaction("m", 9) is ErrorCode.ILLEGAL_GENERATION
+
+
 def test_classic_members_commit_in_their_generation(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     old = joined(talk.classic_join("")).member_id
