@@ -13,12 +13,11 @@ MANAGERS: Final = {"storage/directories/log_manager.py"}
 """Kafka's LogManager."""
 
 WITHOUT_USER: Final = {
-    "odradek/command.py:main": "the command's entry point (pyproject.toml)",
     **{
         f"odradek/pytest_plugin.py:{name}": "called by pytest"
         for name in (
             *("pytest_addoption", "pytest_configure", "pytest_runtest_makereport"),
-            *("kafka", "kafka_broker", "kafka_cluster", "kafka_session_broker", "kafka_settings"),
+            *("kafka_broker", "kafka_cluster"),
         )
     },
     "odradek/testing/": "called by tests of other projects",
@@ -27,19 +26,13 @@ WITHOUT_USER: Final = {
     "pipeline/spec/reference.py:pipeline_tables": "docs/generate/pipelines.py",
     "pipeline/spec/reference.py:mirror_tables": "docs/generate/pipelines.py",
     "broker/settings/rules.py:rule_text": "the page of settings (docs/generate/settings.py)",
-    "controller/coordination/tree.py:Tree.expired_sessions": "when the tree serves other processes",
     "protocol/gathered.py:Gathered.add_slice": "called by generated encoders",
-    "protocol/records/control.py:build_end_marker": "WriteTxnMarkers, when transactions are served",
-    "broker/compaction/compaction.py:Compaction.run_now": "for operators and tests",
     "broker/settings/broker_settings.py:BrokerSettings.of_listener": "TLS and SASL listeners",
     "protocol/stored/": "record types and versions of Kafka's stored formats",
     "pipeline/progress.py:Progress.onQueryStarted": "called by Spark",
     "pipeline/progress.py:Progress.onQueryProgress": "called by Spark",
     "pipeline/progress.py:Progress.onQueryIdle": "called by Spark",
     "pipeline/progress.py:Progress.onQueryTerminated": "called by Spark",
-    "odradek/tools/console/producer/standard_input.py:_InterruptibleFile.readable": (
-        "called by io.BufferedReader"
-    ),
     "odradek/tools/console/producer/standard_input.py:_InterruptibleFile.readinto": (
         "called by io.BufferedReader"
     ),
