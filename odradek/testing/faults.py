@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -69,15 +70,15 @@ class Fault:
         self.remove()
 
 
-class FaultTarget:
+class FaultTarget(ABC):
     """What has faults: one broker, or several."""
 
     _has_faults = False
 
     @property
+    @abstractmethod
     def controls(self) -> Sequence[ControlClient]:
-        """The control channels of the brokers, by id."""
-        raise NotImplementedError
+        """The control channels of the running brokers, by id."""
 
     def control_of(self, broker: int) -> ControlClient:
         """The control channel of one broker."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -49,14 +50,9 @@ class KafkaHandle(FaultTarget):
         self._lock = threading.Lock()
 
     @property
+    @abstractmethod
     def bootstrap_servers(self) -> str:
         """host:port of each broker, with commas between them."""
-        raise NotImplementedError
-
-    @property
-    def controls(self) -> Sequence[ControlClient]:
-        """The control channels of the running brokers, by id."""
-        raise NotImplementedError
 
     @property
     def clock(self) -> KafkaClock:
