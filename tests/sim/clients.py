@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from odradek.broker.interbroker.network_client import NetworkClient
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -234,6 +234,9 @@ class Scribbler:
 class Consumer:
     """Reads each partition from its start and compares what it gets with what is committed."""
 
+    ISOLATION: ClassVar = 0
+    BYTES_MAX: ClassVar = 2_000
+
     def __init__(self, clients: ClientHost, keys: list[TopicPartition], pause_us: int) -> None:
         self._clients = clients
         self._pause_us = pause_us
@@ -243,30 +246,36 @@ class Consumer:
 
     def _fetch(self, key: TopicPartition) -> None:
         partition = FetchPartition(
-            partition=key.partition, fetch_offset=self.offsets[key], partition_max_bytes=2_000
+            partition=key.partition,
+            fetch_offset=self.offsets[key],
+            partition_max_bytes=self.BYTES_MAX,
         )
         request = FetchRequest(
             max_wait_ms=500,
             min_bytes=1,
-            max_bytes=2_000,
+            max_bytes=self.BYTES_MAX,
+            isolation_level=self.ISOLATION,
             topics=[FetchTopic(topic=key.topic, partitions=[partition])],
         )
         pending = self._clients.send(self._clients.leader_of(key), request, FETCH_VERSION)
         pending.on_done(lambda done: self._on_response(key, done))
 
     def _on_response(self, key: TopicPartition, done: Pending[Any]) -> None:
-        clients = self._clients
         try:
-            response = done.result()
-        except BrokerError:
-            response = None
-        if response is not None and not response.error_code:
-            ((data,),) = [topic.partitions for topic in response.responses]
-            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                clients.oracle.on_out_of_range(key, self.offsets[key])
-            elif not data.error_code and data.records is not None:
-                for batch in iterate_batches(memoryview(bytes(data.records)), allow_partial=True):
-                    if batch.last_offset >= self.offsets[key]:
-                        clients.oracle.on_consumed(key, batch)
-                        self.offsets[key] = batch.next_offset
-        clients.after(self._pause_us, lambda: self._fetch(key))
+            ((data,),) = [topic.partitions for topic in done.result().responses]
+        except (BrokerError, ValueError):
+            data = None
+        if data is not None:
+            self.on_data(key, data)
+        self._clients.after(self._pause_us, lambda: self._fetch(key))
+
+    def on_data(self, key: TopicPartition, data: Any) -> None:
+        """What a response has of a partition."""
+        oracle = self._clients.oracle
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            oracle.on_out_of_range(key, self.offsets[key])
+        elif not data.error_code and data.records is not None:
+            for batch in iterate_batches(memoryview(bytes(data.records)), allow_partial=True):
+                if batch.last_offset >= self.offsets[key]:
+                    oracle.on_consumed(key, batch)
+                    self.offsets[key] = batch.next_offset

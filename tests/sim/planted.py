@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -44,6 +43,7 @@ from odradek.storage.log.log import Log
 from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state import ProducerStates
 from tests.sim.plan import Plan
+from tests.sim.planting import Bugs
 
 RARE: Final = (
     "any_live_replica_is_elected",
@@ -57,17 +57,10 @@ RARE: Final = (
     "watches_are_not_set_again",
 )
 """The simulator is weak here: 60 short histories do not find them.  `make test` leaves them out."""
-BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
-Bug = Callable[[pytest.MonkeyPatch], None]
+BUGS: Final = Bugs()
 
 
-def bug(function: Bug) -> Bug:
-    """Register a bug under the name of its function."""
-    BUGS[function.__name__] = function
-    return function
-
-
-@bug
+@BUGS.add
 def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     """KIP-101: what Kafka once did when a broker became a follower."""
     first = followed_log.first_truncation_offset
@@ -80,7 +73,7 @@ def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetcher_state, "first_truncation_offset", truncating)
 
 
-@bug
+@BUGS.add
 def fetch_without_the_last_epoch(patch: pytest.MonkeyPatch) -> None:
     """KIP-320: a follower that never looks for a divergence."""
     requested = PartitionFetchState.requested
@@ -91,7 +84,7 @@ def fetch_without_the_last_epoch(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@bug
+@BUGS.add
 def expansion_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-7128, together with a high watermark that does not wait for expansions."""
     propose = PartitionLeader.propose_expansion
@@ -106,7 +99,7 @@ def expansion_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLeader, "propose_expansion", early)
 
 
-@bug
+@BUGS.add
 def truncation_to_the_leaders_end_of_another_epoch(patch: pytest.MonkeyPatch) -> None:
     """KIP-279: the leader's end offset alone, whatever epochs the follower has."""
     patch.setattr(
@@ -116,7 +109,7 @@ def truncation_to_the_leaders_end_of_another_epoch(patch: pytest.MonkeyPatch) ->
     )
 
 
-@bug
+@BUGS.add
 def high_watermark_of_one_follower(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-13091: in-sync replicas that the high watermark does not wait for."""
 
@@ -127,37 +120,37 @@ def high_watermark_of_one_follower(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLeader, "replicated_end", first)
 
 
-@bug
+@BUGS.add
 def acknowledgement_at_the_append(patch: pytest.MonkeyPatch) -> None:
     """acks=all is served as acks=1."""
     patch.setattr(produce, "_is_stored", lambda partition, last_offset, acks: True)
 
 
-@bug
+@BUGS.add
 def read_up_to_the_end(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-9196: consumers get what is not committed."""
     patch.setattr(Partition, "fetch_end", lambda self, *, read_committed: self.log.end_offset)
 
 
-@bug
+@BUGS.add
 def epoch_of_a_new_leader_is_not_noted(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-7415: the epochs of a log do not begin with a leadership."""
     patch.setattr(Log, "assign_epoch", lambda self, leader_epoch, start_offset: None)
 
 
-@bug
+@BUGS.add
 def epochs_are_not_cut_with_the_log(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-10706."""
     patch.setattr(LeaderEpochFileCache, "truncate_from_end", lambda self, end_offset: None)
 
 
-@bug
+@BUGS.add
 def watches_are_not_set_again(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-13461: after a lost connection changes are not seen any more."""
     patch.setattr(ZooKeeperSession, "_watch_calls", lambda self: [])
 
 
-@bug
+@BUGS.add
 def producers_are_not_noted_by_followers(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-6003, KAFKA-12153: a new leader takes a repeated batch for a new one."""
     append_as_follower, apply = Log.append_as_follower, ProducerStates.apply
@@ -178,7 +171,7 @@ def producers_are_not_noted_by_followers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerStates, "apply", applied)
 
 
-@bug
+@BUGS.add
 def producers_are_not_cut_with_the_log(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-5829: after a truncation the state of producers is not that of the log."""
     run = FinishTruncation.run
@@ -189,7 +182,7 @@ def producers_are_not_cut_with_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FinishTruncation, "run", without_producers)
 
 
-@bug
+@BUGS.add
 def follower_takes_its_end_for_committed(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-14704: a diverging end of the log becomes visible before it is truncated."""
     apply_state = Partition.apply_state
@@ -202,14 +195,14 @@ def follower_takes_its_end_for_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "apply_state", exposing)
 
 
-@bug
+@BUGS.add
 def repeated_batches_are_stored(patch: pytest.MonkeyPatch) -> None:
     """No producer's batch is recognised as sent before."""
     patch.setattr(head, "check_append", lambda entry, batch, *, from_client: None)
     patch.setattr(appending, "check_append", lambda entry, batch, *, from_client: None)
 
 
-@bug
+@BUGS.add
 def expired_sessions_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-5473: a broker whose session has expired does not register again."""
     on_event = Controller._on_event
@@ -221,13 +214,13 @@ def expired_sessions_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Controller, "_on_event", deaf)
 
 
-@bug
+@BUGS.add
 def truncation_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     """A power cut brings dropped records back below the high watermark."""
     patch.setattr(FinishTruncation, "run", lambda self, files: None)
 
 
-@bug
+@BUGS.add
 def states_are_written_without_their_version(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-1382: what another controller has written meanwhile is overwritten."""
     patch.setattr(
@@ -238,13 +231,13 @@ def states_are_written_without_their_version(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@bug
+@BUGS.add
 def requests_of_earlier_controllers_are_applied(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-7235, KIP-380: control requests that arrive late, of an earlier registration too."""
     patch.setattr(ControlRequestReceiver, "_check_epochs", lambda self, request: None)
 
 
-@bug
+@BUGS.add
 def elections_keep_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
     """Two brokers lead in one leader epoch."""
     elected = elections._elected
@@ -255,7 +248,7 @@ def elections_keep_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(elections, "_elected", kept)
 
 
-@bug
+@BUGS.add
 def shrink_counts_before_it_is_confirmed(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-13091, the AsyncIsr specification: the controller still has the former replicas."""
     propose = PartitionLeader.propose_shrink
@@ -270,7 +263,7 @@ def shrink_counts_before_it_is_confirmed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLeader, "propose_shrink", early)
 
 
-@bug
+@BUGS.add
 def any_live_replica_is_elected(patch: pytest.MonkeyPatch) -> None:
     """Unclean elections that no setting of the cluster allows."""
     settings = Plan.settings
@@ -278,13 +271,13 @@ def any_live_replica_is_elected(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Plan, "settings", lambda self: settings(self) | allowed)
 
 
-@bug
+@BUGS.add
 def duplicates_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-7190: a batch that is sent again is refused for ever."""
     patch.setattr(producer_state, "_find_duplicate", lambda batches, batch: None)
 
 
-@bug
+@BUGS.add
 def new_leader_takes_its_end_for_committed(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-7415, KIP-207: a new leader does not wait for its followers."""
     apply_state = Partition.apply_state
@@ -297,25 +290,25 @@ def new_leader_takes_its_end_for_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "apply_state", exposing)
 
 
-@bug
+@BUGS.add
 def responses_for_another_end_of_the_log_are_appended(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-13207: what a fetcher had asked for before it stopped, or before a truncation."""
     patch.setattr(PartitionFetchState, "expects", lambda self, sent: self.is_ready)
 
 
-@bug
+@BUGS.add
 def producer_ids_are_given_twice(patch: pytest.MonkeyPatch) -> None:
     """A block of producer ids that every broker takes."""
     patch.setattr(ControllerChannel, "allocate_producer_ids", lambda self: Pending.of((0, 1_000)))
 
 
-@bug
+@BUGS.add
 def logs_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-10101: the recovery point moves without a flush."""
     patch.setattr(LogFlush, "run", lambda self: None)
 
 
-@bug
+@BUGS.add
 def refused_in_sync_replicas_are_kept(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-12686: a leader takes for granted what the controller has refused."""
     settle = InSyncReplicas._settle
@@ -329,7 +322,7 @@ def refused_in_sync_replicas_are_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InSyncReplicas, "_settle", granted)
 
 
-@bug
+@BUGS.add
 def high_watermark_falls_with_a_new_follower(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-9491: a replica that begins to follow has no high watermark, and drops its log."""
     apply_state = Partition.apply_state
@@ -342,13 +335,13 @@ def high_watermark_falls_with_a_new_follower(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "apply_state", forgetting)
 
 
-@bug
+@BUGS.add
 def failed_writes_are_not_undone(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-10778: after a write that failed, records follow its torn bytes."""
     patch.setattr(Head, "_undo_write", lambda self, error: self.storage_error(error))
 
 
-@bug
+@BUGS.add
 def topics_are_unknown_while_a_controller_takes_over(patch: pytest.MonkeyPatch) -> None:
     """A leader waits for a state that never comes: this simulator has found it."""
 
@@ -358,13 +351,13 @@ def topics_are_unknown_while_a_controller_takes_over(patch: pytest.MonkeyPatch) 
     patch.setattr(Controller, "topic_name", known)
 
 
-@bug
+@BUGS.add
 def unseen_deaths_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """A replica that died and came back before a new controller looked stays in sync."""
     patch.setattr(partition_states, "decide_unseen_bounce", lambda image, state, written: state)
 
 
-@bug
+@BUGS.add
 def deleted_topics_keep_their_folders(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-13972: a broker stops a replica, and forgets that it is deleted."""
     stop = Leadership._stop
@@ -376,13 +369,13 @@ def deleted_topics_keep_their_folders(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leadership, "_stop", kept)
 
 
-@bug
+@BUGS.add
 def reassignments_end_at_once(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-15665: the former replicas go before the new ones are in sync."""
     patch.setattr(reassignments, "is_complete", lambda image, topic, partition: True)
 
 
-@bug
+@BUGS.add
 def reassignments_do_not_wait_for_replicas(patch: pytest.MonkeyPatch) -> None:
     """A replica comes into sync, and the reassignment that waits for it does not go on."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -12,18 +11,12 @@ from odradek.broker.group.classic.state import ClassicGroup
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.broker.group.replay import GroupReplay
 from odradek.protocol.errors import ErrorCode
+from tests.sim.planting import Bugs
 
-GROUP_BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
-Bug = Callable[[pytest.MonkeyPatch], None]
-
-
-def bug(function: Bug) -> Bug:
-    """Register a bug under the name of its function."""
-    GROUP_BUGS[function.__name__] = function
-    return function
+GROUP_BUGS: Final = Bugs()
 
 
-@bug
+@GROUP_BUGS.add
 def offsets_are_committed_when_appended(patch: pytest.MonkeyPatch) -> None:
     """The coordinator does not wait for its replicas."""
     patch.setattr(
@@ -33,13 +26,13 @@ def offsets_are_committed_when_appended(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@bug
+@GROUP_BUGS.add
 def commits_of_earlier_generations_are_accepted(patch: pytest.MonkeyPatch) -> None:
     """A member that has been expelled commits all the same."""
     patch.setattr(offsets, "check_commit", lambda group, **_: ErrorCode.NONE)
 
 
-@bug
+@GROUP_BUGS.add
 def generations_keep_their_number(patch: pytest.MonkeyPatch) -> None:
     """Partitions have other owners, and the generation is the same."""
     complete_join = rebalance.complete_join
@@ -55,13 +48,13 @@ def generations_keep_their_number(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(protocol, "complete_join", kept)
 
 
-@bug
+@GROUP_BUGS.add
 def generations_begin_again_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     """A coordinator that takes over knows no groups, only offsets."""
     patch.setattr(GroupReplay, "_apply_group", lambda self, group_id, data: None)
 
 
-@bug
+@GROUP_BUGS.add
 def first_offset_is_loaded(patch: pytest.MonkeyPatch) -> None:
     """A coordinator that takes over takes the oldest record of an offset for the newest one."""
     put = GroupReplay._put
@@ -73,7 +66,7 @@ def first_offset_is_loaded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupReplay, "_put", first)
 
 
-@bug
+@GROUP_BUGS.add
 def members_have_no_sessions_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     """A member that died with the coordinator keeps its partitions for ever."""
     patch.setattr(ClassicGroup, "start_sessions", lambda self, now: None)

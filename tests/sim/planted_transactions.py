@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
@@ -23,6 +23,7 @@ from odradek.runtime.pending import Pending
 from odradek.storage.log.log import Log
 from odradek.storage.producers.producer_state import ProducerStates
 from tests.sim.plan import Plan
+from tests.sim.planting import Bugs
 
 RARE_TRANSACTION_BUGS: Final = (
     "batches_are_not_verified",
@@ -30,17 +31,10 @@ RARE_TRANSACTION_BUGS: Final = (
     "full_disks_leave_transactions_prepared",
 )
 """500 short histories do not find them."""
-TRANSACTION_BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {}
-Bug = Callable[[pytest.MonkeyPatch], None]
+TRANSACTION_BUGS: Final = Bugs()
 
 
-def bug(function: Bug) -> Bug:
-    """Register a bug under the name of its function."""
-    TRANSACTION_BUGS[function.__name__] = function
-    return function
-
-
-@bug
+@TRANSACTION_BUGS.add
 def markers_are_not_written_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     """A coordinator that takes over leaves a prepared transaction as it is."""
     loaded, write = TransactionShard._loaded, TransactionShard._write_markers
@@ -60,7 +54,7 @@ def markers_are_not_written_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionShard, "_write_markers", written)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def complete_before_all_markers_are_written(patch: pytest.MonkeyPatch) -> None:
     """A transaction is complete with its first marker."""
     marked = PendingMarkers.marked
@@ -71,7 +65,7 @@ def complete_before_all_markers_are_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingMarkers, "marked", all_marked)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def fenced_producers_end_transactions(patch: pytest.MonkeyPatch) -> None:
     """EndTxn of a zombie is accepted with an old epoch."""
     decide_end = decisions.decide_end
@@ -84,7 +78,7 @@ def fenced_producers_end_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(shard, "decide_end", unfenced)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def init_producer_id_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
     """A new producer does not fence the one before it."""
 
@@ -94,7 +88,7 @@ def init_producer_id_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decisions, "_next_epochs", kept)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def new_leaders_forget_open_transactions(patch: pytest.MonkeyPatch) -> None:
     """The last stable offset of a new leader does not wait for them."""
     apply_state = Partition.apply_state
@@ -107,7 +101,7 @@ def new_leaders_forget_open_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "apply_state", forgetting)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def markers_leave_out_offsets(patch: pytest.MonkeyPatch) -> None:
     """A commit does not reach the partition of the group."""
     add = MarkerChannels.add
@@ -119,19 +113,19 @@ def markers_leave_out_offsets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MarkerChannels, "add", without)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def aborted_transactions_are_not_listed(patch: pytest.MonkeyPatch) -> None:
     """Readers of committed records get those of aborted transactions."""
     patch.setattr(Log, "aborted_within", lambda self, start_offset, records: [])
 
 
-@bug
+@TRANSACTION_BUGS.add
 def transactions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
     """What a dead client has left open stays open."""
     patch.setattr(shard, "is_timed_out", lambda metadata, *, now_ms: False)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def markers_are_done_when_appended(patch: pytest.MonkeyPatch) -> None:
     """A marker that only the leader has counts as written."""
     append = TransactionMarkers._append
@@ -150,7 +144,7 @@ def markers_are_done_when_appended(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionMarkers, "write", written)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def outcomes_are_decided_before_they_are_replicated(patch: pytest.MonkeyPatch) -> None:
     """Markers are written at once, and the next coordinator may decide otherwise."""
     prepare = TransactionShard._prepare_end
@@ -162,7 +156,7 @@ def outcomes_are_decided_before_they_are_replicated(patch: pytest.MonkeyPatch) -
     patch.setattr(TransactionShard, "_prepare_end", early)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def batches_are_not_verified(patch: pytest.MonkeyPatch) -> None:
     """KIP-890: a batch that arrives after the marker opens a transaction that stays open."""
     settings = Plan.settings
@@ -170,7 +164,7 @@ def batches_are_not_verified(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Plan, "settings", lambda self: settings(self) | off)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def followers_do_not_note_markers(patch: pytest.MonkeyPatch) -> None:
     """A new leader holds transactions open that have ended."""
     append_as_follower, apply = Log.append_as_follower, ProducerStates.apply
@@ -193,7 +187,7 @@ def followers_do_not_note_markers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerStates, "apply", applied)
 
 
-@bug
+@TRANSACTION_BUGS.add
 def offsets_go_with_a_replica(patch: pytest.MonkeyPatch) -> None:
     """A reassignment takes the committed offsets along: this simulator has found it."""
     patch.setattr(
@@ -203,7 +197,7 @@ def offsets_go_with_a_replica(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@bug
+@TRANSACTION_BUGS.add
 def full_disks_leave_transactions_prepared(patch: pytest.MonkeyPatch) -> None:
     """A completion that a full disk refuses is not appended again: this simulator has found it."""
     patch.setattr(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from odradek.protocol.errors import BrokerError
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from odradek.protocol.records.batch import iterate_batches
 from odradek.protocol.records.control import parse_end_marker
 from odradek.protocol.records.record import decode_records
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.runtime.pending import Pending
-from tests.sim.clients import FETCH_VERSION, TOPIC, ClientHost
+from tests.sim.clients import TOPIC, ClientHost, Consumer
 from tests.sim.oracle import Oracle
 from tests.sim.plan import CHECK_INTERVAL_MS, TRANSACTIONAL_CLOCK_MS_MAX, Plan
 from tests.sim.transaction_history import TransactionHistory
@@ -34,8 +31,11 @@ OPEN_MS_MAX: Final = (
 )
 
 
-class CommittedReader:
+class CommittedReader(Consumer):
     """Reads each partition from its start, records of committed transactions only."""
+
+    ISOLATION = READ_COMMITTED
+    BYTES_MAX = 4_000
 
     def __init__(
         self,
@@ -44,35 +44,12 @@ class CommittedReader:
         keys: list[TopicPartition],
         pause_us: int,
     ) -> None:
-        self._clients = clients
+        super().__init__(clients, keys, pause_us)
         self._transactions = history
-        self._pause_us = pause_us
-        self.offsets = dict.fromkeys(keys, 0)
-        for key in keys:
-            clients.after(pause_us, lambda key=key: self._fetch(key))  # type: ignore[misc]
 
-    def _fetch(self, key: TopicPartition) -> None:
-        partition = FetchPartition(
-            partition=key.partition, fetch_offset=self.offsets[key], partition_max_bytes=4_000
-        )
-        request = FetchRequest(
-            max_wait_ms=500,
-            min_bytes=1,
-            max_bytes=4_000,
-            isolation_level=READ_COMMITTED,
-            topics=[FetchTopic(topic=key.topic, partitions=[partition])],
-        )
-        pending = self._clients.send(self._clients.leader_of(key), request, FETCH_VERSION)
-        pending.on_done(lambda done: self._on_response(key, done))
-
-    def _on_response(self, key: TopicPartition, done: Pending[Any]) -> None:
-        try:
-            ((data,),) = [topic.partitions for topic in done.result().responses]
-        except (BrokerError, ValueError):
-            data = None
-        if data is not None and not data.error_code and data.records is not None:
+    def on_data(self, key: TopicPartition, data: Any) -> None:
+        if not data.error_code and data.records is not None:
             self._read(key, data)
-        self._clients.after(self._pause_us, lambda: self._fetch(key))
 
     def _read(self, key: TopicPartition, data: Any) -> None:
         """As clients do: a producer's records are left out from the first offset of its aborted
