@@ -92,8 +92,9 @@ def test_partitions_of_killed_and_paused_members_move_after_the_session_timeout(
     filling.add()
     filling.wait_until_committed(crew, [survivor, sleeper])
     # In between it may report records that it had fetched before it learned of the rebalance.
-    rejoined = sleeper.now.events.index(sleeper.now.of_kind("assigned")[-1])
-    awake = places(sleeper.now.events[:asleep] + sleeper.now.events[rejoined:])
+    events = sleeper.now.events
+    rejoined = next(at for at in range(asleep, len(events)) if events[at].kind == "assigned")
+    awake = places(events[:asleep] + events[rejoined:])
     assert sorted(awake + reads([survivor, victim])) == filling.places(), "the commit had no effect"
     assert check_generations(member.now for member in members)
 

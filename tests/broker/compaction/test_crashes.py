@@ -34,7 +34,8 @@ from tests.support.compacted import (
 TOPIC = "keyed"
 SLOW = {**BROKER, "log.cleaner.io.max.bytes.per.second": "2000000"}
 """So that a kill finds a cleaning under way."""
-STOP_S = 2.0
+STOP_S = 15.0
+"""Half of what a broker waits at most for its worker, which cleans for minutes or hangs."""
 
 
 def leftovers(broker: BrokerProcess) -> list[Path]:
