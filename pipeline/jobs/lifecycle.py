@@ -30,6 +30,7 @@ from odradek.pipeline.jobs.reachability import (
     check_clusters,
     report_availability,
 )
+from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.stop import Stop, Stopped
 from odradek.pipeline.metrics import serve
 from odradek.pipeline.progress import Progress, record, show
@@ -113,6 +114,9 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
     head = pipeline.pipeline
     folder = path.resolve().parent
 
+    def warn(failure: PartFailed, what_next: str) -> None:
+        print(f"WARN {failure.line_of(path)}; {what_next}", file=sys.stderr)
+
     def work(spark: SparkSession, progress: Progress) -> None:
         built = run.build(spark, pipeline, folder)
         if head.mode == "batch":
@@ -121,7 +125,13 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
         with stop.deferred(), progress_shown(spark, progress):
             queries = run.start_stream(pipeline, built, folder)
             run.wait(
-                pipeline, queries, is_stopped=stop.requested.is_set, stopping=progress.stopping
+                pipeline,
+                queries,
+                restarts=Restarts(
+                    pipeline, lambda name: run.start_query(pipeline, built, folder, name), warn
+                ),
+                is_stopped=stop.requested.is_set,
+                stopping=progress.stopping,
             )
 
     job = Job(

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.pipeline import io
 from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.failures import PartFailed, part
+from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.spec.endpoints import (
     KafkaSink,
     KafkaSource,
@@ -197,20 +198,11 @@ def start_stream(pipeline: Pipeline, built: Built, folder: FilePath) -> list[Str
 
     raises  PartFailed, WrongCheckpoint
     """
-    checkpoint = claim(pipeline, folder)
+    claim(pipeline, folder)
     queries: list[StreamingQuery] = []
     try:
-        for name, (rows, sink) in built.outputs.items():
-            with part(_where(pipeline, name), pipeline):
-                query = io.start(
-                    rows,
-                    sink,
-                    pipeline.clusters,
-                    pipeline.pipeline,
-                    folder,
-                    name=name,
-                    checkpoint=str(checkpoint / name),
-                )
+        for name in built.outputs:
+            query = start_query(pipeline, built, folder, name)
             queries.append(query)
     except PartFailed:
         for query in queries:
@@ -219,10 +211,30 @@ def start_stream(pipeline: Pipeline, built: Built, folder: FilePath) -> list[Str
     return queries
 
 
+def start_query(pipeline: Pipeline, built: Built, folder: FilePath, name: str) -> StreamingQuery:
+    """Start one query, whose checkpoint has been claimed.
+
+    raises  PartFailed
+    """
+    assert pipeline.pipeline.checkpoint is not None, "a stream has a checkpoint"
+    rows, sink = built.outputs[name]
+    with part(_where(pipeline, name), pipeline):
+        return io.start(
+            rows,
+            sink,
+            pipeline.clusters,
+            pipeline.pipeline,
+            folder,
+            name=name,
+            checkpoint=str(folder / pipeline.pipeline.checkpoint / name),
+        )
+
+
 def wait(
     pipeline: Pipeline,
     queries: list[StreamingQuery],
     *,
+    restarts: Restarts | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
     stopping: Callable[[str], object] = lambda query: None,
 ) -> None:
@@ -230,31 +242,51 @@ def wait(
 
     A batch in progress is abandoned and repeated by the next run.
 
+    restarts  starts failed queries again; None: the first failure is the end
     stopping  called with the name of each query before it is stopped
 
     raises  PartFailed
     """
-    waiting = list(queries)
+    running = list(queries)
     try:
-        while waiting and not is_stopped():
-            waiting = [query for query in waiting if not _has_ended(pipeline, query, len(waiting))]
+        while running and not is_stopped():
+            running = [
+                query
+                for query in running
+                if not _has_ended(pipeline, query, len(running), restarts)
+            ]
+            while restarts is not None and restarts.is_pending and not is_stopped():
+                started = restarts.start_next()
+                if started is not None:
+                    running.append(started)
+                elif running:
+                    break
+                else:
+                    restarts.pause()
     finally:
-        for query in waiting:
+        for query in running:
             if query.isActive:
                 stopping(query.name)
             query.stop()
 
 
-def _has_ended(pipeline: Pipeline, query: StreamingQuery, count: int) -> bool:
-    """Whether a query has ended; waits for at most ROUND_S / count.
+def _has_ended(
+    pipeline: Pipeline, query: StreamingQuery, count: int, restarts: Restarts | None
+) -> bool:
+    """Whether a query has ended, or is to be started again; waits for at most ROUND_S / count.
 
     count  number of queries that are checked in each round
+    raises PartFailed
     """
     timeout_s: Any = ROUND_S / count  # Spark accepts fractions of a second, despite its type hint.
     try:
         with part(_where(pipeline, query.name), pipeline):
             return bool(query.awaitTermination(timeout_s))
     except PartFailed as error:
+        if restarts is not None and restarts.postpone(
+            query.name, error, has_worked=query.lastProgress is not None
+        ):
+            return True
         spark = SparkSession.getActiveSession()
         if spark is not None and lacks_topic(error.__cause__):
             # A topic has been deleted meanwhile: look up which one.

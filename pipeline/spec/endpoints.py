@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from odradek.pipeline.spec.epoch import Epoch, check_epoch
 from odradek.pipeline.spec.field_types import Columns, Name, Options, Part, Text, Topic
+from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.row_schema import columns_of, flat_columns_of
 
 DATABASES: Final = ("sqlite", "postgresql")
@@ -216,6 +217,8 @@ class End(Part):
 
     source: Name = Field(alias="from")
     """The source or step whose rows are written."""
+    restart: Restart | None = None
+    """Start the query of this sink again when it has failed; None: as `[pipeline.restart]` says."""
 
 
 class KafkaSink(End):

@@ -21,6 +21,7 @@ from odradek.pipeline.spec.endpoints import (
 from odradek.pipeline.spec.field_types import Duration, Name, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.producer_properties import client_fault
+from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
@@ -57,6 +58,8 @@ class Head(Part):
     is dropped and counted otherwise."""
     spark: Options = {}
     """Settings of the Spark session."""
+    restart: Restart | None = None
+    """Start queries again that have failed; None: a failure ends the pipeline."""
 
 
 class Pipeline(Part):
@@ -81,6 +84,13 @@ class Pipeline(Part):
             for name, step in self.steps.items()
             if isinstance(step, Parse) and step.rejects is not None
         }
+
+    def restarts(self) -> dict[str, Restart]:
+        """Query -> when it is started again; a query that is not in it is not."""
+        default = self.pipeline.restart
+        own = {name: sink.restart or default for name, sink in self.sinks.items()}
+        policies = {**dict.fromkeys(self.dead_letter_steps(), default), **own}
+        return {name: policy for name, policy in policies.items() if policy is not None}
 
     def only_for(self, names: Iterable[str]) -> Pipeline:
         """A copy with the parts that some sources, steps and sinks, and dead letters, depend on."""
@@ -131,6 +141,8 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         yield ("pipeline",), f"mode {head.mode} needs a checkpoint folder: checkpoint = ..."
     if head.trigger is not None and head.mode != "stream":
         yield ("pipeline", "trigger"), 'a trigger needs mode = "stream"'
+    if head.mode == "batch":
+        yield from _restarts(pipeline)
     yield from _clusters(pipeline)
     yield from _names(pipeline)
     yield from _of_mode(pipeline)
@@ -152,6 +164,15 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     for name, sink in pipeline.sinks.items():
         if sink.source not in views:
             yield ("sinks", name, "from"), _unknown(sink.source, "source or step", views)
+
+
+def _restarts(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    said = "a batch is not started again; allowed in modes stream and available_now"
+    if pipeline.pipeline.restart is not None:
+        yield ("pipeline", "restart"), said
+    for name, sink in pipeline.sinks.items():
+        if sink.restart is not None:
+            yield ("sinks", name, "restart"), said
 
 
 def _names(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:

@@ -20,6 +20,7 @@ from odradek.pipeline.spec.load import PARTS
 from odradek.pipeline.spec.mirror import PARTS as MIRROR_PARTS
 from odradek.pipeline.spec.mirror import Mirror
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.restart import Restart
 
 VARIABLE: Final = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": "${NAME}"}
 INCLUDED: Final = {
@@ -69,7 +70,11 @@ class Table:
 
 def pipeline_tables() -> list[Table]:
     """The tables of a pipeline file, kind by kind."""
-    return list(_tables(PARTS, named=("clusters", "sources", "steps", "sinks")))
+    tables = _tables(PARTS, named=("clusters", "sources", "steps", "sinks"))
+    restart = Table(
+        "[pipeline.restart], [sinks.NAME.restart]", _about(Restart), tuple(_keys(Restart))
+    )
+    return [*tables, restart]
 
 
 def mirror_tables() -> list[Table]:
@@ -82,7 +87,8 @@ def json_schema(model: type[Pipeline | Mirror]) -> dict[str, Any]:
     """The JSON Schema of a file, for editors: keys with their meanings, variables allowed."""
     schema = model.model_json_schema(by_alias=True)
     parts = [part for kinds in PARTS.values() for part in kinds.values()]
-    described = {part.__name__: part for part in (*parts, *MIRROR_PARTS.values(), model)}
+    models: list[type[BaseModel]] = [*parts, *MIRROR_PARTS.values(), Restart, model]
+    described = {one.__name__: one for one in models}
     for name, definition in (*schema.get("$defs", {}).items(), (model.__name__, schema)):
         meanings = _meanings(described[name])
         definition["description"] = _about(described[name])

@@ -18,6 +18,7 @@ from odradek.pipeline.spec.mirror import PARTS as MIRROR_PARTS
 from odradek.pipeline.spec.mirror import Mirror
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.reference import json_schema, mirror_tables, pipeline_tables
+from odradek.pipeline.spec.restart import Restart
 from tests.pipeline.mirroring import file
 from tests.pipeline.test_spec import GOOD
 from tests.support.tool_cache import PROJECT
@@ -39,7 +40,7 @@ def faults(text: str, model: type[Pipeline | Mirror] = Pipeline) -> list[str]:
 
 def test_every_key_of_every_kind_has_a_type_and_a_meaning() -> None:
     parts: list[type[BaseModel]] = [one for kinds in PARTS.values() for one in kinds.values()]
-    parts += MIRROR_PARTS.values()
+    parts += [Restart, *MIRROR_PARTS.values()]
     tables = [*pipeline_tables(), *mirror_tables()]
     assert len(tables) == len(parts)
     for model, table in zip(parts, tables, strict=True):
