@@ -19,6 +19,7 @@ FILE = "classes.jsa"
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A JVM that starts quickly; those that share an archive have the same collector."""
 SPARK = "spark"
+NEWEST_SPARK = "newest-spark"
 ZOOKEEPER = "zookeeper"
 
 
@@ -37,6 +38,9 @@ def writing(archive: Path) -> list[str]:
 
 
 def small_spark(sharing: list[str] | None = None) -> dict[str, str]:
-    """The environment of Spark in a small JVM."""
+    """The environment of Spark in a small JVM.
+
+    sharing  options in place of those that take the archive of the lowest PySpark
+    """
     chosen = options(SPARK) if sharing is None else sharing
     return {"SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": " ".join((*SMALL, *chosen))}

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
+from confluent_kafka import Producer
 
-from tests.support import apache, maven, tool_cache
+from tests.support import apache, archived_pipeline, maven, newest_pyspark, tool_cache
+from tests.support.broker_process import odradek_broker
 from tests.support.class_archives import (
     ARCHIVES,
     FILE,
+    NEWEST_SPARK,
     SPARK,
     ZOOKEEPER,
     small_spark,
@@ -21,26 +24,13 @@ from tests.support.class_archives import (
 )
 from tests.support.zookeeper import JARS, ZooKeeperServer, zookeeper
 
-SESSION = """\
-from pyspark.sql import SparkSession
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-session = builder.getOrCreate()
-session.range(1000).selectExpr("id", "id % 7 AS key").groupBy("key").count().collect()
-stream = session.readStream.format("rate").load().writeStream.format("noop")
-stream.trigger(availableNow=True).start().awaitTermination()
-gateway = session.sparkContext._gateway
-session.stop()
-gateway.shutdown()
-gateway.proc.stdin.close()
-gateway.proc.wait()
-"""
-"""Ends Java in order, so that it writes its archive."""
+FLUSH_TIMEOUT_S = 60.0
 
 
 def main() -> None:
     """Make those that are not there."""
-    jars = sorted(one.name for one in Path(pyspark.__file__).with_name("jars").iterdir())
-    _make(SPARK, [pyspark.__file__, *jars], _spark)
+    _make_spark()
+    _make_newest_spark()
     _make(ZOOKEEPER, JARS, _zookeeper)
     libraries = maven.broker_libraries(apache.JUDGE_VERSION)
     _make(libraries.parent.name, [str(libraries)], _broker)
@@ -57,10 +47,43 @@ def _make(name: str, parts: list[str] | tuple[str, ...], run: Callable[[Path, Pa
     tool_cache.build_once(ARCHIVES / name, mark, make)
 
 
-def _spark(archive: Path, scratch: Path) -> None:
-    environment = {**os.environ, **small_spark(writing(archive))}
-    command = [sys.executable, "-c", SESSION]
-    tool_cache.run_tool(command, folder=tool_cache.PROJECT, environment=environment)
+def _make_spark() -> None:
+    jars = sorted(one.name for one in Path(pyspark.__file__).with_name("jars").iterdir())
+    connectors = maven.spark_connectors(pyspark.__version__)
+    names = sorted(one.name for one in connectors.iterdir())
+
+    def run(archive: Path, scratch: Path) -> None:
+        arguments = ["--jars", str(connectors)]
+        _pipeline(sys.executable, arguments, scratch, small_spark(writing(archive)))
+
+    _make(SPARK, [pyspark.__file__, *jars, *names, archived_pipeline.TEXT], run)
+
+
+def _make_newest_spark() -> None:
+    python = newest_pyspark.python()
+
+    def run(archive: Path, scratch: Path) -> None:
+        environment = {**newest_pyspark.environment(), **small_spark(writing(archive))}
+        _pipeline(str(python), [], scratch, environment)
+
+    _make(NEWEST_SPARK, [str(python), newest_pyspark.VERSION, archived_pipeline.TEXT], run)
+
+
+def _pipeline(
+    python: str, arguments: list[str], scratch: Path, environment: dict[str, str]
+) -> None:
+    with odradek_broker(scratch / "broker") as broker:
+        producer = Producer({"bootstrap.servers": broker.address})
+        for reading in archived_pipeline.readings():
+            producer.produce("readings", reading)
+        assert producer.flush(FLUSH_TIMEOUT_S) == 0
+        file = archived_pipeline.prepared(scratch, broker.address)
+        command = [python, "-m", "tests.support.archived_pipeline", "run", str(file)]
+        tool_cache.run_tool(
+            [*command, "--master", "local[2]", *arguments],
+            folder=tool_cache.PROJECT,
+            environment={**os.environ, **environment},
+        )
 
 
 def _zookeeper(archive: Path, scratch: Path) -> None:
