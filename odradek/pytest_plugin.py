@@ -142,16 +142,30 @@ def kafka_broker(
         yield broker
 
 
+@pytest.fixture(scope="session")
+def kafka_cluster_snapshot() -> str | os.PathLike[str] | None:
+    """The snapshot that each `kafka_cluster` begins with; a project may define its own fixture."""
+    return None
+
+
 @pytest.fixture
 def kafka_cluster(
-    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str], kafka_release: str | None
+    request: pytest.FixtureRequest,
+    kafka_settings: Mapping[str, str],
+    kafka_release: str | None,
+    kafka_cluster_snapshot: str | os.PathLike[str] | None,
 ) -> Iterator[Cluster]:
-    """Three brokers of this test alone; the mark `kafka_cluster(brokers=N)` says another number."""
+    """Three brokers of this test alone, or as many as the snapshot has.
+
+    The mark `kafka_cluster(brokers=N)` says another number.
+    """
     from odradek.testing import Cluster
 
     mark = request.node.get_closest_marker("kafka_cluster")
-    count = mark.kwargs.get("brokers", 3) if mark else 3
-    with Cluster(count, kafka_settings, as_release=kafka_release) as cluster:
+    count = mark.kwargs.get("brokers") if mark else None
+    with Cluster(
+        count, kafka_settings, as_release=kafka_release, snapshot=kafka_cluster_snapshot
+    ) as cluster:
         logs = [UsedLog(f"broker {number}", one) for number, one in enumerate(cluster.brokers)]
         with _used(request, cluster, logs):
             yield cluster

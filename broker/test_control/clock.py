@@ -8,20 +8,20 @@ from odradek.runtime.clock import Clock
 class AdvancedClock:
     """A `Clock` that runs as another one does, some time ahead of it, or stands still."""
 
-    def __init__(self, host: Clock) -> None:
-        self._host = host
-        self.ahead_ms = 0
+    def __init__(self, host: Clock, ahead_ms: int = 0) -> None:
+        self.host = host
+        self.ahead_ms = ahead_ms
         """How far it is ahead of the host's clock."""
         self._still_ms: tuple[int, int] | None = None
         """(wall, monotonic) time while it stands still."""
 
     def now_ms(self) -> int:
         still_ms = self._still_ms
-        return self._host.now_ms() + self.ahead_ms if still_ms is None else still_ms[0]
+        return self.host.now_ms() + self.ahead_ms if still_ms is None else still_ms[0]
 
     def monotonic_ms(self) -> int:
         still_ms = self._still_ms
-        return self._host.monotonic_ms() + self.ahead_ms if still_ms is None else still_ms[1]
+        return self.host.monotonic_ms() + self.ahead_ms if still_ms is None else still_ms[1]
 
     def stop(self) -> None:
         """Stand still from now on."""
@@ -37,13 +37,13 @@ class AdvancedClock:
     def go_on(self) -> None:
         """Run again from where it stands."""
         assert self._still_ms is not None, "it runs"
-        self.ahead_ms = self._still_ms[1] - self._host.monotonic_ms()
+        self.ahead_ms = self._still_ms[1] - self.host.monotonic_ms()
         self._still_ms = None
 
 
 class PeerClock:
     """Wall time as the broker has it; monotonic time as the host has it."""
 
-    def __init__(self, clock: AdvancedClock, host: Clock) -> None:
+    def __init__(self, clock: AdvancedClock) -> None:
         self.now_ms = clock.now_ms
-        self.monotonic_ms = host.monotonic_ms
+        self.monotonic_ms = clock.host.monotonic_ms

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from odradek.broker.test_control.clock import AdvancedClock
 from odradek.broker.test_control.listener import ControlListener, Server
 from odradek.broker.test_control.node import ControlledNode
 
 
 def controlled_node(
-    control: ControlListener, keep_data: Callable[[], None]
+    control: ControlListener, clock: AdvancedClock, keep_data: Callable[[], None]
 ) -> Callable[..., ControlledNode]:
     """What is called with the arguments of `Node`; the channel is served once the node is.
 
+    clock      the time of the broker; read after its end, too
     keep_data  called when the data are not to be removed after the end
     """
     return partial(
-        ControlledNode, control=control, make_server=lambda node: _serve(node, control, keep_data)
+        ControlledNode,
+        control=control,
+        clock=clock,
+        make_server=lambda node: _serve(node, control, keep_data),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from odradek.broker.node.node import Node
 from odradek.broker.node.platform import Platform
 from odradek.broker.settings.broker_settings import BrokerSettings
+from odradek.broker.test_control.clock import AdvancedClock
 from odradek.broker.test_control.held_readers import HeldReaders
 from odradek.broker.test_control.listener import ControlListener, Server
 from odradek.broker.test_control.platform import ControlledPlatform
@@ -24,10 +25,12 @@ class ControlledNode(Node):
         settings: BrokerSettings,
         *,
         control: ControlListener,
+        clock: AdvancedClock,
         make_server: Callable[[ControlledNode], Server],
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._control = control
+        self._clock = clock
         self._make_server = make_server
         self._held_readers = HeldReaders(loop)
         super().__init__(loop, settings, should_stop=should_stop)
@@ -43,7 +46,7 @@ class ControlledNode(Node):
         return self._loop
 
     def _open_platform(self) -> Platform:
-        self.platform = ControlledPlatform(self._loop, on_fatal=self._on_fatal, for_tests=True)
+        self.platform = ControlledPlatform(self._loop, on_fatal=self._on_fatal, clock=self._clock)
         return self.platform
 
     def _build(self, broker_id: int) -> None:
@@ -53,7 +56,7 @@ class ControlledNode(Node):
         self.seen_requests = SeenRequests()
         connections.dispatch = self.seen_requests.counting(connections.dispatch)
         # Clients live in real time: advancing makes none of them idle.
-        connections.now_ms = self.platform.host_clock.monotonic_ms
+        connections.now_ms = self._clock.host.monotonic_ms
 
     def hold_clients(self) -> None:
         """Read no request until `release_clients`; in a cluster, brokers are clients as well."""

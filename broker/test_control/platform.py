@@ -8,7 +8,7 @@ from collections.abc import Callable
 from odradek.broker.node.platform import Platform
 from odradek.broker.test_control.advanced_wheel import AdvancedWheel
 from odradek.broker.test_control.clock import AdvancedClock, PeerClock
-from odradek.runtime.clock import Clock, SystemClock
+from odradek.runtime.clock import Clock
 from odradek.runtime.timers import TimingWheel
 from odradek.runtime.wheel_driver import WheelDriver
 
@@ -21,14 +21,13 @@ class ControlledPlatform(Platform):
         loop: asyncio.AbstractEventLoop,
         *,
         on_fatal: Callable[[str], None],
-        for_tests: bool = False,
+        clock: AdvancedClock,
     ) -> None:
-        super().__init__(loop, on_fatal=on_fatal, for_tests=for_tests)
+        self.advanced_clock = clock
+        super().__init__(loop, on_fatal=on_fatal, for_tests=True)
         self.peer_wheel.after_each_turn(self.purgatory.run_notified)
 
     def _open_clock(self) -> Clock:
-        self.host_clock = SystemClock()
-        self.advanced_clock = AdvancedClock(self.host_clock)
         return self.advanced_clock
 
     def _open_wheel(self) -> WheelDriver:
@@ -36,7 +35,7 @@ class ControlledPlatform(Platform):
         return self.advanced_wheel
 
     def _open_peer_time(self) -> tuple[Clock, WheelDriver]:
-        clock = PeerClock(self.advanced_clock, self.host_clock)
+        clock = PeerClock(self.advanced_clock)
         wheel = TimingWheel(clock.monotonic_ms())
         return clock, WheelDriver(self.loop, clock, wheel, self.loop_watch)
 

@@ -23,6 +23,7 @@ class TopicRoutes:
 
     def add_to(self, routes: Routes) -> None:
         """Add the routes."""
+        routes.add("GET", "/topics", "all topics, each as below", self.describe_all)
         routes.add("GET", "/topics/{topic}", "its partitions: leaders, replicas", self.describe)
         routes.add(
             "POST",
@@ -43,8 +44,18 @@ class TopicRoutes:
             self.retain,
         )
 
+    def describe_all(self, arguments: Arguments) -> object:
+        return {
+            "topics": [
+                self._describe(name) for name in sorted(self._node.parts.metadata.image.topics)
+            ]
+        }
+
     def describe(self, arguments: Arguments) -> object:
-        name = arguments.text("topic")
+        return self._describe(arguments.text("topic"))
+
+    def _describe(self, name: str) -> object:
+        """raises  ControlError"""
         topic = self._node.parts.metadata.image.topics.get(name)
         if topic is None:
             raise not_found(f"there is no topic {name}")

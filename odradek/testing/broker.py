@@ -20,7 +20,6 @@ from odradek.testing.handle import KafkaHandle
 READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
 """After it a broker is killed; its data are to be removed anyway."""
-SAVE_TIMEOUT_S: Final = 60.0
 PAUSE_S: Final = 0.002
 FOLDER_PREFIX: Final = "odradek-testing-"
 LOG_FILE: Final = "broker.log"
@@ -49,7 +48,8 @@ class Broker(KafkaHandle):
         """
         settings    as in server.properties
         as_release  "2.8", "3.9" or "4.3": serve the APIs and versions of this release of Kafka
-        snapshot    a file of `save`, whose topics, records and offsets the broker begins with
+        snapshot    a file of `save`, whose topics, records and offsets the broker begins with, and
+                    whose settings and time it has where `settings` does not give others
         """
         super().__init__()
         self.keeps_log = False
@@ -199,10 +199,14 @@ class Broker(KafkaHandle):
 
     def stop(self) -> None:
         """Stop as SIGTERM does, with the data kept for `start`; the broker is running."""
+        self._stop()
+
+    def _stop(self) -> int | None:
+        """The exit code; None when it was killed, as it had not stopped in time."""
         self._has_data = True
         self._last_ahead_ms = self.clock.ahead_ms()
         self.control.post("/broker/keep-data")
-        self._end(is_killed=False)
+        return self._end(is_killed=False)
 
     def kill(self) -> None:
         """End the process at once, as a crash does, with the data as they are for `start`."""
@@ -210,39 +214,50 @@ class Broker(KafkaHandle):
         self._last_ahead_ms = self.clock.ahead_ms()
         self._end(is_killed=True)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Stop the broker and write its state into a file, for `Broker(snapshot=path)`.
+    def stop_to_save(self) -> None:
+        """Stop, if it runs, with the data of a clean stop.
 
         raises  BrokerFailed
         """
-        assert self._process is not None, "the broker is running"
-        assert self._process.stdin is not None, "it is a pipe"
-        super().close()
-        self._process.stdin.write(b"save " + os.fsencode(os.path.abspath(path)) + b"\n")
-        self._process.stdin.close()
-        code = self._process.wait(SAVE_TIMEOUT_S)
-        log = self.log()
-        self.close()
-        if code != 0:
-            raise BrokerFailed(f"the broker ended with exit code {code} at its snapshot:\n{log}")
+        if self._process is not None and (code := self._stop()) != 0:
+            raise BrokerFailed(f"the broker ended with exit code {code}:\n{self.log()}")
 
-    def _end(self, *, is_killed: bool) -> None:
-        """End the process, and wait for it."""
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Stop the broker and write its state into a file, for `Broker(snapshot=path)`.
+
+        A broker that was stopped or killed is saved as it is.
+        raises  BrokerFailed; OSError
+        """
+        try:
+            self.stop_to_save()
+            save([self], path, self._settings, self._snapshot)
+        finally:
+            self.close()
+
+    @property
+    def last_ahead_ms(self) -> int:
+        """How far its clock was advanced when it was stopped or killed."""
+        return self._last_ahead_ms
+
+    def _end(self, *, is_killed: bool) -> int | None:
+        """End the process, and wait for it; its exit code, None when there is none."""
         super().close()
         process, self._process = self._process, None
         if process is None:
-            return
+            return None
         if is_killed:
             process.kill()
         else:
             process.terminate()
+        code: int | None = None
         try:
-            process.wait(STOP_TIMEOUT_S)
+            code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         assert process.stdin is not None, "it is a pipe"
         process.stdin.close()
+        return code
 
     def close(self) -> None:
         """Stop the broker, remove its data, and its log unless `keeps_log`."""
@@ -271,3 +286,26 @@ class Broker(KafkaHandle):
             self.keeps_log = True
             error.add_note(f"broker log, kept in {self.log_path}:\n{self.log()}")
         self.close()
+
+
+def save(
+    brokers: Sequence[Broker],
+    path: str | os.PathLike[str],
+    settings: Mapping[str, str],
+    begin: str | os.PathLike[str] | None,
+) -> None:
+    """Write the state of stopped brokers into one file.
+
+    settings  that all were started with
+    begin     the snapshot that they began with, whose settings they had as well
+    raises    OSError
+    """
+    from odradek.tools import snapshot
+
+    before = {} if begin is None else snapshot.describe(os.fspath(begin)).settings
+    snapshot.save(
+        [str(broker.data) for broker in brokers],
+        os.fspath(path),
+        settings={**before, **settings},
+        ahead_ms=max(broker.last_ahead_ms for broker in brokers),
+    )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from odradek.testing.broker import READY_TIMEOUT_S, Broker, BrokerFailed
+from odradek.testing.broker import READY_TIMEOUT_S, Broker, BrokerFailed, save
 from odradek.testing.control import ControlClient
 from odradek.testing.handle import KafkaHandle
 from odradek.testing.waiting import wait_for
 
+if TYPE_CHECKING:
+    from odradek.tools.client import Client
+
 HOST: Final = "127.0.0.1"
+BROKERS: Final = 3
 REPLICAS_MAX: Final = 3
 ATTEMPTS: Final = 3
 """Another process may take the chosen port of the coordination before broker 0 has bound it."""
@@ -28,22 +33,37 @@ class Cluster(KafkaHandle):
 
     def __init__(
         self,
-        brokers: int = 3,
+        brokers: int | None = None,
         settings: Mapping[str, str] | None = None,
         *,
         as_release: str | None = None,
+        snapshot: str | os.PathLike[str] | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
         """
+        brokers     how many; None: as many as the snapshot has, and three without one
         settings    of all brokers, as in server.properties
         as_release  as of `Broker`
+        snapshot    a file of `save` that the cluster begins with, as of `Broker`
+        raises      OSError, when the snapshot cannot be read
         """
-        assert brokers >= 1, "a cluster has a broker"
         super().__init__()
         self.brokers: tuple[Broker, ...] = ()
         """The brokers, by id: each can be stopped or killed, and started again."""
-        self._count = brokers
         self._settings = dict(settings or {})
+        self._snapshot = snapshot
+        if snapshot is not None:
+            from odradek.tools.snapshot import describe
+
+            found = describe(os.fspath(snapshot))
+            self._settings = {**found.settings, **self._settings}
+            saved = len(found.broker_ids)
+            if brokers not in (None, saved) or list(found.broker_ids) != list(range(saved)):
+                ids = ", ".join(map(str, found.broker_ids))
+                raise ValueError(f"not a snapshot of {brokers or 'all'} brokers, but of {ids}")
+            brokers = saved
+        self._count = BROKERS if brokers is None else brokers
+        assert self._count >= 1, "a cluster has a broker"
         self._as_release = as_release
         self._ready_timeout_s = ready_timeout_s
 
@@ -133,6 +153,8 @@ class Cluster(KafkaHandle):
             for broker in self.brokers[1:]:
                 broker.wait_until_ready()
             self._wait_until_known()
+            if self._snapshot is not None:
+                self._restore_leaders()
         except BaseException:
             self.close()
             raise
@@ -161,7 +183,10 @@ class Cluster(KafkaHandle):
             **coordination,
         }
         broker = Broker(
-            settings, as_release=self._as_release, ready_timeout_s=self._ready_timeout_s
+            settings,
+            as_release=self._as_release,
+            snapshot=self._snapshot,
+            ready_timeout_s=self._ready_timeout_s,
         )
         broker.ahead_ms = lambda: max(self._ahead_ms(broker), default=0)
         broker.before_restart = self._end_lost_sessions
@@ -187,6 +212,47 @@ class Cluster(KafkaHandle):
             "every broker knows all brokers and a controller",
             timeout_s=self._ready_timeout_s,
         )
+
+    def _restore_leaders(self) -> None:
+        """The brokers did not start at once: wait for their replicas, and have the first ones lead.
+
+        raises  NotReached; ClientError; KafkaError
+        """
+        from odradek.testing.leading import are_in_sync, are_led_by_preferred, elect_preferred
+
+        def wait(state: Callable[[Client], bool], what: str) -> None:
+            wait_for(lambda: self.with_client(state), what, timeout_s=self._ready_timeout_s)
+
+        wait(are_in_sync, "all replicas of the snapshot are in sync")
+        self.with_client(elect_preferred)
+        wait(are_led_by_preferred, "the first replica of each partition leads it")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Stop all brokers and write their state into one file, for `Cluster(snapshot=path)`.
+
+        What clients have written is first replicated to every replica that is in sync.  Brokers
+        that were stopped or killed are saved as they are.
+        raises  BrokerFailed; NotReached when the brokers get records all the time; OSError
+        """
+        try:
+            wait_for(self._is_replicated, "replicas that are in sync have all records")
+            for broker in reversed(self.brokers):
+                broker.stop_to_save()
+            save(self.brokers, path, self._settings, self._snapshot)
+        finally:
+            self.close()
+
+    def _is_replicated(self) -> bool:
+        """Whether all replicas that are in sync end at the same offset."""
+        ends: dict[tuple[str, int], set[int]] = {}
+        for control in self.controls:
+            broker = control.get("/broker")["broker_id"]
+            for topic in control.get("/topics")["topics"]:
+                for row in topic["partitions"]:
+                    if broker in row["in_sync"] and "end_offset" in row:
+                        key = topic["topic"], row["partition"]
+                        ends.setdefault(key, set()).add(row["end_offset"])
+        return all(len(found) == 1 for found in ends.values())
 
     def close(self) -> None:
         """Stop the brokers; that of the coordination last."""

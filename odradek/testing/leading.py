@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from odradek.protocol.api_keys import ApiKey
@@ -11,6 +11,11 @@ from odradek.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     TopicPartitions,
+)
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.testing.waiting import NotReached, wait_for
@@ -47,14 +52,46 @@ def move_leader(client: Client, partition: TopicPartition, broker: int, current:
         f"broker {broker} is in sync",
         timeout_s=TIMEOUT_S,
     )
+    elect_preferred(
+        client, [TopicPartitions(topic=partition.topic, partitions=[partition.partition])]
+    )
+
+
+def are_in_sync(client: Client) -> bool:
+    """Whether every broker knows all replicas of all partitions to be in sync.
+
+    raises  ClientError
+    """
+    return all(set(one.isr_nodes) == set(one.replica_nodes) for one in _partitions(client))
+
+
+def are_led_by_preferred(client: Client) -> bool:
+    """Whether every broker knows the first replica of each partition to lead it.
+
+    raises  ClientError
+    """
+    return all(one.leader_id == one.replica_nodes[0] for one in _partitions(client))
+
+
+def _partitions(client: Client) -> Iterator[MetadataResponsePartition]:
+    """All partitions as each broker knows them."""
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    for broker in client.metadata([]).brokers:
+        connection = client.connection(broker.node_id, broker.host, broker.port)
+        for topic in connection.request(ApiKey.METADATA, request, MetadataResponse).topics:
+            yield from topic.partitions
+
+
+def elect_preferred(client: Client, partitions: list[TopicPartitions] | None = None) -> None:
+    """Have the first replica of each partition lead.
+
+    partitions  None: all
+    raises      ClientError; KafkaError
+    """
     response = client.controller(
         ApiKey.ELECT_LEADERS,
         ElectLeadersRequest(
-            election_type=PREFERRED,
-            topic_partitions=[
-                TopicPartitions(topic=partition.topic, partitions=[partition.partition])
-            ],
-            timeout_ms=TIMEOUT_MS,
+            election_type=PREFERRED, topic_partitions=partitions, timeout_ms=TIMEOUT_MS
         ),
         ElectLeadersResponse,
         errors_of=lambda response: [
@@ -66,11 +103,9 @@ def move_leader(client: Client, partition: TopicPartition, broker: int, current:
             ),
         ],
     )
-    codes = [
-        one.error_code
-        for topic in response.replica_election_results
-        for one in topic.partition_result
-    ]
-    for code in (response.error_code, *codes):
-        if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
-            raise refused(code, f"{partition.topic}-{partition.partition}: not elected")
+    if response.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+        raise refused(response.error_code, "no leader was elected")
+    for topic in response.replica_election_results:
+        for one in topic.partition_result:
+            if one.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+                raise refused(one.error_code, f"{topic.topic}-{one.partition_id}: not elected")

@@ -30,7 +30,6 @@ SETTINGS: Final = (
     "controlled.shutdown.enable=false",
 )
 INPUT_BYTES: Final = 1 << 13
-SAVE: Final = b"save "
 
 
 class StoppedEarly(BaseException):
@@ -124,30 +123,17 @@ def write_ready_file(
         raise
 
 
-class SnapshotRequest:
-    """Where a snapshot is to be written after the stop, if anywhere."""
-
-    def __init__(self, path: str | None) -> None:
-        self.path = path
-
-
-def stop_at_end_of_input(request: SnapshotRequest) -> None:
+def stop_at_end_of_input() -> None:
     """Send this process SIGTERM when its standard input ends.
-
-    request  changed by a line `save PATH` of the input
 
     The kernel closes a pipe when the process at its other end has ended in any way, SIGKILL
     included; unlike PR_SET_PDEATHSIG, this does not depend on the thread that started the broker.
     """
 
     def read() -> None:
-        text = b""
         with suppress(OSError):
-            while chunk := os.read(0, INPUT_BYTES):
-                text = (text + chunk)[-INPUT_BYTES:]
-        for line in text.splitlines():
-            if line.startswith(SAVE):
-                request.path = os.fsdecode(line.removeprefix(SAVE))
+            while os.read(0, INPUT_BYTES):
+                pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=read, name="end of input", daemon=True).start()

@@ -1,7 +1,8 @@
-"""The state of a stopped broker in one file, from which brokers of tests start.
+"""The state of stopped brokers in one file, from which brokers of tests start.
 
-A tar without compression.  Its first member, `snapshot.json`, has the version of the format and of
-each other member the size and the CRC-32; the others are the files of the log directory.
+A tar without compression.  Its first member, `snapshot.json`, has the version of the format, what
+the brokers were started with and, of each other member, the size and the CRC-32; the others are
+the files of the log directories, below a folder for each broker, which is named as its id.
 """
 
 from __future__ import annotations
@@ -11,44 +12,109 @@ import json
 import os
 import tarfile
 import zlib
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 CONTENTS: Final = "snapshot.json"
 FORMAT: Final = "odradek-snapshot"
-VERSION: Final = 1
+VERSION: Final = 2
 LEFT_OUT: Final = frozenset({".lock"})
 """Files that say nothing of the state."""
+META_PROPERTIES: Final = "meta.properties"
+OF_ONE_START: Final = (
+    "advertised.",
+    "broker.id",
+    "inter.broker.listener.name",
+    "listener",
+    "log.dir",
+    "odradek.api.",
+    "odradek.embedded.zookeeper.listener",
+    "port",
+    "ssl.",
+    "zookeeper.connect",
+)
+"""Prefixes of the settings that say where a broker runs or how it is reached, and not how it treats
+its data: a snapshot does not contain them."""
 
 
 class SnapshotError(OSError):
     """A file is no snapshot, damaged or of another version."""
 
 
-def save(folder: str, path: str) -> None:
-    """Write the files of a log directory whose broker has stopped; replaces `path` at the end.
+class Snapshot(NamedTuple):
+    """What a snapshot contains besides files.
 
-    raises  OSError
+    broker_ids  of its brokers, ascending
+    settings    that the brokers were started with, as in server.properties
+    ahead_ms    how far their clock was advanced
     """
-    names = sorted(
-        os.path.relpath(os.path.join(where, name), folder)
-        for where, _, files in os.walk(folder)
-        for name in files
+
+    broker_ids: Sequence[int]
+    settings: Mapping[str, str]
+    ahead_ms: int
+
+    def choose(self, broker_id: int | None) -> int:
+        """The id of the broker to start.
+
+        broker_id  that was asked for, or None
+        raises     SnapshotError
+        """
+        ids = ", ".join(map(str, self.broker_ids))
+        if broker_id is None:
+            if len(self.broker_ids) == 1:
+                return self.broker_ids[0]
+            raise SnapshotError(f"the snapshot is of a cluster: broker.id is one of {ids}")
+        if broker_id in self.broker_ids:
+            return broker_id
+        raise SnapshotError(f"the snapshot has no broker {broker_id}: broker.id is one of {ids}")
+
+
+def kept(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that a snapshot contains."""
+    return {name: settings[name] for name in settings if not name.startswith(OF_ONE_START)}
+
+
+def save(
+    folders: Sequence[str], path: str, *, settings: Mapping[str, str], ahead_ms: int = 0
+) -> None:
+    """Write the files of log directories whose brokers have stopped; replaces `path` at the end.
+
+    settings  that the brokers were started with
+    raises    OSError
+    """
+    by_id = {_broker_id(folder): folder for folder in folders}
+    files = {
+        f"{broker_id}/{os.path.relpath(os.path.join(where, name), folder)}": os.path.join(
+            where, name
+        )
+        for broker_id, folder in by_id.items()
+        for where, _, names in os.walk(folder)
+        for name in names
         if name not in LEFT_OUT
-    )
+    }
     content = {}
-    for name in names:
-        with open(os.path.join(folder, name), "rb") as file:
+    for name in sorted(files):
+        with open(files[name], "rb") as file:
             data = file.read()
         content[name] = [len(data), zlib.crc32(data)]
-    text = json.dumps({"format": FORMAT, "version": VERSION, "files": content}).encode()
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "broker_ids": sorted(by_id),
+        "settings": kept(settings),
+        "ahead_ms": ahead_ms,
+        "files": content,
+    }
+    text = json.dumps(about).encode()
     partial = f"{path}.{os.getpid()}.tmp"
     try:
         with tarfile.open(partial, "w") as archive:
             head = tarfile.TarInfo(CONTENTS)
             head.size = len(text)
             archive.addfile(head, io.BytesIO(text))
-            for name in names:
-                archive.add(os.path.join(folder, name), name, recursive=False)
+            for name in content:
+                archive.add(files[name], name, recursive=False)
         os.replace(partial, path)
     except OSError:
         if os.path.exists(partial):
@@ -56,8 +122,53 @@ def save(folder: str, path: str) -> None:
         raise
 
 
-def load(path: str, folder: str) -> None:
-    """Write the files of a snapshot into an empty folder.
+def _broker_id(folder: str) -> int:
+    """raises  OSError; SnapshotError for a broker that was never started"""
+    with open(os.path.join(folder, META_PROPERTIES), encoding="utf-8") as file:
+        for line in file:
+            name, _, value = line.partition("=")
+            if name.strip() == "broker.id":
+                return int(value)
+    raise SnapshotError(f"{META_PROPERTIES} in {folder} has no broker.id")
+
+
+def describe(path: str) -> Snapshot:
+    """What a snapshot contains; reads its first member.
+
+    raises  SnapshotError; OSError
+    """
+    with _opened(path) as (_, about):
+        return _snapshot(about)
+
+
+def load(path: str, folder: str, broker_id: int | None = None) -> Snapshot:
+    """Write the files of one broker into an empty folder.
+
+    broker_id  None: of a snapshot that has one broker only
+    raises     SnapshotError; OSError
+    """
+    with _opened(path) as (archive, about):
+        snapshot = _snapshot(about)
+        prefix = f"{snapshot.choose(broker_id)}/"
+        expected = about["files"]
+        missing = {name for name in expected if name.startswith(prefix)}
+        while (member := archive.next()) is not None:
+            name = member.name
+            if not name.startswith(prefix):
+                continue
+            data = _read(archive, member)
+            if expected.get(name) != [len(data), zlib.crc32(data)]:
+                raise SnapshotError(f"the snapshot {path} is damaged: {name}")
+            missing.discard(name)
+            _write(folder, name.removeprefix(prefix), data, member.mtime)
+        if missing:
+            raise SnapshotError(f"the snapshot {path} is damaged: {min(missing)} is missing")
+        return snapshot
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[tarfile.TarFile, Any]]:
+    """The archive after its first member, and the content of this one.
 
     raises  SnapshotError; OSError
     """
@@ -72,18 +183,16 @@ def load(path: str, folder: str) -> None:
                 raise SnapshotError(
                     f"{path} is a snapshot of version {version}; this release reads {VERSION}"
                 )
-            expected = about["files"]
-            found = set()
-            while (member := archive.next()) is not None:
-                data = _read(archive, member)
-                if expected.get(member.name) != [len(data), zlib.crc32(data)]:
-                    raise SnapshotError(f"the snapshot {path} is damaged: {member.name}")
-                found.add(member.name)
-                _write(folder, member, data)
-            if missing := sorted(expected.keys() - found):
-                raise SnapshotError(f"the snapshot {path} is damaged: {missing[0]} is missing")
-    except (tarfile.TarError, EOFError, KeyError, ValueError, AttributeError) as error:
+            yield archive, about
+    except (
+        *(tarfile.TarError, EOFError),
+        *(KeyError, ValueError, AttributeError, TypeError),
+    ) as error:
         raise SnapshotError(f"{path} is not a snapshot of a broker, or damaged: {error}") from error
+
+
+def _snapshot(about: Any) -> Snapshot:
+    return Snapshot(about["broker_ids"], about["settings"], about["ahead_ms"])
 
 
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -93,12 +202,12 @@ def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return file.read()
 
 
-def _write(folder: str, member: tarfile.TarInfo, data: bytes) -> None:
-    target = os.path.join(folder, member.name)
+def _write(folder: str, name: str, data: bytes, modified_s: float) -> None:
+    target = os.path.join(folder, name)
     if os.path.commonpath((folder, os.path.realpath(target))) != os.path.realpath(folder):
-        raise tarfile.TarError(f"{member.name} is outside of the folder")
+        raise tarfile.TarError(f"{name} is outside of the folder")
     os.makedirs(os.path.dirname(target), exist_ok=True)
     with open(target, "wb") as file:
         file.write(data)
     # The age of a segment decides on its retention when its records have no timestamps.
-    os.utime(target, (member.mtime, member.mtime))
+    os.utime(target, (modified_s, modified_s))

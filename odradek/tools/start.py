@@ -13,13 +13,15 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from odradek.tools.settings_arguments import add_settings_arguments
 
 if TYPE_CHECKING:
+    from odradek.broker.test_control.clock import AdvancedClock
     from odradek.broker.test_control.listener import ControlListener
     from odradek.tools.ephemeral import DataFolder
 
@@ -29,6 +31,20 @@ ANY_ADDRESS: Final = ("0.0.0.0:", "[::]:")
 HOST: Final = "127.0.0.1"
 """Where --port listens."""
 PORT_MAX: Final = 65_535
+
+
+@dataclass
+class Begin:
+    """What a broker begins with.
+
+    settings  of a snapshot, below those of the command line
+    ahead_ms  how far its clock was advanced; after its end, that of this time
+    """
+
+    settings: Mapping[str, str]
+    ahead_ms: int = 0
+
+
 ReportReady = Callable[[str, tuple[str, ...], str | None], None]
 """(an address for clients, log directories, URL of the control channel or None)"""
 
@@ -95,7 +111,8 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="snapshot",
         metavar="FILE",
-        help="start with the state of a snapshot (needs --ephemeral)",
+        help="start with the state of a snapshot, and with the settings that its broker had where "
+        "none are given; --override broker.id=N chooses a broker of a cluster (needs --ephemeral)",
     )
     tests.add_argument(
         "--save",
@@ -146,7 +163,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _overrides(options: argparse.Namespace, folder: str | None) -> list[str]:
+def _overrides(
+    options: argparse.Namespace, folder: str | None, of_snapshot: Mapping[str, str]
+) -> list[str]:
     """What takes precedence over the settings file; later ones over earlier ones.
 
     folder  that of an ephemeral broker, or None
@@ -156,6 +175,7 @@ def _overrides(options: argparse.Namespace, folder: str | None) -> list[str]:
         from odradek.tools.ephemeral import SETTINGS
 
         chosen += SETTINGS
+    chosen += [f"{name}={value}" for name, value in of_snapshot.items()]
     if options.port is not None:
         listener = f"PLAINTEXT://{HOST}:{options.port}"
         chosen += [f"listeners={listener}", f"advertised.listeners={listener}"]
@@ -198,7 +218,7 @@ def main(arguments: Sequence[str]) -> int:
     # Imports create little garbage; `process.run` enables the collector when the broker is ready.
     gc.disable()
     if not (options.ephemeral or options.ready_file or options.stop_at_end_of_input):
-        return _run(options, None)
+        return _run(options, None, Begin({}))
     from odradek.tools import ephemeral
 
     ready_file = options.ready_file and os.path.abspath(options.ready_file)
@@ -206,28 +226,25 @@ def main(arguments: Sequence[str]) -> int:
         # Entered first: from now on a signal is no longer the end of the process at once.
         former = options.data and os.path.abspath(options.data)
         with ephemeral.data_folder(former) if options.ephemeral else nullcontext() as folder:
-            saving = ephemeral.SnapshotRequest(options.save)
             if options.stop_at_end_of_input:
-                ephemeral.stop_at_end_of_input(saving)
-            if folder is not None and options.snapshot:
-                from odradek.tools.snapshot import load
-
-                load(options.snapshot, folder.path)
+                ephemeral.stop_at_end_of_input()
+            begin = _begin(options, folder)
             if not ready_file:
-                return _saved(_run(options, folder), folder, saving.path)
+                return _saved(_run(options, folder, begin), options, folder, begin)
             ephemeral.check_ready_file(ready_file)
             ephemeral.remove_ready_file(ready_file)
             try:
                 done = _run(
                     options,
                     folder,
+                    begin,
                     lambda address, log_dirs, control: ephemeral.write_ready_file(
                         ready_file, address, log_dirs, control
                     ),
                 )
             finally:
                 ephemeral.remove_ready_file(ready_file)
-            return _saved(done, folder, saving.path)
+            return _saved(done, options, folder, begin)
     except ephemeral.StoppedEarly:
         return 0
     except OSError as error:
@@ -235,21 +252,49 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _saved(code: int, folder: DataFolder | None, path: str | None) -> int:
+def _begin(options: argparse.Namespace, folder: DataFolder | None) -> Begin:
+    """What the broker begins with; its data are in the folder then.
+
+    raises  OSError
+    """
+    if folder is None or not options.snapshot:
+        return Begin({}, 0)
+    from odradek.tools.snapshot import load
+
+    asked = _overridden(options).get("broker.id", "")
+    broker_id = int(asked) if asked.isdecimal() else None
+    snapshot = load(options.snapshot, folder.path, broker_id)
+    chosen = snapshot.choose(broker_id)
+    return Begin({**snapshot.settings, "broker.id": str(chosen)}, snapshot.ahead_ms)
+
+
+def _overridden(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of --override."""
+    rows = (text.partition("=") for text in options.override)
+    return {name.strip(): value.strip() for name, _, value in rows}
+
+
+def _saved(code: int, options: argparse.Namespace, folder: DataFolder | None, begin: Begin) -> int:
     """The exit code, after a snapshot is written of a broker that stopped well.
 
     raises  OSError
     """
-    if code == 0 and folder is not None and path is not None:
+    if code == 0 and folder is not None and options.save:
         from odradek.tools.snapshot import save
 
-        save(folder.path, path)
+        save(
+            [folder.path],
+            options.save,
+            settings={**begin.settings, **_overridden(options)},
+            ahead_ms=begin.ahead_ms,
+        )
     return code
 
 
 def _run(
     options: argparse.Namespace,
     folder: DataFolder | None,
+    begin: Begin,
     report_ready: ReportReady = lambda address, log_dirs, control: None,
 ) -> int:
     """
@@ -261,6 +306,7 @@ def _run(
     from odradek.broker.node.start_error import StartError
     from odradek.broker.settings.load import load_settings
     from odradek.broker.settings.types import SettingsError
+    from odradek.runtime.clock import SystemClock
     from odradek.runtime.logging import format_line, set_up_logging
 
     config = None if options.config is None else os.path.abspath(options.config)
@@ -277,9 +323,11 @@ def _run(
     path = None if folder is None else folder.path
     make_node: Callable[..., Node] = Node
     control: ControlListener | None = None
+    clock: AdvancedClock | None = None
     try:
-        settings = load_settings(options.config, _overrides(options, path))
+        settings = load_settings(options.config, _overrides(options, path, begin.settings))
         if options.control is not None:
+            from odradek.broker.test_control.clock import AdvancedClock
             from odradek.broker.test_control.composition import controlled_node
             from odradek.broker.test_control.listener import ControlListener
 
@@ -290,8 +338,10 @@ def _run(
                 text = f"cannot serve the control channel on {address}: {error}"
                 raise StartError(text) from error
             assert folder is not None, "--control needs --ephemeral"
-            make_node = controlled_node(control, folder.keep)
+            clock = AdvancedClock(SystemClock(), begin.ahead_ms)
+            make_node = controlled_node(control, clock, folder.keep)
         run(settings, on_ready, make_node)
+        begin.ahead_ms = 0 if clock is None else clock.ahead_ms
     except (SettingsError, StartError) as error:
         line = format_line(options.log_format, f"odradek: {error}", {}, level=logging.CRITICAL)
         print(line, file=sys.stderr)

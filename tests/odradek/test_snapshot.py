@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from odradek.testing import Broker, BrokerFailed
-from odradek.tools.snapshot import CONTENTS, FORMAT, SnapshotError, load
+from odradek.testing import Broker, BrokerFailed, Cluster, KafkaHandle, wait_for
+from odradek.tools.snapshot import CONTENTS, FORMAT, VERSION, SnapshotError, describe, load
 
 FLUSH_S = 60
 GROUP = "readers"
@@ -22,14 +23,15 @@ GROUP = "readers"
 pytestmark = pytest.mark.client
 
 
-def produce(broker: Broker, value: bytes, **settings: str) -> None:
+def produce(broker: KafkaHandle, value: bytes, **settings: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0, **settings})
-    if settings:
+    is_transactional = "transactional.id" in settings
+    if is_transactional:
         producer.init_transactions(FLUSH_S)
         producer.begin_transaction()
     producer.produce("orders", value)
     assert producer.flush(FLUSH_S) == 0
-    if settings:
+    if is_transactional:
         producer.commit_transaction(FLUSH_S)
 
 
@@ -78,7 +80,7 @@ def flipped(content: bytes) -> bytes:
 
 
 def newer(content: bytes) -> bytes:
-    head = json.dumps({"format": FORMAT, "version": 2, "files": {}}).encode()
+    head = json.dumps({"format": FORMAT, "version": VERSION + 1, "files": {}}).encode()
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w") as archive:
         member = tarfile.TarInfo(CONTENTS)
@@ -92,7 +94,7 @@ def newer(content: bytes) -> bytes:
     [
         (cut, "damaged"),
         (flipped, "damaged"),
-        (newer, "snapshot of version 2; this release reads 1"),
+        (newer, f"snapshot of version {VERSION + 1}; this release reads {VERSION}"),
         (lambda content: b"something else", "not a snapshot"),
         (lambda content: b"", "not a snapshot"),
     ],
@@ -115,3 +117,97 @@ def test_broker_that_cannot_read_its_snapshot_says_so_in_one_line(tmp_path: Path
     assert len(str(failure.value).strip().splitlines()) == 2
     assert "odradek: " in str(failure.value)
     assert "missing" in str(failure.value)
+
+
+def settings_of(broker: Broker) -> dict[str, str]:
+    """As AdminClient describes them."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "7")]).values()
+    return {name: entry.value for name, entry in future.result(60).items()}
+
+
+def test_settings_id_and_time_of_the_broker_are_kept_where_none_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with Broker({"broker.id": "7", "num.partitions": "5", "log.retention.hours": "3"}) as broker:
+        broker.create_topic("orders")
+        broker.clock.advance(days=2)
+        now_ms = broker.clock.now_ms()
+        broker.save(path)
+    with Broker({"num.partitions": "4"}, snapshot=path) as broker:
+        assert broker.clock.now_ms() >= now_ms
+        found = settings_of(broker)
+        assert (found["num.partitions"], found["log.retention.hours"]) == ("4", "3")
+        broker.save(path)
+    again = describe(str(path))
+    assert again.settings == {"num.partitions": "4", "log.retention.hours": "3"}
+    assert again.ahead_ms >= 2 * 24 * 3_600_000 - 60_000
+
+
+def test_snapshot_of_the_command_line_keeps_its_settings(tmp_path: Path) -> None:
+    path, ready = tmp_path / "state", tmp_path / "ready"
+
+    def run(*words: str, act: Callable[[str], None]) -> None:
+        command = [sys.executable, "-I", "-m", "odradek", "start", "--ephemeral", "--port", "0"]
+        process = subprocess.Popen(
+            [*command, "--ready-file", str(ready), "--stop-at-end-of-input", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            wait_for(ready.exists, timeout_s=60)
+            act(ready.read_text().splitlines()[0].removeprefix("bootstrap_servers="))
+        finally:
+            process.communicate(timeout=60)
+        assert process.returncode == 0
+
+    def create(address: str) -> None:
+        admin = AdminClient({"bootstrap.servers": address})
+        admin.create_topics([NewTopic("orders", -1)])["orders"].result(60)
+
+    def check(address: str) -> None:
+        admin = AdminClient({"bootstrap.servers": address})
+        assert len(admin.list_topics("orders", 60).topics["orders"].partitions) == 3
+        admin.create_topics([NewTopic("others", -1)])["others"].result(60)
+        assert len(admin.list_topics("others", 60).topics["others"].partitions) == 3
+
+    run("--override", "num.partitions=3", "--save", str(path), act=create)
+    run("--from", str(path), act=check)
+
+
+@pytest.fixture(scope="module")
+def cluster_snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("snapshot") / "cluster.snapshot"
+    with Cluster(2, {"num.partitions": "2"}) as cluster:
+        cluster.create_topic("orders")
+        cluster.move_leader("orders", 0, 1)
+        for number in range(2):
+            topic = cluster.create_topic(f"alone-{number}", replication_factor=1)
+            cluster.move_leader(topic, 0, number)
+        produce(cluster, b"one")
+        produce(cluster, b"two", acks="1")
+        cluster.save(path)
+    return path
+
+
+def test_cluster_begins_with_the_records_and_leaders_of_the_snapshot(
+    cluster_snapshot: Path,
+) -> None:
+    with Cluster(snapshot=cluster_snapshot, settings={"min.insync.replicas": "2"}) as cluster:
+        assert len(cluster.brokers) == 2
+        assert [one.value for one in cluster.records("orders")] == [b"one", b"two"]
+        leader, replicas, in_sync = cluster.replicas("orders")
+        assert (leader, replicas, sorted(in_sync)) == (1, [1, 0], [0, 1])
+        assert [cluster.replicas(f"alone-{number}").leader for number in range(2)] == [0, 1]
+        produce(cluster, b"three", acks="all")
+        # A group's offsets are in a topic that the snapshot has not, with its settings.
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": GROUP})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
+        consumer.close()
+        assert cluster.lag(GROUP, "orders") == 0
+
+
+def test_broker_of_a_cluster_is_chosen_by_its_id(cluster_snapshot: Path) -> None:
+    with pytest.raises(BrokerFailed, match=r"of a cluster: broker\.id is one of 0, 1"):
+        Broker(snapshot=cluster_snapshot).start()
+    with pytest.raises(ValueError, match="not a snapshot of 3 brokers, but of 0, 1"):
+        Cluster(3, snapshot=cluster_snapshot)
