@@ -33,6 +33,24 @@ OTHER_ARTIFACTS: Final = {
     "jdbc:postgresql": ("org.postgresql:postgresql:42.7.4",),
 }
 """Need of a pipeline -> artifacts with their own versions."""
+LAKES: Final = {
+    "delta": {"4.0": "io.delta:delta-spark_2.13:4.0.0"},
+    "iceberg": {"4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"},
+}
+"""Format -> minor version of Spark -> the artifact that is known to work with it."""
+PACKAGE: Final = "maven:"
+"""Prefix of a need that is a Maven coordinate."""
+EXTENSIONS: Final = "spark.sql.extensions"
+SETTINGS: Final = {
+    "delta": {
+        EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
+    "iceberg": {
+        EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    },
+}
+"""Need of a pipeline -> settings of the Spark session."""
 NEEDS: Final = tuple(dict.fromkeys((*SPARK_ARTIFACTS, *OTHER_ARTIFACTS)))
 FALLBACK: Final = "odradek-known-"
 """Prefix of the names of the resolvers for fallback versions; the version follows."""
@@ -60,6 +78,12 @@ def packages(needs: Iterable[str], version: str) -> list[str]:
     """
     found: list[str] = []
     for need in dict.fromkeys(needs):
+        if need.startswith(PACKAGE):
+            found.append(need.removeprefix(PACKAGE))
+            continue
+        if need in LAKES:
+            found.append(_lake(need, version))
+            continue
         if need not in NEEDS:
             raise NoConnector(
                 f"there is no connector for {need}: fetched are those for {', '.join(NEEDS)};"
@@ -67,6 +91,28 @@ def packages(needs: Iterable[str], version: str) -> list[str]:
             )
         found += [f"{SPARK}:{one}:{version}" for one in SPARK_ARTIFACTS.get(need, ())]
         found += OTHER_ARTIFACTS.get(need, ())
+    return found
+
+
+def _lake(need: str, version: str) -> str:
+    """raises  NoConnector"""
+    known = LAKES[need]
+    minor = ".".join(map(str, _minor(version)))
+    if minor not in known:
+        raise NoConnector(
+            f"no artifact of {need} is known for PySpark {version}, but for {', '.join(known)};"
+            ' name one: packages = ["GROUP:ARTIFACT:VERSION"], or say --jars FOLDER'
+        )
+    return known[minor]
+
+
+def settings(needs: Iterable[str]) -> dict[str, str]:
+    """The settings of the Spark session that connectors need."""
+    found: dict[str, str] = {}
+    for need in dict.fromkeys(needs):
+        for name, value in SETTINGS.get(need, {}).items():
+            is_list = name == EXTENSIONS and name in found
+            found[name] = f"{found[name]},{value}" if is_list else value
     return found
 
 

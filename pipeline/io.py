@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from odradek.pipeline import exactly_once
+from odradek.pipeline.causes import error_line
 from odradek.pipeline.spec.endpoints import (
     Cluster,
     ConsoleSink,
@@ -24,6 +27,8 @@ from odradek.pipeline.spec.endpoints import (
     RateSource,
     Sink,
     Source,
+    SparkSink,
+    SparkSource,
     TableSink,
     TableSource,
 )
@@ -36,6 +41,11 @@ from odradek.pipeline.transforms.times import as_texts
 from odradek.pipeline.transforms.times import read as read_time
 from odradek.pipeline.upsert import DRIVERS, batch_writer, upsert
 
+
+class SaveFailed(Exception):
+    """A connector cannot write a batch."""
+
+
 COMMITS: Final = "_spark_metadata"
 """The folder of Spark's commit log, which lists the committed files."""
 
@@ -47,7 +57,7 @@ def read(
 
     folder  of the pipeline file, the base of relative paths
     """
-    is_stream = head.mode != "batch"
+    is_stream = head.mode != "batch" and not source.is_static
     reader: Any = spark.readStream if is_stream else spark.read
     match source:
         case KafkaSource():
@@ -82,7 +92,17 @@ def read(
                 "dbtable": source.table,
                 **_driver(source.url),
             }
-            rows = spark.read.format("jdbc").options(**options, **_texts(source.options)).load()
+            rows = reader.format("jdbc").options(**options, **_texts(source.options)).load()
+        case SparkSource():
+            reader = reader.format(source.format).options(**_texts(source.options))
+            if source.row_schema is not None:
+                reader = reader.schema(source.row_schema)
+            if source.table is not None:
+                rows = reader.table(source.table)
+            elif source.path is not None:
+                rows = reader.load(resolve_path(folder, source.path))
+            else:
+                rows = reader.load()
         case RateSource():
             rows = reader.format("rate").option("rowsPerSecond", source.rows_per_second).load()
     assert isinstance(rows, DataFrame), "what Spark loads"
@@ -188,8 +208,22 @@ def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], fo
             batch.save(resolve_path(folder, sink.path))
         case TableSink():
             upsert(rows, resolve_url(folder, sink.url), sink, owner=str(folder / sink.source))
+        case SparkSink():
+            _save(rows, sink, folder)
         case ConsoleSink():
             rows.show(sink.rows, truncate=False)
+
+
+def _save(rows: DataFrame, sink: SparkSink, folder: Path) -> None:
+    writer = rows.write.format(sink.format).mode(sink.save_mode).options(**_texts(sink.options))
+    if sink.partition_by:
+        writer = writer.partitionBy(*sink.partition_by)
+    if sink.table is not None:
+        writer.saveAsTable(sink.table)
+    elif sink.path is not None:
+        writer.save(resolve_path(folder, sink.path))
+    else:
+        writer.save()
 
 
 def start(
@@ -221,6 +255,11 @@ def start(
         case TableSink():
             batches = batch_writer(resolve_url(folder, sink.url), sink, owner=checkpoint)
             writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(batches)
+        case SparkSink() if sink.foreach_batch:
+            writer = rows.writeStream.outputMode(sink.output_mode)
+            writer = writer.foreachBatch(lambda batch, _: _save_batch(batch, sink, folder))
+        case SparkSink():
+            writer = _spark_writer(rows, sink, folder)
         case ConsoleSink():
             writer = rows.writeStream.format("console").outputMode(sink.output_mode)
             writer = writer.option("numRows", sink.rows).option("truncate", "false")
@@ -229,7 +268,29 @@ def start(
         writer = writer.trigger(availableNow=True)
     elif head.trigger is not None:
         writer = writer.trigger(processingTime=head.trigger)
+    if isinstance(sink, SparkSink) and sink.table is not None and not sink.foreach_batch:
+        return writer.toTable(sink.table)
     return writer.start()
+
+
+def _spark_writer(rows: DataFrame, sink: SparkSink, folder: Path) -> DataStreamWriter:
+    writer = rows.writeStream.format(sink.format).options(**_texts(sink.options))
+    if sink.partition_by:
+        writer = writer.partitionBy(*sink.partition_by)
+    if sink.path is not None:
+        writer = writer.option("path", resolve_path(folder, sink.path))
+    return writer.outputMode(sink.output_mode)
+
+
+def _save_batch(rows: DataFrame, sink: SparkSink, folder: Path) -> None:
+    """Write a batch of a stream.
+
+    raises  SaveFailed with one line: a long text ends the query as if it had succeeded (Spark 4.0)
+    """
+    try:
+        _save(rows, sink, folder)
+    except (PySparkException, Py4JError) as error:
+        raise SaveFailed(error_line(error)) from None
 
 
 def _transactions(

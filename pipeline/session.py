@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from odradek.pipeline import java
 from odradek.pipeline.connectors import (
+    EXTENSIONS,
     NoConnector,
     cache,
     ivy_settings,
@@ -24,12 +25,17 @@ from odradek.pipeline.connectors import (
     packages,
     replaced,
 )
+from odradek.pipeline.connectors import (
+    settings as connector_settings,
+)
 
 STOPPED: Final = "Cannot call methods on a stopped SparkContext"
 """The error of a session that could not register with its master."""
 JARS: Final = "spark.jars"
 PACKAGES: Final = "spark.jars.packages"
-LIST_SETTINGS: Final = (JARS, PACKAGES)
+EXCLUDES: Final = "spark.jars.excludes"
+LIST_SETTINGS: Final = (JARS, PACKAGES, EXCLUDES, EXTENSIONS)
+RESOLVED: Final = (JARS, PACKAGES, EXCLUDES)
 """Settings that are lists: the values of the pipeline file are appended to ours."""
 
 LOCAL: Final = {
@@ -75,7 +81,9 @@ def open_session(
     # Workers use this interpreter, and so its packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_local = (master or os.environ.get("MASTER", "local")).startswith("local")
-    ours = {**ALWAYS, **(LOCAL if is_local else {}), **_connectors(needs, jars)}
+    wanted = list(needs)
+    ours = {**ALWAYS, **(LOCAL if is_local else {}), **_connectors(wanted, jars)}
+    ours |= connector_settings(wanted)
     chosen = _merged(ours, settings or {})
     builder = SparkSession.builder.appName(name)
     if master is not None:
@@ -84,7 +92,7 @@ def open_session(
     if SparkContext._gateway is None:
         log = _launched(chosen, master)
         # The process has resolved these and added them, with their dependencies, to `spark.jars`.
-        chosen = {key: value for key, value in chosen.items() if key not in LIST_SETTINGS}
+        chosen = {key: value for key, value in chosen.items() if key not in RESOLVED}
     for key, value in chosen.items():
         builder = builder.config(key, value)
     try:

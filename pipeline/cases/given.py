@@ -20,6 +20,7 @@ from odradek.pipeline.spec.endpoints import (
     KafkaSource,
     RateSource,
     Source,
+    SparkSource,
     TableSource,
 )
 from odradek.pipeline.spec.model import Head
@@ -47,8 +48,8 @@ def read_given(
     folder  for the files of this source
     raises  GivenRowsError
     """
-    if isinstance(source, TableSource) and not any(batches):
-        raise GivenRowsError(f"{source.table}: a table needs a row, which gives it columns")
+    if _has_unknown_columns(source) and not any(batches):
+        raise GivenRowsError(f"a {source.kind} source needs a row, which gives it columns")
     folder.mkdir(parents=True)
     offset = 0
     for number, rows in enumerate(batches):
@@ -68,14 +69,32 @@ def read_given(
             return _records(_lines(spark, KAFKA_ROW, head, folder), source)
         case RateSource():
             return _lines(spark, RATE_ROW, head, folder)
+        case SparkSource():
+            schema = source.row_schema or spark.read.json(str(folder)).schema.toDDL()
+            return _lines(spark, schema, head, folder, is_static=source.static)
         case FileSource():
             epoch = source.epoch if source.has_texts else None
             return _lines(spark, source.row_schema, head, folder, epoch=epoch)
 
 
+def _has_unknown_columns(source: Source) -> bool:
+    """Whether the columns of a source are those of its given rows."""
+    return isinstance(source, TableSource) or (
+        isinstance(source, SparkSource) and source.row_schema is None
+    )
+
+
 def _lines(
-    spark: SparkSession, schema: str, head: Head, folder: Path, *, epoch: Any = None
+    spark: SparkSession,
+    schema: str,
+    head: Head,
+    folder: Path,
+    *,
+    epoch: Any = None,
+    is_static: bool = False,
 ) -> DataFrame:
+    if is_static:
+        head = head.model_copy(update={"mode": "batch"})
     source = FileSource.model_validate(
         {
             "kind": "files",

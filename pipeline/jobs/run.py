@@ -14,12 +14,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.pipeline import io
 from odradek.pipeline.causes import lacks_topic
+from odradek.pipeline.connectors import LAKES, PACKAGE
 from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.spec.endpoints import (
     KafkaSink,
     KafkaSource,
     Sink,
+    SparkSink,
+    SparkSource,
     TableSink,
     TableSource,
     database_of,
@@ -61,6 +64,13 @@ def needs(pipeline: Pipeline) -> Iterator[str]:
             yield "kafka"
         elif isinstance(end, TableSource | TableSink):
             yield f"jdbc:{database_of(end.url)}"
+        elif isinstance(end, SparkSource | SparkSink):
+            yield from (f"{PACKAGE}{one}" for one in end.packages)
+            if end.format in LAKES and not end.packages:
+                yield end.format
+        place = getattr(end, "path", None)
+        if place is not None and place.startswith("s3a:"):
+            yield "s3"
     if any(isinstance(step, Parse) and step.format == "avro" for step in pipeline.steps.values()):
         yield "avro"
 

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
-from odradek.pipeline.spec.endpoints import TableSource
 from odradek.pipeline.spec.field_types import Names, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.load import checked
@@ -110,7 +109,8 @@ def check_names(number: int, case: Case, pipeline: Pipeline, document: Document)
                 said = f"the pipeline has no {name!r}; there are: {', '.join(known)}"
                 problems.append(placed(where, said, document.lines))
     for name, rows in case.given.items():
-        if isinstance(pipeline.sources.get(name), TableSource) and has_batches(rows):
+        source = pipeline.sources.get(name)
+        if source is not None and source.is_static and has_batches(rows):
             where = ("case", number, "given", name)
             problems.append(placed(where, "a table has no batches", document.lines))
     if problems:

@@ -4,7 +4,8 @@
     topic = "${STAGE:-test}-orders"         variables of the environment; `$${` is the text `${`
     "sasl.password" = { secret_file = "p" } the text of a file, without its last line end
 
-Values that come from the environment or a secret file are never printed.
+Values that come from the environment or a secret file, and those of options with names like
+`password` and `secret.key`, are never printed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ INCLUDE: Final = "include"
 SECRET_FILE: Final = "secret_file"
 COMMAND_LINE: Final = "--set"
 SECRET_BYTES_MAX: Final = 64 * 1024
+OPTION_TABLES: Final = ("options", "spark", "spark_options", "headers")
+_SECRET_NAME: Final = re.compile(
+    r"secret|passw|passphrase|credential|jaas|authorization|(^|[._-])(api|sas|auth)?[._-]?token$"
+    r"|(access|account|api|private|shared|encryption)[._-]?key",
+    re.IGNORECASE,
+)
+"""Names of options whose values are not printed."""
+_IN_ADDRESS: Final = re.compile(r"[?&;]([^=&;]*passw[^=&;]*|token|secret)=([^&;]+)", re.IGNORECASE)
 _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _NAMED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -91,7 +100,27 @@ def read_document(text: str, path: FilePath, outside: Outside) -> Document:
             problems.append(placed(where, str(error), lines))
     if problems:
         raise SpecError(problems)
+    for where, name, secret in list(secrets_of(table)):
+        document.hidden.add_secret(where, secret, f"({name})")
     return document
+
+
+def secrets_of(place: object, where: Path = ()) -> Iterator[tuple[Path, str, str]]:
+    """Yield place, name and value of each secret among options, headers and in addresses."""
+    if isinstance(place, list):
+        for number, value in enumerate(place):
+            yield from secrets_of(value, (*where, number))
+    if not isinstance(place, dict):
+        return
+    is_named = any(name in OPTION_TABLES for name in where)
+    for key, value in place.items():
+        if isinstance(value, dict | list):
+            yield from secrets_of(value, (*where, key))
+        elif is_named and _SECRET_NAME.search(key) and not isinstance(value, bool):
+            yield (*where, key), key, str(value)
+        elif isinstance(value, str) and (is_named or key == "url"):
+            for name, secret in _IN_ADDRESS.findall(value):
+                yield (*where, key), name, secret
 
 
 def written_lines(path: FilePath) -> dict[Path, Line]:

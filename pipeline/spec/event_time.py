@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from odradek.pipeline.spec.endpoints import TableSource
 from odradek.pipeline.spec.model import REJECTS, Pipeline
 from odradek.pipeline.spec.row_schema import columns_of
 from odradek.pipeline.spec.steps import (
@@ -117,4 +116,4 @@ def _above(pipeline: Pipeline, view: str) -> Iterator[str]:
 def _is_table(pipeline: Pipeline, view: str) -> bool:
     """Whether a view depends on tables only, and so is not a stream."""
     above = pipeline.sources_of(view)
-    return all(isinstance(pipeline.sources.get(name), TableSource) for name in above)
+    return all(pipeline.sources[name].is_static for name in above)

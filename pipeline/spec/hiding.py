@@ -1,4 +1,4 @@
-"""Values that are not printed, because they come from the environment or a secret file."""
+"""Values that are not printed: from the environment, secret files, and options with secrets."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ class Hidden:
     def add_at(self, where: Path, value: str, written: str) -> None:
         """In messages on a place print for its value what the file has there."""
         self._places[where] = (value, written)
+
+    def add_secret(self, where: Path, value: str, instead: str) -> None:
+        """Print `instead` for a value of the file itself, unless it comes from elsewhere."""
+        if value not in self._values:
+            self.add(value, instead)
+            self._places.setdefault(where, (value, instead))
 
     def __bool__(self) -> bool:
         return bool(self._values)

@@ -251,6 +251,33 @@ def test_a_running_job_prints_no_value_from_outside(path: Path) -> None:
     assert "localhost" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'options = { "sasl.password" = "hunter22", "acks" = [] }',
+        'options = { "fs.s3a.secret.key" = "hunter22", "acks" = [] }',
+        'options = { "sasl.jaas.config" = "hunter22", "acks" = [] }',
+        'options = { "apiKey" = "hunter22", "acks" = [] }',
+        'options = { "auth.token" = "hunter22", "acks" = [] }',
+        'options = { uri = "mongodb://h/?password=hunter22&x=1", "acks" = [] }',
+    ],
+)
+def test_options_named_like_secrets_are_not_printed(
+    path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = GOOD.replace('topic = "per-merchant"', f'topic = "per-merchant"\n{line}', 1)
+    assert "hunter22" not in errors(path, text)
+    path.write_text(text.replace("[]", '"all"').replace('"per-merchant"', '"hunter22/x"', 1))
+    assert main(["check", str(path)]) == BAD_FILE
+    assert "hunter22" not in "".join(capsys.readouterr())
+
+
+def test_options_named_like_settings_are_printed(path: Path) -> None:
+    line = 'options = { "max.tokens" = "many-of-them", "partition.keys" = "abcdef", acks = [] }'
+    text = GOOD.replace('"per-merchant"', f'"many-of-them abcdef"\n{line}', 1)
+    assert "many-of-them abcdef" in errors(path, text)
+
+
 def test_hidden_values_are_replaced_in_output_longest_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
