@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+import pyspark
+
 SCALA: Final = "2.13"
 SPARK: Final = "org.apache.spark"
 CENTRAL: Final = "https://repo1.maven.org/maven2"
@@ -30,6 +32,7 @@ OTHER_ARTIFACTS: Final = {
     # Dependencies of the connector: Ivy does not resolve them for a fallback version.
     "kafka": ("org.apache.kafka:kafka-clients:3.9.0", "org.apache.commons:commons-pool2:2.12.0"),
     "jdbc:sqlite": ("org.xerial:sqlite-jdbc:3.46.1.3",),
+    "jdbc:mariadb": ("org.mariadb.jdbc:mariadb-java-client:3.5.11",),
     "jdbc:postgresql": ("org.postgresql:postgresql:42.7.4",),
 }
 """Need of a pipeline -> artifacts with their own versions."""
@@ -38,6 +41,10 @@ LAKES: Final = {
     "iceberg": {"4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"},
 }
 """Format -> minor version of Spark -> the artifact that is known to work with it."""
+S3: Final = "s3"
+"""The need of paths `s3a://`."""
+S3_SDK: Final = ("s3", "s3-transfer-manager", "sts")
+S3_SDK_VERSION: Final = "2.25.53"
 PACKAGE: Final = "maven:"
 """Prefix of a need that is a Maven coordinate."""
 EXTENSIONS: Final = "spark.sql.extensions"
@@ -49,6 +56,8 @@ SETTINGS: Final = {
     "iceberg": {
         EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     },
+    # A jar of 540 MB with the clients of all services; those that S3 needs are named instead.
+    S3: {"spark.jars.excludes": "software.amazon.awssdk:bundle"},
 }
 """Need of a pipeline -> settings of the Spark session."""
 NEEDS: Final = tuple(dict.fromkeys((*SPARK_ARTIFACTS, *OTHER_ARTIFACTS)))
@@ -84,6 +93,9 @@ def packages(needs: Iterable[str], version: str) -> list[str]:
         if need in LAKES:
             found.append(_lake(need, version))
             continue
+        if need == S3:
+            found += _s3()
+            continue
         if need not in NEEDS:
             raise NoConnector(
                 f"there is no connector for {need}: fetched are those for {', '.join(NEEDS)};"
@@ -104,6 +116,19 @@ def _lake(need: str, version: str) -> str:
             ' name one: packages = ["GROUP:ARTIFACT:VERSION"], or say --jars FOLDER'
         )
     return known[minor]
+
+
+def _s3() -> list[str]:
+    """Hadoop's file system of S3 in the version of PySpark's Hadoop, and its clients.
+
+    raises  NoConnector
+    """
+    jars = list((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar"))
+    if not jars:
+        raise NoConnector("PySpark has no Hadoop: put hadoop-aws into a folder, say --jars FOLDER")
+    version = jars[0].stem.removeprefix("hadoop-client-api-")
+    clients = [f"software.amazon.awssdk:{one}:{S3_SDK_VERSION}" for one in S3_SDK]
+    return [f"org.apache.hadoop:hadoop-aws:{version}", *clients]
 
 
 def settings(needs: Iterable[str]) -> dict[str, str]:

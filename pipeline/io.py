@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from odradek.pipeline import exactly_once
 from odradek.pipeline.causes import error_line
+from odradek.pipeline.databases import options_of
 from odradek.pipeline.spec.endpoints import (
     Cluster,
     ConsoleSink,
@@ -39,7 +40,7 @@ from odradek.pipeline.transforms.columns import column, quoted
 from odradek.pipeline.transforms.step_input_error import StepInputError
 from odradek.pipeline.transforms.times import as_texts
 from odradek.pipeline.transforms.times import read as read_time
-from odradek.pipeline.upsert import DRIVERS, batch_writer, upsert
+from odradek.pipeline.upsert import batch_writer, upsert
 
 
 class SaveFailed(Exception):
@@ -90,7 +91,7 @@ def read(
             options = {
                 "url": resolve_url(folder, source.url),
                 "dbtable": source.table,
-                **_driver(source.url),
+                **options_of(source.url),
             }
             rows = reader.format("jdbc").options(**options, **_texts(source.options)).load()
         case SparkSource():
@@ -107,12 +108,6 @@ def read(
             rows = reader.format("rate").option("rowsPerSecond", source.rows_per_second).load()
     assert isinstance(rows, DataFrame), "what Spark loads"
     return rows
-
-
-def _driver(url: str) -> dict[str, str]:
-    """The driver class for a JDBC address: Java finds it only in jars that it started with."""
-    database = url.removeprefix("jdbc:").partition(":")[0]
-    return {"driver": DRIVERS[database]} if database in DRIVERS else {}
 
 
 def kafka_options(cluster: Cluster) -> dict[str, str]:

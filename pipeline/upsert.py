@@ -19,51 +19,32 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
     DateType,
     MapType,
-    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
 )
 
 from odradek.pipeline.causes import error_line, first_line, java_messages
+from odradek.pipeline.databases import (
+    DATABASES,
+    Merge,
+    create_table,
+    options_of,
+    quoted_name,
+)
 from odradek.pipeline.spec.endpoints import TableSink, without_options
 from odradek.pipeline.transforms.columns import quoted
 
-DRIVERS: Final = {"sqlite": "org.sqlite.JDBC", "postgresql": "org.postgresql.Driver"}
-TYPES: Final = {
-    "sqlite": {
-        "string": "TEXT",
-        "double": "REAL",
-        "float": "REAL",
-        "binary": "BLOB",
-        "tinyint": "INTEGER",
-        "smallint": "INTEGER",
-        "int": "INTEGER",
-    },
-    "postgresql": {
-        "string": "TEXT",
-        "tinyint": "SMALLINT",
-        "int": "INTEGER",
-        "double": "DOUBLE PRECISION",
-        "float": "REAL",
-        "binary": "BYTEA",
-        "timestamp": "TIMESTAMP WITH TIME ZONE",
-        "timestamp_ntz": "TIMESTAMP",
-    },
-}
-"""Spark's type -> the type of the database, where they differ."""
 SQLITE_FORMATS: Final[dict[type[DataType], str]] = {
     TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     DateType: "yyyy-MM-dd",
 }
 """SQLite has no types for times: they are stored as text that sorts by time."""
-SQLITE_OPTIONS: Final = {"busy_timeout": "60000", "transaction_mode": "IMMEDIATE"}
-"""Milliseconds to wait for other writers.  The write lock is taken before the first read, since
-SQLite does not wait when a reader becomes a writer."""
 CREATED_MEANWHILE: Final = frozenset({"23505", "42P07"})
 """SQLSTATEs of a CREATE TABLE that runs at the same time as another one for the same table:
 unique_violation, duplicate_table."""
@@ -79,7 +60,7 @@ class UpsertFailed(Exception):
 
 
 def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
-    """Insert rows, or replace those with the same key.
+    """Insert rows, replace those with the same key, delete those that `delete_by` says.
 
     Of the rows of a batch with one key, the one with the greatest `latest_by` is written, then with
     the greatest values of the other columns, so that a repeated batch chooses the same row.
@@ -92,21 +73,28 @@ def upsert(rows: DataFrame, url: str, sink: TableSink, *, owner: str) -> None:
     rows = _one_per_key(rows, sink)
     if database == "sqlite":
         rows = _for_sqlite(rows)
+    stored, staged = _divided(rows, sink)
     staging = staging_name(sink.table, owner)
     alone = _sqlite_writer(url) if database == "sqlite" else nullcontext()
     try:
         with alone:
-            with _transaction(rows.sparkSession, url, database) as connection:
+            with _transaction(rows.sparkSession, url) as connection:
+                kind = DATABASES[database]
                 if sink.create:
-                    _create_once(connection, _create(sink.table, rows, database, sink.keys))
-                _check_columns(connection, rows, sink, database)
+                    created = create_table(sink.table, stored.schema.fields, kind, sink.keys)
+                    _create_once(connection, created)
+                _check_columns(connection, stored, sink, database)
+                if database == "mariadb":
+                    _check_unique(connection, sink)
                 _execute(connection, f"DROP TABLE IF EXISTS {staging}")
-                staged = rows.toDF(*_staged(rows.columns))
-                _execute(connection, _create(staging, staged, database))
-            _stage(staged, url, staging, database)
-            with _transaction(rows.sparkSession, url, database) as connection:
-                _check_keys(connection, staging, sink, rows.columns)
-                _execute(connection, _merge(sink, staging, rows.columns))
+                _execute(connection, create_table(staging, staged.schema.fields, kind))
+            _stage(staged, url, staging)
+            merge = _merge(sink, staging, stored.columns, staged.columns)
+            with _transaction(rows.sparkSession, url) as connection:
+                _check_keys(connection, merge)
+                for statement in merge.statements(database):
+                    _execute(connection, statement)
+                # MariaDB commits before it drops a table.
                 _execute(connection, f"DROP TABLE {staging}")
     except Py4JJavaError as error:
         said = first_line(java_messages(error.java_exception)[-1])
@@ -136,25 +124,29 @@ def staging_name(table: str, owner: str) -> str:
     suffix = f"_odradek_{hashlib.sha256(owner.encode()).hexdigest()[:12]}"
     is_quoted = name.startswith('"')
     bare = name.strip('"')[: IDENTIFIER_LENGTH_MAX - len(suffix)] + suffix
-    return f"{schema}{dot}{_quoted(bare) if is_quoted else bare}"
+    return f"{schema}{dot}{quoted_name(bare) if is_quoted else bare}"
 
 
 def _database(url: str) -> str:
     parts = url.split(":")
-    if len(parts) < 3 or parts[0] != "jdbc" or parts[1] not in DRIVERS:
-        raise UpsertFailed(
-            f"{without_options(url)} is not the address of jdbc:sqlite: or jdbc:postgresql:"
-        )
+    if len(parts) < 3 or parts[0] != "jdbc" or parts[1] not in DATABASES:
+        known = ", ".join(f"jdbc:{name}:" for name in DATABASES)
+        raise UpsertFailed(f"{without_options(url)} is not the address of {known}")
     return parts[1]
 
 
 def _check(rows: DataFrame, sink: TableSink) -> None:
-    latest = [] if sink.latest_by is None else [sink.latest_by]
-    for name in (*sink.keys, *latest):
+    named = [name for name in (sink.latest_by, sink.delete_by) if name is not None]
+    for name in (*sink.keys, *named, *sink.omit):
         if name not in rows.columns:
             known = ", ".join(rows.columns)
             raise UpsertFailed(f"the rows have no column {name!r}; they have: {known}")
-    for field in rows.schema.fields:
+    if sink.delete_by is not None:
+        kind = rows.schema[sink.delete_by].dataType
+        if not isinstance(kind, BooleanType):
+            said = f"column {sink.delete_by} is {kind.simpleString().upper()}"
+            raise UpsertFailed(f"delete_by: {said}, and not BOOLEAN")
+    for field in rows.drop(*sink.omit).schema.fields:
         if isinstance(field.dataType, ArrayType | MapType | StructType):
             raise UpsertFailed(
                 f"column {field.name} is {field.dataType.simpleString()}, which no table takes;"
@@ -177,6 +169,24 @@ def _one_per_key(rows: DataFrame, sink: TableSink) -> DataFrame:
     )
 
 
+def _divided(rows: DataFrame, sink: TableSink) -> tuple[DataFrame, DataFrame]:
+    """The columns of the table, and those of the staging table, which says what is deleted.
+
+    The staging table has names of its own: Spark's writer does not escape quotes in a name.
+    """
+    names = [name for name in rows.columns if name not in (sink.delete_by, *sink.omit)]
+    stored = rows.select(*map(quoted, names))
+    staged = (
+        stored
+        if sink.delete_by is None
+        else rows.select(
+            *map(quoted, names),
+            F.coalesce(F.col(quoted(sink.delete_by)), F.lit(False)).cast("int").alias("_deleted"),
+        )
+    )
+    return stored, staged.toDF(*(f"c{number}" for number in range(len(staged.columns))))
+
+
 def _for_sqlite(rows: DataFrame) -> DataFrame:
     formats = {one.name: SQLITE_FORMATS.get(type(one.dataType)) for one in rows.schema.fields}
     times = {
@@ -193,13 +203,14 @@ def _sqlite_writer(url: str) -> Lock:
 
 
 @contextmanager
-def _transaction(spark: SparkSession, url: str, database: str) -> Iterator[Any]:
+def _transaction(spark: SparkSession, url: str) -> Iterator[Any]:
     """A connection of the driver's JVM for one transaction."""
     jvm: Any = spark._jvm
     registry = jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry
-    registry.register(DRIVERS[database])
+    options = options_of(url, writes=True)
+    registry.register(options.pop("driver"))
     properties = jvm.java.util.Properties()
-    for name, value in _options(database).items():
+    for name, value in options.items():
         properties.setProperty(name, value)
     connection = jvm.java.sql.DriverManager.getConnection(url, properties)
     try:
@@ -210,12 +221,8 @@ def _transaction(spark: SparkSession, url: str, database: str) -> Iterator[Any]:
         connection.close()
 
 
-def _options(database: str) -> dict[str, str]:
-    return SQLITE_OPTIONS if database == "sqlite" else {}
-
-
-def _stage(rows: DataFrame, url: str, staging: str, database: str) -> None:
-    options = {"url": url, "dbtable": staging, "driver": DRIVERS[database], **_options(database)}
+def _stage(rows: DataFrame, url: str, staging: str) -> None:
+    options = {"url": url, "dbtable": staging, **options_of(url, writes=True)}
     try:
         rows.write.format("jdbc").options(**options).mode("append").save()
     except PySparkException as error:
@@ -243,25 +250,36 @@ def _check_columns(connection: Any, rows: DataFrame, sink: TableSink, database: 
         )
 
 
-def _staged(columns: Sequence[str]) -> list[str]:
-    """Column names of the staging table: Spark's writer does not escape quotes in a name."""
-    return [f"c{number}" for number in range(len(columns))]
-
-
-def _check_keys(connection: Any, staging: str, sink: TableSink, columns: Sequence[str]) -> None:
-    """Reject null keys: SQLite accepts any number of nulls in a primary key."""
-    placed = dict(zip(columns, _staged(columns), strict=True))
-    empty = " OR ".join(f"{placed[key]} IS NULL" for key in sink.keys)
+def _check_unique(connection: Any, sink: TableSink) -> None:
+    """Reject a table without a unique index of the keys: MariaDB would insert a row twice."""
+    indexes: dict[str, set[str]] = {}
     statement = connection.createStatement()
     try:
-        found = statement.executeQuery(f"SELECT 1 FROM {staging} WHERE {empty} LIMIT 1")
+        found = statement.executeQuery(f"SHOW INDEX FROM {sink.table} WHERE Non_unique = 0")
+        while found.next():
+            index = indexes.setdefault(found.getString("Key_name"), set())
+            index.add(found.getString("Column_name"))
+    finally:
+        statement.close()
+    if set(sink.keys) not in indexes.values():
+        keys = ", ".join(sink.keys)
+        raise UpsertFailed(f"table {sink.table} has no unique index of its keys ({keys})")
+
+
+def _check_keys(connection: Any, merge: Merge) -> None:
+    """Reject null keys: SQLite accepts any number of nulls in a primary key."""
+    placed = dict(zip(merge.columns, merge.staged, strict=True))
+    empty = " OR ".join(f"{placed[key]} IS NULL" for key in merge.keys)
+    statement = connection.createStatement()
+    try:
+        found = statement.executeQuery(f"SELECT 1 FROM {merge.staging} WHERE {empty} LIMIT 1")
         is_there = found.next()
         found.close()
     finally:
         statement.close()
     if is_there:
-        keys = ", ".join(sink.keys)
-        raise UpsertFailed(f"a row for table {sink.table} has null in its key ({keys})")
+        keys = ", ".join(merge.keys)
+        raise UpsertFailed(f"a row for table {merge.table} has null in its key ({keys})")
 
 
 def _execute(connection: Any, sql: str) -> None:
@@ -289,44 +307,8 @@ def _create_once(connection: Any, sql: str) -> None:
         _execute(connection, sql)
 
 
-def _create(table: str, rows: DataFrame, database: str, keys: Sequence[str] = ()) -> str:
-    columns = [_column(field, database) for field in rows.schema.fields]
-    if keys:
-        columns.append(f"PRIMARY KEY ({', '.join(_quoted(key) for key in keys)})")
-    return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})"
-
-
-def _column(field: StructField, database: str) -> str:
-    return f"{_quoted(field.name)} {_type(field.dataType, database)}"
-
-
-def _type(spark_type: DataType, database: str) -> str:
-    name = spark_type.simpleString()
-    return TYPES[database].get(name) or name.upper()
-
-
-def _merge(sink: TableSink, staging: str, columns: Sequence[str]) -> str:
-    names = ", ".join(_quoted(name) for name in columns)
-    staged = _staged(columns)
-    placed = dict(zip(columns, staged, strict=True))
-    keys = ", ".join(_quoted(key) for key in sink.keys)
-    order = ", ".join(placed[key] for key in sink.keys)
-    changed = [_quoted(name) for name in columns if name not in sink.keys]
-    action = "DO NOTHING"
-    if changed:
-        action = "DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in changed)
-        if sink.latest_by is not None:
-            latest = _quoted(sink.latest_by)
-            action += f" WHERE t.{latest} IS NULL OR excluded.{latest} >= t.{latest}"
-    # A task that Spark repeats may leave its rows twice: DISTINCT.  In one order of keys two
-    # writers do not wait for each other in a circle.  "WHERE true" keeps SQLite from taking
-    # ON CONFLICT for a join's ON.
-    return (
-        f"INSERT INTO {sink.table} AS t ({names})"
-        f" SELECT DISTINCT {', '.join(staged)} FROM {staging} WHERE true ORDER BY {order}"
-        f" ON CONFLICT ({keys}) {action}"
-    )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _merge(sink: TableSink, staging: str, columns: Sequence[str], staged: Sequence[str]) -> Merge:
+    deleted = None if sink.delete_by is None else staged[-1]
+    latest = sink.latest_by if sink.latest_by in columns else None
+    placed = staged[: len(columns)]
+    return Merge(sink.table, staging, columns, placed, sink.keys, deleted, latest)

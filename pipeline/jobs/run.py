@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.pipeline import io
 from odradek.pipeline.causes import lacks_topic
-from odradek.pipeline.connectors import LAKES, PACKAGE
+from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.spec.endpoints import (
@@ -70,7 +70,7 @@ def needs(pipeline: Pipeline) -> Iterator[str]:
                 yield end.format
         place = getattr(end, "path", None)
         if place is not None and place.startswith("s3a:"):
-            yield "s3"
+            yield S3
     if any(isinstance(step, Parse) and step.format == "avro" for step in pipeline.steps.values()):
         yield "avro"
 

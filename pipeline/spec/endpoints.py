@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from odradek.pipeline.spec.epoch import Epoch, check_epoch
-from odradek.pipeline.spec.field_types import Columns, Name, Options, Part, Text, Topic
+from odradek.pipeline.spec.field_types import Columns, Name, Names, Options, Part, Text, Topic
 from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.row_schema import columns_of, flat_columns_of
 
-DATABASES: Final = ("sqlite", "postgresql")
+DATABASES: Final = ("sqlite", "postgresql", "mariadb")
 """Databases of sinks; a source reads any database with a JDBC driver."""
 HOST_LENGTH_MAX: Final = 63
 """Bound on a label of a host name."""
@@ -354,16 +354,23 @@ class TableSink(End):
 
     keys       the columns of the primary key
     latest_by  the column by which the newer of two rows with one key is kept, in whatever order
-               they arrive; None: the row of the later batch is kept
+               they arrive; None: the row of the later batch is kept.  If it is in `omit`, rows
+               of a batch are compared, but not those of the table
+    delete_by  the BOOLEAN column that is true for a row which deletes its key, such as `deleted`
+               of a parse step; it is not stored, and requires `latest_by`
     """
 
     kind: Literal["jdbc"]
     url: Url
-    """The JDBC address of a SQLite file, relative to the pipeline file, or of PostgreSQL."""
+    """The JDBC address of a SQLite file, relative to the pipeline file, of PostgreSQL or MariaDB.
+    MariaDB stores texts in keys as VARCHAR(255), and times in UTC."""
     table: Text
     """The table; `schema.table` in PostgreSQL."""
     keys: Columns
     latest_by: Text | None = None
+    delete_by: Text | None = None
+    omit: Names = []
+    """Columns that are not stored, such as the `offset` that `latest_by` names."""
     output_mode: OutputMode = "append"
     create: bool = True
     """Create the table unless it exists."""
@@ -375,6 +382,17 @@ class TableSink(End):
             known = ", ".join(f"jdbc:{name}:..." for name in DATABASES)
             raise ValueError(f"{without_options(url)!r} is not allowed; allowed: {known}")
         return url
+
+    @model_validator(mode="after")
+    def _deletes_are_ordered(self) -> Self:
+        if self.delete_by is not None and self.latest_by is None:
+            raise ValueError(
+                "delete_by needs latest_by: of a row and its deletion in one batch the later counts"
+            )
+        for name in self.keys:
+            if name in self.omit or name == self.delete_by:
+                raise ValueError(f"the key {name!r} must be stored")
+        return self
 
 
 class ConsoleSink(End):

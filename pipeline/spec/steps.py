@@ -34,6 +34,8 @@ Watermark = Annotated[
 ]
 EventTime = Annotated[Text, Field(description="The column with the event time, a TIMESTAMP.")]
 Groups = Annotated[Names, Field(description="Columns; without them all rows are one group.")]
+DELETED: Final = "deleted"
+"""The column of a parse step that is true for the deletion of a row."""
 CORRUPT: Final = "_corrupt"
 """The column in which Spark's readers put a row that does not match the schema."""
 BOUNDS: Final = ("window_start", "window_end")
@@ -63,6 +65,12 @@ class Parse(Step):
     epoch: Epoch = None
     column: Text = "value"
     """The column that is parsed."""
+    envelope: Literal["debezium"] | None = None
+    """The row is in a change event of Debezium, in JSON with or without schemas: the schema is that
+    of `after`, and of `before` for a deletion.  Adds the column `deleted`."""
+    tombstones: Literal["reject", "drop", "keep"] = "reject"
+    """Records without a value are dead letters; or dropped, such as those that Debezium writes
+    after a deletion; or kept with null in all parsed columns.  `keep` adds the column `deleted`."""
     keep: Names = []
     """Columns of the source that are kept unchanged.  The `key` of a Kafka source is bytes, which a
     JSON sink writes in base64; for text use a map step before: `key = "CAST(key AS STRING)"`."""
@@ -94,9 +102,22 @@ class Parse(Step):
                 raise ValueError(
                     f"required: the schema has no {name!r}; it has: {', '.join(names)}"
                 )
+        if self.marks_deletions and first_duplicate([*names, *self.keep, DELETED]) is not None:
+            raise ValueError(f"a column {DELETED} is added, and cannot be in schema or keep")
         again = first_duplicate([*names, *self.keep])
         if again is not None:
             raise ValueError(f"keep: the schema has a column {again!r} too")
+        return self
+
+    @property
+    def marks_deletions(self) -> bool:
+        """Whether the column `deleted` is added."""
+        return self.envelope is not None or self.tombstones == "keep"
+
+    @model_validator(mode="after")
+    def _envelope_is_json(self) -> Self:
+        if self.envelope is not None and self.format != "json":
+            raise ValueError('envelope needs format = "json"')
         return self
 
     @model_validator(mode="after")

@@ -20,12 +20,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.pipeline.spec.steps import CORRUPT, Parse
+from odradek.pipeline.spec.steps import CORRUPT, DELETED, Parse
 from odradek.pipeline.transforms.avro import read_avro
 from odradek.pipeline.transforms.columns import column, quoted
 from odradek.pipeline.transforms.times import Bound, as_texts, has_times, is_wrong, read, reasons
 
 PARSED: Final = "_parsed"
+ENVELOPE: Final = "_envelope"
 ORIGIN: Final = ("topic", "partition", "offset")
 """Columns of a Kafka source in the headers of a dead letter, besides the timestamp."""
 HEADER_PREFIX: Final = "odradek."
@@ -43,13 +44,16 @@ def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[Dat
     2. a `required` or NOT NULL column is null;
     3. something follows the value;
     4. a time is outside of the years 1 to 9999, or a number without a unit in `epoch`;
-    5. in a stream with `rejects`, a time is beyond the bound.
+    5. in a stream with `rejects`, a time is beyond the bound;
+    6. the envelope is not that of a change of a row.
 
     A dead letter has the key and value of its record, and as headers those of the record (if the
     rows have the column `headers`, and without `odradek.*`), then `odradek.reason`, and for rows of
     a Kafka source `odradek.topic`, `.partition`, `.offset` and `.timestamp` (ms since 1970).
     """
     data = column(rows, step.column)
+    if step.tombstones == "drop":
+        rows = rows.where(data.isNotNull())
     if step.format == "avro":
         avro = read_avro(rows, data, step.row_schema, PARSED)
         reason = F.when(data.isNull(), F.lit("no value"))
@@ -57,9 +61,12 @@ def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[Dat
             reason = reason.when(~is_text, F.lit(f"{name} is not UTF-8"))
         reason = reason.when(~avro.is_readable, F.lit("not Avro of this schema"))
         is_good = data.isNotNull() & avro.is_readable
-        parsed = _Parsed(avro.rows, avro.schema, is_good, reason, list(step.required))
+        parsed = _Parsed(avro.rows, avro.schema, is_good, reason, list(step.required), F.lit(False))
         return _divided(_with_times(parsed, step), step, bound)
     text = data.cast("string")
+    envelope = None
+    if step.envelope is not None:
+        rows, text, envelope = _unwrapped(rows, text)
     schema = StructType.fromDDL(step.row_schema)
     assert isinstance(schema, StructType), "a schema names columns"
     # Columns that the schema declares NOT NULL are required.
@@ -70,12 +77,16 @@ def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[Dat
     assert isinstance(plain, StructType), "the schema's columns with other types"
     marked = StructType([*plain.fields, StructField(CORRUPT, StringType())])
     is_whole = F.is_valid_utf8(text) & (_is_object(text) if step.format == "json" else text != "")
+    reason = F.when(text.isNull() | (text == ""), F.lit("no value"))
+    if envelope is not None:
+        reason = envelope.reason
     parsed = _Parsed(
         rows.withColumn(PARSED, _from_text(text, marked, step)),
         schema,
         is_whole & F.col(PARSED).isNotNull() & F.col(PARSED)[CORRUPT].isNull(),
-        _reason(text, plain, step),
+        _reason(reason, text, plain, step),
         list(dict.fromkeys([*step.required, *wanted])),
+        F.lit(False) if envelope is None else envelope.is_deletion,
     )
     return _divided(_with_times(parsed, step), step, bound)
 
@@ -89,6 +100,7 @@ class _Parsed:
     is_good: Column
     reason: Column
     required: list[str]
+    is_deletion: Column
 
 
 def _with_times(parsed: _Parsed, step: Parse) -> _Parsed:
@@ -116,11 +128,41 @@ def _times(
             yield path, inner, field.dataType
 
 
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    reason: Column
+    is_deletion: Column
+
+
+def _unwrapped(rows: DataFrame, text: Column) -> tuple[DataFrame, Column, _Envelope]:
+    """Rows with the parsed envelopes, the text of the row in each, and what the envelope says.
+
+    Source: Debezium's change events; converters with schemas put them into `payload`.
+    """
+    fields = "before STRING, after STRING, op STRING"
+    outer = F.from_json(text, f"payload STRUCT<{fields}>, {fields}")
+    inner = F.struct(*(outer[name].alias(name) for name in ("before", "after", "op")))
+    rows = rows.withColumn(ENVELOPE, F.coalesce(outer["payload"], inner))
+    event = F.col(ENVELOPE)
+    is_deletion = event["op"].eqNullSafe(F.lit("d"))
+    is_row = event["op"].isin("c", "r", "u")
+    row = F.when(is_deletion, event["before"]).when(is_row, event["after"])
+    reason = F.when(text.isNull() | (text == ""), F.lit("no value"))
+    reason = reason.when(F.try_parse_json(text).isNull(), F.lit("not JSON"))
+    reason = reason.when(event["op"].isNull(), F.lit("no change event of Debezium: no op"))
+    reason = reason.when(
+        ~is_deletion & ~is_row, F.concat(F.lit("no change of a row: op "), event["op"])
+    )
+    reason = reason.when(is_deletion & row.isNull(), F.lit("before is missing"))
+    reason = reason.when(row.isNull(), F.lit("after is missing"))
+    return rows, row, _Envelope(reason, is_deletion)
+
+
 def _divided(parsed: _Parsed, step: Parse, bound: Bound | None) -> tuple[DataFrame, DataFrame]:
     is_text = step.format != "avro"
     is_good, reason = parsed.is_good, parsed.reason
     for name in parsed.required:
-        missing = F.col(PARSED)[name].isNull()
+        missing = F.col(PARSED)[name].isNull() & ~parsed.is_deletion
         reason = reason.when(missing, F.lit(f"{name} is missing"))
         is_good = is_good & ~missing
     columns = {
@@ -133,6 +175,12 @@ def _divided(parsed: _Parsed, step: Parse, bound: Bound | None) -> tuple[DataFra
             reason = reason.when(is_ahead, F.lit(f"{path} {bound.said}"))
             is_good = is_good & ~is_ahead
     is_good = F.coalesce(is_good, F.lit(False))
+    is_deletion = parsed.is_deletion
+    if step.tombstones == "keep":
+        is_tombstone = column(parsed.rows, step.column).isNull()
+        is_good, is_deletion = is_good | is_tombstone, is_deletion | is_tombstone
+    if step.marks_deletions:
+        columns[DELETED] = F.coalesce(is_deletion, F.lit(False))
     reason = reason.otherwise(F.lit("does not fit the schema"))
     good = parsed.rows.where(is_good)
     good = good.select(
@@ -169,9 +217,8 @@ def _is_object(text: Column) -> Column:
     return is_one & F.when(is_suspect, is_alone).otherwise(F.lit(True))
 
 
-def _reason(text: Column, schema: StructType, step: Parse) -> Column:
+def _reason(reason: Column, text: Column, schema: StructType, step: Parse) -> Column:
     """The reason why a row is bad; evaluated for bad rows only."""
-    reason = F.when(text.isNull() | (text == ""), F.lit("no value"))
     reason = reason.when(~F.is_valid_utf8(text), F.lit("not UTF-8"))
     if step.format == "json":
         return _reason_json(reason, text, schema, step)

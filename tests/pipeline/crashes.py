@@ -12,7 +12,7 @@ import random
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -187,14 +187,19 @@ def campaign(address: str, folder: Path, spark: SparkSession, *, kills: int, see
 
 
 def one_run(
-    file: Path, chance: random.Random, report: Report, life: int, sinks: Sequence[str]
+    file: Path,
+    chance: random.Random,
+    report: Report,
+    life: int,
+    sinks: Sequence[str],
+    environment: Mapping[str, str] | None = None,
 ) -> None:
     """Start the job, and kill it at a random moment."""
     is_early = chance.random() < 0.15
     after_s = chance.uniform(0.5, 8.0) if is_early else chance.uniform(0.0, 3.0)
     victim = chance.choices(["all", "python", "java"], [6, 2, 2])[0]
     first = chance.choice(sinks)
-    job = PipelineJob(file, log=file.with_name(f"life-{life}.log"))
+    job = PipelineJob(file, log=file.with_name(f"life-{life}.log"), environment=environment)
     try:
         if not is_early:
             job.process.wait_for_line(rf"^{first}: batch \d+", timeout_s=START_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Upserts into SQLite and into a PostgreSQL server."""
+"""Upserts into SQLite and into servers of PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from odradek.pipeline.databases import options_of
 from odradek.pipeline.spec.endpoints import TableSink
-from odradek.pipeline.upsert import DRIVERS, UpsertFailed, staging_name, upsert
+from odradek.pipeline.upsert import UpsertFailed, staging_name, upsert
 from tests.support.compacted import wait_until
+from tests.support.mariadb import MariaDb, mariadb
 from tests.support.postgresql import PostgreSql, postgresql
 
 TIMEOUT_S = 180.0
@@ -43,11 +45,11 @@ class Database:
     """A database of a test: its JDBC address, and queries for checks."""
 
     url: str
-    server: PostgreSql | None
+    server: PostgreSql | MariaDb | None
     file: Path
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run a statement without Spark; PostgreSQL returns values as text."""
+        """Run a statement without Spark; servers return values as text."""
         if self.server is not None:
             return self.server.run(sql)
         with closing(sqlite3.connect(self.file)) as connection, connection:
@@ -55,7 +57,9 @@ class Database:
 
     def tables(self) -> list[str]:
         """All tables, sorted."""
-        if self.server is not None:
+        if isinstance(self.server, MariaDb):
+            found = self.run("SHOW TABLES")
+        elif self.server is not None:
             found = self.run("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
         else:
             found = self.run("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -68,12 +72,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgreSql]:
         yield started
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module")
+def other_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    with mariadb(tmp_path_factory.mktemp("mariadb")) as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     """An empty database."""
     file = tmp_path / "rows.db"
     if request.param == "sqlite":
         return Database(f"jdbc:sqlite:{file}", None, file)
+    if request.param == "mariadb":
+        other: MariaDb = request.getfixturevalue("other_server")
+        found = Database(other.url, other, file)
+        for table in found.tables():
+            other.run(f'DROP TABLE "{table}"')
+        return found
     server: PostgreSql = request.getfixturevalue("server")
     server.run("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     return Database(server.url, server, file)
@@ -98,7 +114,7 @@ def test_values_of_every_type_and_nulls_are_read_unchanged(
     rows = spark.createDataFrame([FULL, EMPTY], EVERY_TYPE)
     put(rows, database, ["id", "part"])
     put(rows, database, ["id", "part"])
-    options = {"url": database.url, "dbtable": "kept", "driver": DRIVERS["postgresql"]}
+    options = {"url": database.url, "dbtable": "kept", **options_of(database.url)}
     if database.server is not None:
         found = spark.read.format("jdbc").options(**options).load().orderBy("id")
         empty, full = (tuple(row) for row in found.collect())
@@ -162,6 +178,55 @@ def test_older_row_by_latest_by_is_ignored(spark: SparkSession, database: Databa
     assert database.run("SELECT name FROM kept ORDER BY id") == [("six",), ("one",)]
 
 
+CHANGES = "id INT, name STRING, deleted BOOLEAN, place BIGINT"
+
+
+def test_deleted_rows_are_removed_in_the_order_of_latest_by(
+    spark: SparkSession, database: Database
+) -> None:
+    def change(*rows: tuple[int, str | None, bool | None, int]) -> None:
+        batch = spark.createDataFrame(rows, CHANGES)
+        more = {"latest_by": "place", "delete_by": "deleted", "omit": ["place"]}
+        for _ in range(2):
+            put(batch, database, ["id"], **more)
+
+    change((1, "a", False, 0), (2, "b", None, 1), (3, "c", False, 2), (4, None, True, 3))
+    assert database.run("SELECT name FROM kept ORDER BY id") == [("a",), ("b",), ("c",)]
+    change((1, None, True, 4), (2, "z", False, 5), (2, None, True, 6), (3, None, True, 7))
+    assert database.run("SELECT name FROM kept ORDER BY id") == []
+    change((1, None, True, 8), (1, "back", False, 9))
+    assert database.run("SELECT name FROM kept ORDER BY id") == [("back",)]
+
+
+def test_deletion_older_than_the_row_of_the_table_is_ignored(
+    spark: SparkSession, database: Database
+) -> None:
+    more = {"latest_by": "place", "delete_by": "deleted"}
+    for rows, count in (
+        ([(1, "a", False, 5)], 1),
+        ([(1, None, True, 4)], 1),
+        ([(1, None, True, 5)], 0),
+    ):
+        put(spark.createDataFrame(rows, CHANGES), database, ["id"], **more)
+        assert len(database.run("SELECT id FROM kept")) == count
+    with pytest.raises(UpsertFailed, match="delete_by: column name is STRING, and not BOOLEAN"):
+        put(
+            spark.createDataFrame(rows, CHANGES),
+            database,
+            ["id"],
+            latest_by="place",
+            delete_by="name",
+        )
+
+
+def test_keys_differ_by_case_accents_and_spaces(spark: SparkSession, database: Database) -> None:
+    names = ["a", "A", "a ", "ä", "\U0001f600"]
+    rows = spark.createDataFrame([(name, 1) for name in names], "name STRING, n INT")
+    for _ in range(2):
+        put(rows, database, ["name"])
+    assert len(database.run("SELECT n FROM kept")) == len(names)
+
+
 def test_table_with_key_columns_only_is_written(spark: SparkSession, database: Database) -> None:
     rows = spark.createDataFrame([("a",), ("b",), ("a",)], "id STRING")
     put(rows, database, ["id"])
@@ -186,8 +251,11 @@ def test_further_columns_of_the_table_are_unchanged(
             "CREATE TABLE kept (id INTEGER PRIMARY KEY, m INTEGER)",
             "kept has no column n; it has: id, m",
         ),
-        ("CREATE TABLE kept (id INTEGER, n INTEGER)", "table kept of jdbc:.*(ON CONFLICT|unique)"),
-        ("CREATE TABLE other (id INTEGER)", "table kept of jdbc:.*(no such table|does not exist)"),
+        ("CREATE TABLE kept (id INTEGER, n INTEGER)", "table kept .*(ON CONFLICT|unique)"),
+        (
+            "CREATE TABLE other (id INTEGER)",
+            "table kept of jdbc:.*(no such table|does(n't| not) exist)",
+        ),
     ],
 )
 def test_unsuitable_table_is_reported_in_one_line(
@@ -257,9 +325,8 @@ def test_table_created_meanwhile_by_another_connection_is_used(
     rows = spark.range(3).selectExpr("id", "1 AS n")
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     jvm: Any = spark._jvm
-    jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(
-        DRIVERS["postgresql"]
-    )
+    driver = options_of(server.url)["driver"]
+    jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(driver)
     with closing(jvm.java.sql.DriverManager.getConnection(server.url)) as other:
         other.setAutoCommit(False)
         other.createStatement().execute("CREATE TABLE kept (id BIGINT PRIMARY KEY, n INTEGER)")

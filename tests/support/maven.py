@@ -35,11 +35,6 @@ def spark_connectors(version: str) -> Path:
     return _fetch("pom-spark.xml", version, tool_cache.TOOLS / "spark" / version, "spark.version")
 
 
-def lake_libraries() -> Path:
-    """The folder of jars of Delta Lake, Iceberg and S3 for Spark 4.0 (48 jars, 67 MB)."""
-    return _fetch("pom-lakes.xml", "1", tool_cache.TOOLS / "lakes")
-
-
 def _fetch(pom: str, version: str, target: Path, name: str = "kafka.version") -> Path:
     def make(folder: Path) -> None:
         tool_cache.run_tool(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support import maven
@@ -27,25 +27,26 @@ class PipelineJob:
         arguments: Sequence[str] = (),
         master: str = "local[2]",
         program: Sequence[str] = ("odradek.pipeline.cli",),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """
-        program  the module, and its arguments before those of the command
+        program      the module, and its arguments before those of the command
+        environment  with the folder of fetched connectors; None: jars are given
         """
-        jars = maven.spark_connectors(SPARK_VERSION)
+        jars = ["--jars", str(maven.spark_connectors(SPARK_VERSION))]
         command = [
             sys.executable,
             "-m",
             *program,
             "run",
             str(file),
-            "--jars",
-            str(jars),
+            *(jars if environment is None else ()),
         ]
         self.process = LoggedProcess(
             [*command, "--master", master, *arguments],
             log=log,
             folder=Path(__file__).parents[2],
-            environment={**small_spark(), "PYTHONUNBUFFERED": "1"},
+            environment={**small_spark(), "PYTHONUNBUFFERED": "1", **(environment or {})},
         )
 
     def kill(self) -> None:

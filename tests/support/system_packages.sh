@@ -17,6 +17,7 @@ need_command node nodejs
 need_command npm npm
 need_command Burrow burrow
 need_file /usr/lib/postgresql postgresql
+need_command mariadbd mariadb-server
 need_file /usr/share/java/zookeeper.jar zookeeper
 need_file /usr/share/java/slf4j-simple.jar libslf4j-java
 
