@@ -28,7 +28,7 @@ WITH_CLUSTERS := $(addprefix tests/,chaos cluster docs plugin)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline demo-pipeline tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -156,6 +156,16 @@ golden: tools
 # Needs gcc and librdkafka-dev besides; brings Apache Kafka's jars.
 bench: tools
 	$(BIN)/python -m bench
+
+# The sample project of the pytest plugin RUNS times in a row, with 4 workers.
+RUNS ?= 20
+plugin-runs: $(VENV)/.dev
+	$(BIN)/python -m tests.plugin.repeat $(RUNS)
+
+# From a test's request for a broker to its first acknowledged record, beside Apache Kafka on the JVM,
+# on a quiet machine; renews the table of docs/testing.md.
+measure-start: tools
+	$(BIN)/python -m tests.plugin.measure --write
 
 # Transactions beside Apache Kafka 3.9.2, and 2,000 transactional ids of which 1 % are abandoned: four minutes
 # on a quiet machine; renews bench/RESULTS.md.

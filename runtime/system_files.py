@@ -7,9 +7,11 @@ import errno
 import fcntl
 import os
 from collections.abc import Sequence
+from typing import Final
 
 from odradek.runtime.files import Bytes, File, FileLock
 
+OPEN_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
 
 
@@ -108,8 +110,7 @@ class SystemFileSystem:
     """The host's file system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return SystemFile(path, os.open(path, flags, 0o644))
+        return SystemFile(path, os.open(path, OPEN_FLAGS | (os.O_CREAT if create else 0), 0o644))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -184,13 +185,16 @@ class SystemFileSystem:
             with open(aside, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                self._sync(file.fileno())
             os.replace(aside, path)
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
             raise
         self.sync_directory(os.path.dirname(path))
+
+    def _sync(self, fd: int) -> None:
+        os.fsync(fd)
 
     def space(self, path: str) -> tuple[int, int]:
         figures = os.statvfs(path)

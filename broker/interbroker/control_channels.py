@@ -16,48 +16,32 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.interbroker.network_client import (
     Disconnected,
     NetworkClient,
     NetworkClients,
 )
-from odradek.broker.interbroker.wire.leader_and_isr import (
-    leader_and_isr_message,
-    leader_and_isr_result,
-)
-from odradek.broker.interbroker.wire.steps import Steps
-from odradek.broker.interbroker.wire.stop_replica import (
-    stop_replica_message,
-    stop_replica_result,
-)
-from odradek.broker.interbroker.wire.update_metadata import update_metadata_message
 from odradek.controller.control_requests import (
     ControlRequest,
     ControlResponse,
-    LeaderAndIsr,
-    StopReplica,
     UpdateMetadata,
     UpdateMetadataPartition,
 )
 from odradek.controller.image import LEADER_DURING_DELETE, BrokerImage, Endpoint
-from odradek.protocol.compiler import step_encoder
-from odradek.protocol.errors import error_of
-from odradek.protocol.gathered import Gathered
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.pending import Pending
 from odradek.runtime.slicing import run_in_slices
 from odradek.runtime.wheel_driver import WheelDriver
 
+if TYPE_CHECKING:
+    from odradek.broker.interbroker.wire.steps import Steps
+
 RETRY_MS: Final = 100
 LOGGED_FROM: Final = 10
 """Attempts in a row that fail before it is logged: a broker registers before it accepts."""
-LEADER_AND_ISR_VERSION: Final = 7
-UPDATE_METADATA_VERSION: Final = 8
-STOP_REPLICA_VERSION: Final = 4
-"""Those of inter.broker.protocol.version 3.4 to 3.9."""
 
 Respond = Callable[[ControlResponse], None]
 
@@ -186,6 +170,8 @@ class _Channel:
         self._failure_count = 0
         self._last_failure = ""
         self._is_waiting = False
+        from odradek.broker.interbroker.wire.control_messages import decode_response
+
         result = decode_response(request, response)
         for respond in self._queue.popleft().responds:
             respond(result)
@@ -269,31 +255,7 @@ class ControlChannels:
 
     def encode(self, request: ControlRequest) -> Steps[tuple[type[Any], int, bytes]]:
         """(class, version, body) of the message of a request."""
-        message: Any
-        match request:
-            case LeaderAndIsr():
-                version = LEADER_AND_ISR_VERSION
-                message = yield from leader_and_isr_message(
-                    request, version, self._inter_broker_listener_name
-                )
-            case UpdateMetadata():
-                version = UPDATE_METADATA_VERSION
-                message = yield from update_metadata_message(request, version)
-            case StopReplica():
-                version = STOP_REPLICA_VERSION
-                message = yield from stop_replica_message(request)
-        cls = type(message)
-        gathered = Gathered()
-        yield from step_encoder(cls, version)(message, gathered)
-        return cls, version, b"".join(gathered.finish())
+        # Imported at its first use: a broker without others never does.
+        from odradek.broker.interbroker.wire.control_messages import encode
 
-
-def decode_response(request: ControlRequest, response: Any) -> ControlResponse:
-    """The value of the response to a request."""
-    match request:
-        case LeaderAndIsr():
-            return leader_and_isr_result(request, response)
-        case UpdateMetadata():
-            return ControlResponse(error_of(response.error_code))
-        case StopReplica():
-            return stop_replica_result(response)
+        return encode(request, self._inter_broker_listener_name)

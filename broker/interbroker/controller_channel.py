@@ -12,33 +12,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from odradek.broker.interbroker.network_client import Disconnected, NetworkClient, NetworkClients
-from odradek.broker.interbroker.wire.alter_partition import (
-    AlteredPartition,
-    Proposal,
-    alter_partition_message,
-    alter_partition_results,
-)
 from odradek.controller.controller import Controller
 from odradek.controller.image import Endpoint
 from odradek.protocol.errors import BrokerError, ErrorCode, error_of
-from odradek.protocol.messages.allocate_producer_ids import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-)
-from odradek.protocol.messages.alter_partition import AlterPartitionResponse
-from odradek.protocol.messages.controlled_shutdown import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-)
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.clock import Clock
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.runtime.pending import Pending
 from odradek.runtime.wheel_driver import WheelDriver
+
+if TYPE_CHECKING:
+    from odradek.broker.interbroker.wire.alter_partition import AlteredPartition, Proposal
+    from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+    from odradek.protocol.messages.alter_partition import AlterPartitionResponse
+    from odradek.protocol.messages.controlled_shutdown import ControlledShutdownResponse
 
 RETRY_MS: Final = 50
 CHECK_MS: Final = 500
@@ -113,18 +104,26 @@ class ControllerChannel:
         }
 
         def read(response: AlterPartitionResponse) -> list[AlteredPartition]:
+            from odradek.broker.interbroker.wire.alter_partition import alter_partition_results
+
             _check(response.error_code)
             return alter_partition_results(response, proposals, topic_ids.__getitem__, version)
 
-        return self._submit(
-            version,
-            lambda: alter_partition_message(
+        def message() -> Any:
+            # Imported when it is made: the active controller makes no message for itself.
+            from odradek.broker.interbroker.wire.alter_partition import alter_partition_message
+
+            return alter_partition_message(
                 controller.broker_id,
                 controller.broker_epoch,
                 proposals,
                 topic_ids.__getitem__,
                 version,
-            ),
+            )
+
+        return self._submit(
+            version,
+            message,
             read,
             lambda: controller.alter_isr(controller.broker_id, controller.broker_epoch, proposals),
         )
@@ -140,11 +139,16 @@ class ControllerChannel:
             _check(response.error_code)
             return response.producer_id_start, response.producer_id_len
 
+        def message() -> Any:
+            from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+
+            return AllocateProducerIdsRequest(
+                broker_id=controller.broker_id, broker_epoch=controller.broker_epoch
+            )
+
         return self._submit(
             ALLOCATE_PRODUCER_IDS_VERSION,
-            lambda: AllocateProducerIdsRequest(
-                broker_id=controller.broker_id, broker_epoch=controller.broker_epoch
-            ),
+            message,
             read,
             lambda: controller.admin.allocate_producer_ids(
                 controller.broker_id, controller.broker_epoch
@@ -165,11 +169,16 @@ class ControllerChannel:
                 for one in response.remaining_partitions
             ]
 
+        def message() -> Any:
+            from odradek.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+
+            return ControlledShutdownRequest(
+                broker_id=controller.broker_id, broker_epoch=controller.broker_epoch
+            )
+
         return self._submit(
             CONTROLLED_SHUTDOWN_VERSION,
-            lambda: ControlledShutdownRequest(
-                broker_id=controller.broker_id, broker_epoch=controller.broker_epoch
-            ),
+            message,
             read,
             lambda: controller.shut_down_broker(controller.broker_id, controller.broker_epoch),
         )

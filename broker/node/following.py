@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from odradek.broker.interbroker.network_client import NetworkClient, OpenConnection
 from odradek.broker.node.directory_failures import DirectoryFailures
 from odradek.broker.node.disk_job_runner import DiskJobRunner
 from odradek.broker.node.platform import Platform
-from odradek.broker.replication.follower.fetcher_state import FetchLimits
 from odradek.broker.replication.follower.log_directory_moves import LogDirectoryMoves, MovesContext
-from odradek.broker.replication.follower.replica_fetcher import FetcherContext
 from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.partitions import Partitions
@@ -22,9 +21,15 @@ from odradek.controller.metadata_cache import MetadataCache
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.upkeep import Upkeep
 
+if TYPE_CHECKING:
+    from odradek.broker.replication.follower.fetcher_state import FetchLimits
+    from odradek.broker.replication.follower.replica_fetcher import ReplicaFetcher
+
 
 def fetch_limits(settings: BrokerSettings) -> FetchLimits:
     """Those of `replica.fetch.*`."""
+    from odradek.broker.replication.follower.fetcher_state import FetchLimits
+
     return FetchLimits(
         max_bytes=settings.replica_fetch_response_max_bytes,
         partition_max_bytes=settings.replica_fetch_max_bytes,
@@ -67,23 +72,32 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
                 )
         return None
 
-    context = FetcherContext(
-        replica_id=broker_id,
-        limits=fetch_limits(settings),
-        connect=connect,
-        broker_epoch=broker_epoch,
-        throttle=throttle,
-        clock=platform.peer_clock,
-        wheel=platform.peer_wheel,
-        defer=platform.defer,
-        purgatory=platform.purgatory,
-        metrics=platform.metrics,
-        truncations=upkeep.truncations,
-        run_jobs=jobs.run,
-        on_storage_failure=failures.handle,
-        on_fatal=platform.on_fatal,
-    )
-    fetchers = ReplicaFetchers(context, settings.num_replica_fetchers)
+    def make_fetcher(leader_id: int) -> ReplicaFetcher:
+        # Imported for the first leader that is followed: a broker without others has none.
+        from odradek.broker.replication.follower.replica_fetcher import (
+            FetcherContext,
+            ReplicaFetcher,
+        )
+
+        context = FetcherContext(
+            replica_id=broker_id,
+            limits=fetch_limits(settings),
+            connect=connect,
+            broker_epoch=broker_epoch,
+            throttle=throttle,
+            clock=platform.peer_clock,
+            wheel=platform.peer_wheel,
+            defer=platform.defer,
+            purgatory=platform.purgatory,
+            metrics=platform.metrics,
+            truncations=upkeep.truncations,
+            run_jobs=jobs.run,
+            on_storage_failure=failures.handle,
+            on_fatal=platform.on_fatal,
+        )
+        return ReplicaFetcher(leader_id, context)
+
+    fetchers = ReplicaFetchers(make_fetcher, settings.num_replica_fetchers)
     failures.observe(fetchers.drop_offline)
     return fetchers
 

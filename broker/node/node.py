@@ -22,6 +22,7 @@ from socket import gethostname
 from time import strftime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from odradek.broker.fsync import is_fsync_enabled
 from odradek.broker.node.background import LONG_MS
 from odradek.broker.node.controlled_shutdown import ControlledShutdown, until_done
 from odradek.broker.node.coordination import (
@@ -114,7 +115,12 @@ class Node:
             raise
 
     def _open_platform(self) -> Platform:
-        return Platform(self._loop, on_fatal=self._on_fatal, for_tests=self._for_tests)
+        return Platform(
+            self._loop,
+            on_fatal=self._on_fatal,
+            for_tests=self._for_tests,
+            is_fsync_enabled=is_fsync_enabled(self._settings.written),
+        )
 
     def _open_directories(self, settings: BrokerSettings) -> None:
         identities = self._logs.open_directories()

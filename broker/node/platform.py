@@ -33,8 +33,9 @@ COORDINATION_WORKERS: Final = 2
 class Platform:
     """One of each for a node.
 
-    on_fatal   called with the reason why the broker cannot go on
-    for_tests  whether faults can be asked for
+    on_fatal          called with the reason why the broker cannot go on
+    for_tests         whether faults can be asked for
+    is_fsync_enabled  false for data that are thrown away
     """
 
     faults: Faults | None = None
@@ -45,10 +46,11 @@ class Platform:
         *,
         on_fatal: Callable[[str], None],
         for_tests: bool = False,
+        is_fsync_enabled: bool = True,
     ) -> None:
         self.loop = loop
         self.on_fatal = on_fatal
-        self.files: FileSystem = SystemFileSystem()
+        self.files = _open_files(is_fsync_enabled=is_fsync_enabled)
         self.rng = SystemRandomness()
         self.executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="disk")
         self.coordination_executor = ThreadPoolExecutor(
@@ -104,3 +106,11 @@ class Platform:
         """End the threads; what they do now, they finish."""
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.coordination_executor.shutdown(wait=False)
+
+
+def _open_files(*, is_fsync_enabled: bool) -> FileSystem:
+    if is_fsync_enabled:
+        return SystemFileSystem()
+    from odradek.runtime.unsynced_files import UnsyncedFileSystem
+
+    return UnsyncedFileSystem()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from odradek.broker.fsync import is_fsync_enabled
 from odradek.broker.node.node import Node
 from odradek.broker.node.platform import Platform
 from odradek.broker.settings.broker_settings import BrokerSettings
@@ -46,7 +47,12 @@ class ControlledNode(Node):
         return self._loop
 
     def _open_platform(self) -> Platform:
-        self.platform = ControlledPlatform(self._loop, on_fatal=self._on_fatal, clock=self._clock)
+        self.platform = ControlledPlatform(
+            self._loop,
+            on_fatal=self._on_fatal,
+            clock=self._clock,
+            is_fsync_enabled=is_fsync_enabled(self._settings.written),
+        )
         return self.platform
 
     def _build(self, broker_id: int) -> None:

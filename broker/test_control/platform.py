@@ -22,9 +22,10 @@ class ControlledPlatform(Platform):
         *,
         on_fatal: Callable[[str], None],
         clock: AdvancedClock,
+        is_fsync_enabled: bool = True,
     ) -> None:
         self.advanced_clock = clock
-        super().__init__(loop, on_fatal=on_fatal, for_tests=True)
+        super().__init__(loop, on_fatal=on_fatal, for_tests=True, is_fsync_enabled=is_fsync_enabled)
         self.peer_wheel.after_each_turn(self.purgatory.run_notified)
 
     def _open_clock(self) -> Clock:

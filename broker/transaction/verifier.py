@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.interbroker.network_client import NetworkClients
 from odradek.broker.topics import TRANSACTION_TOPIC, Topics
@@ -28,14 +28,14 @@ from odradek.broker.transaction_verifier import (
     VerifiedTransaction,
 )
 from odradek.protocol.errors import BrokerError, ErrorCode, error_of
-from odradek.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from odradek.protocol.topic_partition import TopicPartition, by_topic
 from odradek.runtime.pending import Pending
+
+if TYPE_CHECKING:
+    from odradek.protocol.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+    )
 
 ADD_PARTITIONS_TO_TXN_VERSION: Final = 5
 TRANSACTIONS_MAX: Final = 100
@@ -197,6 +197,13 @@ def _failed(transaction: VerifiedTransaction, error: ErrorCode) -> Pending[Parti
 
 
 def _request(batch: Batch) -> AddPartitionsToTxnRequest:
+    # Imported at its first use: only a coordinator on another broker is asked so.
+    from odradek.protocol.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTransaction,
+    )
+
     request = AddPartitionsToTxnRequest(transactions=[])
     for transaction, _ in batch:
         request.transactions.append(

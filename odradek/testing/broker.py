@@ -149,11 +149,12 @@ class Broker(KafkaHandle):
         (self._folder / "ready").unlink(missing_ok=True)
         command = [sys.executable, "-I", "-m", "odradek", "start", "--ephemeral"]
         command += ["--ready-file", str(self._folder / "ready"), "--stop-at-end-of-input"]
-        command += ["--control", "--port"]
+        port, data = "0", self._folder / "data"
         if self._has_data:
-            command += [self.bootstrap_servers.rpartition(":")[2], "--data", str(self.data)]
+            port, data = self.bootstrap_servers.rpartition(":")[2], self.data
         else:
-            command += ["0"]
+            data.mkdir()
+        command += ["--control", "--port", port, "--data", str(data)]
         if self._snapshot is not None and not self._has_data:
             command += ["--from", os.path.abspath(self._snapshot)]
         if self._as_release is not None:

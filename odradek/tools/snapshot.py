@@ -30,6 +30,7 @@ OF_ONE_START: Final = (
     "log.dir",
     "odradek.api.",
     "odradek.embedded.zookeeper.listener",
+    "odradek.fsync.",
     "port",
     "ssl.",
     "zookeeper.connect",

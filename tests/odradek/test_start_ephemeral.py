@@ -169,6 +169,8 @@ def test_port_without_ephemeral_data_stay_in_the_folder_data(
     ("words", "exit_code", "reason"),
     [
         (["--ephemeral", "--override", "log.dirs=x"], 2, "not --override log.dirs=x"),
+        (["--override", "odradek.fsync.enable=false"], 1, "it needs --ephemeral"),
+        (["--ephemeral", "--override", "odradek.fsync.enable=no"], 1, "Allowed: true, false"),
         (["--port", "65536"], 2, "65536 is not a port"),
         (["--ephemeral", "--ready-file", "missing/ready"], 1, "is not a writable folder"),
     ],

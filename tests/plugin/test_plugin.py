@@ -6,7 +6,6 @@ because it has modules of the same names as the broker's packages.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parent / "project"
-RUN_TIMEOUT_S = 170.0
+from tests.plugin.project_run import PASSED, copy_project, left_by_brokers, run_pytest
+
 PLUGIN_ALONE = """
 import sys
 import odradek.pytest_plugin
@@ -25,42 +24,17 @@ print(sorted(name for name in sys.modules if name.startswith("odradek")))
 pytestmark = pytest.mark.client
 
 
-def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """pytest in `folder`; the temporary files of its brokers are in `folder / "tmp"`."""
-    (folder / "tmp").mkdir()
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:randomly\n")
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=folder,
-        env={
-            **{name: value for name, value in os.environ.items() if "PYTEST" not in name},
-            "TMPDIR": str(folder / "tmp"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
-    )
-
-
 def write_test(folder: Path, text: str) -> None:
     (folder / "test_it.py").write_text(text)
-
-
-def left_by_brokers(folder: Path) -> list[Path]:
-    return list((folder / "tmp").glob("odradek-*"))
 
 
 def test_sample_project_passes_with_four_workers_and_three_client_libraries(
     tmp_path: Path,
 ) -> None:
-    for source in PROJECT.rglob("*.txt"):
-        target = tmp_path / source.relative_to(PROJECT).with_suffix("")
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(source.read_text())
+    copy_project(tmp_path)
     done = run_pytest(tmp_path, "-q", "-n", "4", "--kafka-leaks=fail")
     assert done.returncode == 0, done.stdout
-    assert "13 passed" in done.stdout
+    assert PASSED in done.stdout
     assert not left_by_brokers(tmp_path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field
@@ -166,3 +167,17 @@ def test_nothing_is_generated_before_the_first_use() -> None:
     assert cls.__init__ is not placeholder
     with pytest.raises(FrozenInstanceError):
         cls(1).x = 2
+
+
+def test_no_signature_is_computed_for_a_generated_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It makes the docstring of a standard class, and costs more than all of its methods.
+    def refuse(cls: type) -> None:
+        raise AssertionError(f"signature of {cls}")
+
+    cls = declare(lazy_dataclass.dataclass).point
+    monkeypatch.setattr(inspect, "signature", refuse)
+    value = cls(1)
+    assert value == cls(1)
+    assert repr(value)
+    assert {value: 2}[cls(1)] == 2
+    assert dataclasses.fields(cls)

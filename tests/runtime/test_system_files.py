@@ -14,6 +14,7 @@ import pytest
 from odradek.runtime.files import FileSystem
 from odradek.runtime.system_files import SystemFileSystem
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.runtime.unsynced_files import UnsyncedFileSystem
 
 MakeFileSystem = Callable[[], tuple[FileSystem, str]]
 
@@ -347,3 +348,24 @@ def test_short_write_is_continued_until_its_error_is_raised(tmp_path: Path) -> N
         cwd=Path(__file__).parents[2],
     )
     assert done.stdout.split() == [str(errno.EFBIG), "1000"]
+
+
+def test_unsynced_files_sync_nothing_and_are_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int) -> None:
+        raise AssertionError("synced")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    files, path = UnsyncedFileSystem(), str(tmp_path / "log")
+    file = files.open(path, create=True)
+    file.append([b"abc"])
+    file.sync()
+    file.close()
+    files.sync_directory(str(tmp_path))
+    assert files.read(path) == b"abc"
+    files.replace(path, b"de")
+    assert files.read(path) == b"de"
+    with pytest.raises(AssertionError, match="synced"):
+        SystemFileSystem().replace(path, b"fg")

@@ -23,7 +23,7 @@ from odradek.broker.handlers.handler import Context, Reply
 from odradek.broker.purgatory import Delayed, Purgatory
 from odradek.broker.replication.fetch_session import FetchSessions
 from odradek.broker.replication.follower.fetcher_state import LATEST, FetchLimits
-from odradek.broker.replication.follower.replica_fetcher import FetcherContext
+from odradek.broker.replication.follower.replica_fetcher import FetcherContext, ReplicaFetcher
 from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.in_sync_replicas import Altered, InSyncReplicas
 from odradek.broker.replication.leader import InSyncRules, PartitionLeader
@@ -211,21 +211,24 @@ class SimulatedBroker:
         self, metrics: BrokerMetrics, throttle: ReplicationThrottle
     ) -> ReplicaFetchers:
         return ReplicaFetchers(
-            FetcherContext(
-                replica_id=self.id,
-                limits=LIMITS,
-                connect=lambda leader_id: Connection(self, leader_id),
-                broker_epoch=lambda: self.epoch,
-                throttle=throttle,
-                clock=self.simulation.clock,
-                wheel=self.wheel,
-                defer=self.work.append,
-                purgatory=self.purgatory,
-                metrics=metrics,
-                truncations=self.stored.upkeep.truncations,
-                run_jobs=self.run_jobs,
-                on_storage_failure=lambda: None,
-                on_fatal=self.simulation.fail,
+            partial(
+                ReplicaFetcher,
+                context=FetcherContext(
+                    replica_id=self.id,
+                    limits=LIMITS,
+                    connect=lambda leader_id: Connection(self, leader_id),
+                    broker_epoch=lambda: self.epoch,
+                    throttle=throttle,
+                    clock=self.simulation.clock,
+                    wheel=self.wheel,
+                    defer=self.work.append,
+                    purgatory=self.purgatory,
+                    metrics=metrics,
+                    truncations=self.stored.upkeep.truncations,
+                    run_jobs=self.run_jobs,
+                    on_storage_failure=lambda: None,
+                    on_fatal=self.simulation.fail,
+                ),
             ),
             1,
         )

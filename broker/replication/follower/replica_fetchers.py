@@ -5,10 +5,14 @@ Source: Kafka's AbstractFetcherManager, ReplicaFetcherManager.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-from odradek.broker.replication.follower.replica_fetcher import FetcherContext, ReplicaFetcher
 from odradek.broker.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from odradek.broker.replication.follower.replica_fetcher import ReplicaFetcher
 
 FetcherKey = tuple[int, int]
 """Leading broker, number of the fetcher."""
@@ -17,11 +21,12 @@ FetcherKey = tuple[int, int]
 class ReplicaFetchers:
     """An observer of `Leadership`: follows what another broker leads.
 
-    count  num.replica.fetchers
+    make_fetcher  called with the id of a leading broker
+    count         num.replica.fetchers
     """
 
-    def __init__(self, context: FetcherContext, count: int) -> None:
-        self._context = context
+    def __init__(self, make_fetcher: Callable[[int], ReplicaFetcher], count: int) -> None:
+        self._make_fetcher = make_fetcher
         self._count = count
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._following: dict[Partition, ReplicaFetcher] = {}
@@ -45,7 +50,7 @@ class ReplicaFetchers:
         number = (crc32(partition.topic.encode()) + partition.index) % self._count
         fetcher = self._fetchers.get((leader_id, number))
         if fetcher is None:
-            fetcher = ReplicaFetcher(leader_id, self._context)
+            fetcher = self._make_fetcher(leader_id)
             self._fetchers[leader_id, number] = fetcher
         self._following[partition] = fetcher
         fetcher.add(partition)

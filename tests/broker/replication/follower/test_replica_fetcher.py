@@ -6,13 +6,14 @@ import errno
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from odradek.broker.purgatory import Delayed
 from odradek.broker.replication.follower.fetcher_state import FetchLimits
-from odradek.broker.replication.follower.replica_fetcher import FetcherContext
+from odradek.broker.replication.follower.replica_fetcher import FetcherContext, ReplicaFetcher
 from odradek.broker.replication.follower.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replication_throttle import (
@@ -79,27 +80,30 @@ class Following:
         self.rate = UNLIMITED
         self.throttled = ""
         self.fetchers = ReplicaFetchers(
-            FetcherContext(
-                replica_id=1,
-                limits=LIMITS,
-                connect=lambda leader_id: self.leader,
-                broker_epoch=lambda: 12,
-                throttle=ReplicationThrottle(
-                    1,
-                    RateWindow(11, 1_000),
-                    rate=lambda: self.rate,
-                    throttled=lambda topic: self.throttled,
-                    monotonic_ms=self.replicas.clock.monotonic_ms,
+            partial(
+                ReplicaFetcher,
+                context=FetcherContext(
+                    replica_id=1,
+                    limits=LIMITS,
+                    connect=lambda leader_id: self.leader,
+                    broker_epoch=lambda: 12,
+                    throttle=ReplicationThrottle(
+                        1,
+                        RateWindow(11, 1_000),
+                        rate=lambda: self.rate,
+                        throttled=lambda topic: self.throttled,
+                        monotonic_ms=self.replicas.clock.monotonic_ms,
+                    ),
+                    clock=self.replicas.clock,
+                    wheel=self.wheel,
+                    defer=self.deferred.append,
+                    purgatory=self.replicas.purgatory,
+                    metrics=self.metrics,
+                    truncations=self.replicas.stored.upkeep.truncations,
+                    run_jobs=self.jobs.extend,
+                    on_storage_failure=self._on_failure,
+                    on_fatal=self.replicas.fatal.append,
                 ),
-                clock=self.replicas.clock,
-                wheel=self.wheel,
-                defer=self.deferred.append,
-                purgatory=self.replicas.purgatory,
-                metrics=self.metrics,
-                truncations=self.replicas.stored.upkeep.truncations,
-                run_jobs=self.jobs.extend,
-                on_storage_failure=self._on_failure,
-                on_fatal=self.replicas.fatal.append,
             ),
             1,
         )
