@@ -28,7 +28,7 @@ WITH_CLUSTERS := $(addprefix tests/,chaos cluster docs plugin)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -78,6 +78,11 @@ test-compose: $(VENV)/.dev
 # killed, on a cluster, mirrored under kills and from Apache Kafka, compared with it, the demo.
 chaos-pipeline: tools
 	$(BIN)/python -m pytest -q -s -m slow tests/pipeline
+
+# Delta Lake, Iceberg and S3 with connectors from Maven Central and a server of S3's protocol from PyPI, also
+# while jobs are killed; a part of chaos-pipeline.
+test-connectors: tools
+	$(BIN)/python -m pytest -q -s -m slow tests/pipeline/test_lakes.py
 
 # The slow checks of clusters; then every client library writes and reads while parts of clusters are
 # killed at random, which appends to tests/cluster/ledger.jsonl.

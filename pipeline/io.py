@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -15,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from odradek.pipeline import exactly_once
+from odradek.pipeline import exactly_once, webhook
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.databases import options_of
 from odradek.pipeline.spec.endpoints import (
@@ -23,6 +24,7 @@ from odradek.pipeline.spec.endpoints import (
     ConsoleSink,
     FileSink,
     FileSource,
+    HttpSink,
     KafkaSink,
     KafkaSource,
     RateSource,
@@ -205,6 +207,9 @@ def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], fo
             upsert(rows, resolve_url(folder, sink.url), sink, owner=str(folder / sink.source))
         case SparkSink():
             _save(rows, sink, folder)
+        case HttpSink():
+            # A run that is repeated is another batch: nothing says which rows were sent.
+            webhook.send(rows, sink, batch=str(uuid4()))
         case ConsoleSink():
             rows.show(sink.rows, truncate=False)
 
@@ -250,6 +255,9 @@ def start(
         case TableSink():
             batches = batch_writer(resolve_url(folder, sink.url), sink, owner=checkpoint)
             writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(batches)
+        case HttpSink():
+            writer = rows.writeStream.outputMode(sink.output_mode)
+            writer = writer.foreachBatch(webhook.batch_writer(sink, Path(checkpoint)))
         case SparkSink() if sink.foreach_batch:
             writer = rows.writeStream.outputMode(sink.output_mode)
             writer = writer.foreachBatch(lambda batch, _: _save_batch(batch, sink, folder))

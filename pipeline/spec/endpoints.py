@@ -8,7 +8,17 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from odradek.pipeline.spec.epoch import Epoch, check_epoch
-from odradek.pipeline.spec.field_types import Columns, Name, Names, Options, Part, Text, Topic
+from odradek.pipeline.spec.field_types import (
+    Columns,
+    Duration,
+    Length,
+    Name,
+    Names,
+    Options,
+    Part,
+    Text,
+    Topic,
+)
 from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.row_schema import columns_of, flat_columns_of
 
@@ -438,6 +448,50 @@ class SparkSink(End):
         return self
 
 
+def _http_address(url: str) -> str:
+    if re.match(r"https?://[^/?#@\s]+([/?]\S*)?$", url) is None:
+        raise ValueError("not an address like https://HOST/PATH; an account belongs into headers")
+    return url
+
+
+class HttpSink(End):
+    """An HTTP endpoint, one request per row, at least once: a webhook.
+
+    A batch that is repeated after a crash sends its requests again, with the same idempotency keys.
+    A stream that is stopped waits for the attempts of a request.
+
+    headers  of each request, such as `Authorization = "Bearer ${TOKEN}"`
+    timeout  of an attempt: to connect, and between parts of the response
+    retries  attempts after the first one, when there is no response or status 408, 425, 429, 500,
+             502, 503 or 504; any other status than 2xx ends the query, and so does the last attempt
+    backoff  before the second retry; it doubles with each one.  The first is sent at once, or after
+             `Retry-After`
+    """
+
+    kind: Literal["http"]
+    url: Annotated[str, AfterValidator(_http_address)] = Field(examples=["https://hooks.shop/new"])
+    """The address, with http or https."""
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    """Of each request."""
+    value: Columns | Literal["*", "value"] = "*"
+    """Columns of the JSON object that is sent, "*" for all; or "value": the column `value` as it
+    is."""
+    headers: dict[str, str] = {}
+    idempotency_header: Text = "Idempotency-Key"
+    """The header with the key of the request, by which an endpoint knows a row that it has."""
+    connections: Annotated[int, Field(ge=1, le=64)] = 1
+    """Requests at the same time; with more than one their order is not that of the rows."""
+    timeout: Length = "30 seconds"
+    retries: Annotated[int, Field(ge=0, le=100)] = 8
+    backoff: Duration = "1 second"
+    backoff_max: Duration = "1 minute"
+    """Bound on the time between two attempts."""
+    drop_statuses: list[Annotated[int, Field(ge=400, le=599)]] = []
+    """Statuses that mean that the endpoint does not want the row, which is dropped."""
+    output_mode: OutputMode = "append"
+
+
 Sink = Annotated[
-    KafkaSink | FileSink | TableSink | SparkSink | ConsoleSink, Field(discriminator="kind")
+    KafkaSink | FileSink | TableSink | SparkSink | HttpSink | ConsoleSink,
+    Field(discriminator="kind"),
 ]

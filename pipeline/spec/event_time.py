@@ -17,9 +17,11 @@ from odradek.pipeline.spec.steps import (
     Map,
     Mask,
     Parse,
+    Python,
     Route,
     Sql,
     TopKeys,
+    Udf,
     Window,
 )
 
@@ -74,8 +76,9 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
             if text is None or re.fullmatch(r"[\w.]+", text.strip()) is None:
                 return None
             column = text.strip()
-        elif isinstance(step, Mask):
-            if column.lower() in (name.lower() for name in step.columns):
+        elif isinstance(step, Mask | Udf):
+            changed = step.columns if isinstance(step, Mask) else [step.column]
+            if column.lower() in (name.lower() for name in changed):
                 return None
         elif not isinstance(step, Filter | Route | Deduplicate | Anomalies):
             return None
@@ -86,7 +89,7 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
 def stateful_steps(pipeline: Pipeline, query: str) -> list[str]:
     """The step of each stateful operator of a query, in Spark's order: the last of the plan first.
 
-    A SQL step ends the list, since its operators are unknown.
+    A SQL or Python step ends the list, since its operators are unknown.
     """
     sink = pipeline.sinks.get(query)
     return list(_above(pipeline, sink.source if sink else query.removesuffix(REJECTS)))
@@ -96,7 +99,7 @@ def _above(pipeline: Pipeline, view: str) -> Iterator[str]:
     step = pipeline.steps.get(view)
     if step is None:
         return
-    if isinstance(step, Sql):
+    if isinstance(step, Sql | Python):
         yield view
         return
     if isinstance(step, Join):

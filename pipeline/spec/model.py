@@ -29,6 +29,7 @@ from odradek.pipeline.spec.steps import (
     Deduplicate,
     Join,
     Parse,
+    Python,
     Sql,
     TopKeys,
     Window,
@@ -265,10 +266,10 @@ def _watermarks(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 
 def _is_plain(pipeline: Pipeline, view: str) -> bool:
-    """Whether a view has no query and no join above it, whose watermarks are unknown."""
+    """Whether a view has no query, function and join above it, whose watermarks are unknown."""
     while view in pipeline.steps:
         step = pipeline.steps[view]
-        if isinstance(step, Sql | Join):
+        if isinstance(step, Sql | Join | Python):
             return False
         view = step.source
     return True

@@ -13,6 +13,7 @@ from odradek.pipeline.spec.field_types import (
     Length,
     Name,
     Names,
+    Options,
     Part,
     Text,
     Topic,
@@ -385,6 +386,53 @@ class Sql(Part):
         return self
 
 
+Reference = Annotated[
+    str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$", examples=["scores:score"])
+]
+"""`module:name`; modules in the folder of the pipeline file are found first."""
+
+
+class Udf(Step):
+    """Adds a column that a Python function computes from others.
+
+    The function gets the values of `inputs` in their order: with `pandas` a Series for each, of
+    many rows at once, and otherwise one value for each.  Spark's `pandas_udf` and `udf`.
+    """
+
+    kind: Literal["udf"]
+    function: Reference
+    """`module:name` of the function.  Modules in the folder of the pipeline file are sent to the
+    workers; others must be installed there."""
+    inputs: Columns
+    """The columns that the function gets."""
+    column: Text
+    """The column that is added or replaced."""
+    returns: Text = Field(examples=["DOUBLE", "ARRAY<STRING>"])
+    """The SQL type of the column."""
+    pandas: bool = True
+    """Whether the function takes and returns Series of pandas."""
+
+    @field_validator("returns")
+    @classmethod
+    def _known_type(cls, text: str) -> str:
+        columns_of(f"result {text}")
+        return text
+
+
+class Python(Step):
+    """A Python function from DataFrame to DataFrame, for what no other step does.
+
+    The function gets the rows of `from`, a stream or a batch, and `options` as named arguments.
+    """
+
+    kind: Literal["python"]
+    step: Reference
+    """`module:name` of the function.  Modules in the folder of the pipeline file are sent to the
+    workers; others must be installed there."""
+    options: Options = {}
+    """Named arguments of the function."""
+
+
 AnyStep = Annotated[
     Parse
     | Filter
@@ -397,6 +445,8 @@ AnyStep = Annotated[
     | Correlate
     | TopKeys
     | Anomalies
+    | Udf
+    | Python
     | Sql,
     Field(discriminator="kind"),
 ]

@@ -19,12 +19,14 @@ from odradek.pipeline.spec.steps import (
     Map,
     Mask,
     Parse,
+    Python,
     Route,
     Sql,
     TopKeys,
+    Udf,
     Window,
 )
-from odradek.pipeline.transforms import rows, windows
+from odradek.pipeline.transforms import python, rows, windows
 from odradek.pipeline.transforms.anomalies import find_anomalies
 from odradek.pipeline.transforms.parse import parse
 from odradek.pipeline.transforms.step_input_error import StepInputError
@@ -58,12 +60,6 @@ def apply(
         case Filter():
             model = None if step.model is None else PipelineModel.load(str(folder / step.model))
             return StepResult(rows.keep(source, step, model))
-        case Map():
-            return StepResult(rows.change(source, step))
-        case Mask():
-            return StepResult(rows.mask(source, step))
-        case Route():
-            return StepResult(rows.route(source, step))
         case Deduplicate():
             return StepResult(rows.deduplicate(source, step))
         case Window():
@@ -76,6 +72,22 @@ def apply(
             return StepResult(windows.top_keys(source, step))
         case Anomalies():
             return StepResult(find_anomalies(source, step))
+        case Map() | Mask() | Route() | Udf() | Python():
+            return StepResult(_changed(source, step, folder))
+
+
+def _changed(source: DataFrame, step: Map | Mask | Route | Udf | Python, folder: Path) -> DataFrame:
+    match step:
+        case Map():
+            return rows.change(source, step)
+        case Mask():
+            return rows.mask(source, step)
+        case Route():
+            return rows.route(source, step)
+        case Udf():
+            return python.add_column(source, step, folder)
+        case Python():
+            return python.transformed(source, step, folder)
 
 
 def _join(step: Join, views: Mapping[str, DataFrame], bound: Bound) -> DataFrame:

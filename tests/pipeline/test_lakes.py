@@ -15,8 +15,8 @@ from tests.support.compacted import wait_until
 from tests.support.moto_server import s3_server
 from tests.support.pipeline_job import PipelineJob
 
-KILLS = 6
-RATE_PER_SECOND = 20
+KILLS = 4
+RATE_PER_SECOND = 10
 BUCKET = "lake"
 CATALOG = """
 "spark.sql.catalog.lake" = "org.apache.iceberg.spark.SparkCatalog"
@@ -142,6 +142,7 @@ def repeat_the_last_batch(folder: Path, sink: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_lakes_have_each_record_once_when_the_job_is_killed(tmp_path: Path) -> None:
     places = {"delta": "delta", "warehouse": str(tmp_path / "warehouse")}
     environment = fetched_connectors.environment()
@@ -165,6 +166,7 @@ def test_lakes_have_each_record_once_when_the_job_is_killed(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_lakes_and_files_are_written_to_and_read_from_s3(tmp_path: Path) -> None:
     with s3_server(tmp_path, BUCKET) as server, odradek_broker(tmp_path / "broker") as broker:
         places = {"delta": f"s3a://{BUCKET}/delta", "warehouse": f"s3a://{BUCKET}/warehouse"}
