@@ -11,6 +11,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from math import ceil
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from urllib3 import PoolManager, Retry
 from urllib3.exceptions import HTTPError, MaxRetryError
-from urllib3.response import BaseHTTPResponse
 
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.spec.endpoints import HttpSink
@@ -34,15 +34,6 @@ SAID_BYTES_MAX: Final = 200
 
 class RequestFailed(Exception):
     """The endpoint has not accepted a row."""
-
-
-class BoundedRetry(Retry):
-    """Waits for `Retry-After` of a response, but no longer than between other attempts."""
-
-    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        """Seconds to wait; None when the response does not say."""
-        found = super().get_retry_after(response)
-        return None if found is None else min(found, self.backoff_max)
 
 
 class IdempotencyKeys:
@@ -118,13 +109,15 @@ def _bodies(rows: DataFrame, sink: HttpSink) -> Iterator[bytes]:
 
 def _request(pool: PoolManager, sink: HttpSink, body: bytes, key: str) -> None:
     """raises  RequestFailed"""
-    retries = BoundedRetry(
+    backoff_max_s = duration_ms(sink.backoff_max) / 1000
+    retries = Retry(
         total=sink.retries,
         redirect=False,
         status_forcelist=RETRIED,
         allowed_methods=None,
         backoff_factor=duration_ms(sink.backoff) / 1000,
-        backoff_max=duration_ms(sink.backoff_max) / 1000,
+        backoff_max=backoff_max_s,
+        retry_after_max=ceil(backoff_max_s),
         raise_on_status=False,
     )
     headers = {"Content-Type": "application/json", **sink.headers, sink.idempotency_header: key}

@@ -100,22 +100,22 @@ def read_document(text: str, path: FilePath, outside: Outside) -> Document:
             problems.append(placed(where, str(error), lines))
     if problems:
         raise SpecError(problems)
-    for where, name, secret in list(secrets_of(table)):
+    for where, name, secret in list(_secrets_of(table)):
         document.hidden.add_secret(where, secret, f"({name})")
     return document
 
 
-def secrets_of(place: object, where: Path = ()) -> Iterator[tuple[Path, str, str]]:
+def _secrets_of(place: object, where: Path = ()) -> Iterator[tuple[Path, str, str]]:
     """Yield place, name and value of each secret among options, headers and in addresses."""
     if isinstance(place, list):
         for number, value in enumerate(place):
-            yield from secrets_of(value, (*where, number))
+            yield from _secrets_of(value, (*where, number))
     if not isinstance(place, dict):
         return
     is_named = any(name in OPTION_TABLES for name in where)
     for key, value in place.items():
         if isinstance(value, dict | list):
-            yield from secrets_of(value, (*where, key))
+            yield from _secrets_of(value, (*where, key))
         elif is_named and _SECRET_NAME.search(key) and not isinstance(value, bool):
             yield (*where, key), key, str(value)
         elif isinstance(value, str) and (is_named or key == "url"):

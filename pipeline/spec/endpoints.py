@@ -465,7 +465,7 @@ class HttpSink(End):
     retries  attempts after the first one, when there is no response or status 408, 425, 429, 500,
              502, 503 or 504; any other status than 2xx ends the query, and so does the last attempt
     backoff  before the second retry; it doubles with each one.  The first is sent at once, or after
-             `Retry-After`
+             `Retry-After`, which is bounded by `backoff_max`, too
     """
 
     kind: Literal["http"]

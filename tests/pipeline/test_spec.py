@@ -93,7 +93,7 @@ def test_valid_file_is_parsed_into_its_model(tmp_path: Path) -> None:
             'kind = "windoe"',
             "line 24: steps.windows.kind: 'windoe' is not allowed; allowed: 'parse', 'filter',"
             " 'map', 'mask', 'route', 'deduplicate', 'window', 'join', 'correlate', 'top_keys',"
-            " 'anomalies', 'sql'",
+            " 'anomalies', 'udf', 'python', 'sql'",
         ),
         (
             'format = "json"',
