@@ -96,7 +96,12 @@ class Release:
     def serves(self, api_key: int, version: int, client_id: str | None) -> bool:
         """Whether a request is served: of clients as in this release, of brokers always."""
         lowest, highest = self._ranges.get(api_key, (0, -1))
-        return lowest <= version <= highest or PEER.fullmatch(client_id or "") is not None
+        return lowest <= version <= highest or is_peer(client_id or "")
+
+
+def is_peer(client_id: str) -> bool:
+    """Whether this is the client id of a broker."""
+    return PEER.fullmatch(client_id) is not None
 
 
 def release_of(written: Mapping[str, str]) -> Release | None:

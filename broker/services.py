@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.broker.api_report import ApiReport
 from odradek.broker.auto_topic_creation import AutoTopicCreation
+from odradek.broker.client_requests import ClientRequests
 from odradek.broker.group.coordinator import GroupCoordinator
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
@@ -62,7 +62,7 @@ class Services:
     """Whether other brokers can be in the cluster."""
     release: Release | None = None
     """The release that clients see, of a broker for tests."""
-    api_report: ApiReport | None = None
+    client_requests: ClientRequests | None = None
     """Counts what clients use, of a broker for tests."""
 
     @property

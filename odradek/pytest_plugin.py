@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from odradek.testing import Broker, Cluster, KafkaHandle
+    from odradek.testing.leaks import LeakCheck
     from odradek.testing.namespace import KafkaNamespace
 
 RELEASES: Final = ("2.8", "3.9", "4.3")
@@ -23,7 +24,7 @@ MARK: Final = "kafka_cluster(brokers=3): how many brokers the fixture kafka_clus
 
 
 class KafkaLeakWarning(pytest.PytestWarning):
-    """A test has left a transaction open, or members in a group."""
+    """A test has left a transaction or connections open, or members in a group."""
 
 
 class UsedLog:
@@ -46,6 +47,7 @@ class UsedLog:
 
 
 _LOGS: Final = pytest.StashKey[list[UsedLog]]()
+_HAS_FAILED: Final = pytest.StashKey[bool]()
 _KNOWN_LEAKS: Final = pytest.StashKey[dict[str, set[str]]]()
 """By broker: what an earlier test has left there is reported once."""
 
@@ -62,8 +64,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kafka-leaks",
         choices=LEAKS,
         default="warn",
-        help="what follows when a test leaves transactions open or members in groups "
-        "(default: warn)",
+        help="what follows when a test leaves transactions or connections open, or members in "
+        "groups (default: warn)",
     )
 
 
@@ -78,6 +80,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome: Any = yield
     report = outcome.get_result()
     if report.failed:
+        item.stash[_HAS_FAILED] = True
         for log in item.stash.get(_LOGS, []):
             report.sections.append((f"log of {log.name}", log.text()))
 
@@ -106,6 +109,15 @@ def kafka_session_broker(
         yield broker
 
 
+@pytest.fixture(scope="session")
+def kafka_kept_clients() -> Sequence[str]:
+    """Client ids whose connections may stay open after a test; `*` stands for any characters.
+
+    For clients of fixtures that several tests share; a project may define its own fixture.
+    """
+    return ()
+
+
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, kafka_session_broker: Broker) -> Iterator[KafkaNamespace]:
     """The broker of the session (of the xdist worker), with topics and names for this test."""
@@ -115,7 +127,7 @@ def kafka(request: pytest.FixtureRequest, kafka_session_broker: Broker) -> Itera
     log = UsedLog(
         "the session's broker", kafka_session_broker, position=kafka_session_broker.log_bytes()
     )
-    with _used(request, handle, [log]):
+    with _used(request, handle, [log], is_new=False):
         yield handle
 
 
@@ -173,30 +185,47 @@ def kafka_cluster(
 
 @contextmanager
 def _used(
-    request: pytest.FixtureRequest, handle: KafkaHandle, logs: Sequence[UsedLog]
+    request: pytest.FixtureRequest,
+    handle: KafkaHandle,
+    logs: Sequence[UsedLog],
+    *,
+    is_new: bool = True,
 ) -> Iterator[None]:
-    """Attach the brokers' logs if the test fails, and report what it leaves open."""
+    """Attach the brokers' logs if the test fails, and report what it leaves open.
+
+    is_new  whether no other test has used the brokers
+    """
     request.node.stash.setdefault(_LOGS, []).extend(logs)
+    answer = request.config.getoption("--kafka-leaks")
     try:
+        check = None if answer == "off" else _leak_check(request, handle, is_new=is_new)
         yield
         handle.heal()  # what is left open must be seen
-        _report_leaks(request, handle)
+        if check is not None:
+            has_failed = request.node.stash.get(_HAS_FAILED, False)
+            leaks = check.find(with_connections=not has_failed)
+            _report_leaks(request, leaks, is_failure=answer == "fail")
     finally:
         handle.heal()
         for log in logs:
             log.keep()
 
 
-def _report_leaks(request: pytest.FixtureRequest, handle: KafkaHandle) -> None:
-    answer = request.config.getoption("--kafka-leaks")
-    if answer == "off":
-        return
-    from odradek.testing.leaks import find_leaks
+def _leak_check(request: pytest.FixtureRequest, handle: KafkaHandle, *, is_new: bool) -> LeakCheck:
+    from odradek.testing.leaks import LeakCheck
 
     known = request.config.stash.setdefault(_KNOWN_LEAKS, {})
-    leaks = find_leaks(handle, known.setdefault(handle.bootstrap_servers, set()))
+    return LeakCheck(
+        handle,
+        known=known.setdefault(handle.bootstrap_servers, set()),
+        is_new=is_new,
+        kept_clients=request.getfixturevalue("kafka_kept_clients"),
+    )
+
+
+def _report_leaks(request: pytest.FixtureRequest, leaks: list[str], *, is_failure: bool) -> None:
     if leaks:
         text = f"{request.node.nodeid} leaves {'; '.join(leaks)}"
-        if answer == "fail":
+        if is_failure:
             pytest.fail(text, pytrace=False)
         request.node.warn(KafkaLeakWarning(text))

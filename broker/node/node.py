@@ -492,8 +492,9 @@ class Node:
                 failure.path,
                 failure.reason,
             )
-        if self._is_built and (report := self.services.api_report) is not None:
-            self._platform.files.replace(report.path, report.content())
+        requests = self.services.client_requests if self._is_built else None
+        if requests is not None and requests.report_path is not None:
+            self._platform.files.replace(requests.report_path, requests.report())
         if self._is_built and not failures:
             logger.info("shut down completed: the log directories are closed cleanly")
         self._platform.close()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from odradek.broker.api_report import api_report_of
 from odradek.broker.auto_topic_creation import AutoTopicCreation
+from odradek.broker.client_requests import client_requests_of
 from odradek.broker.node.background import Background
 from odradek.broker.node.coordination import Coordination
 from odradek.broker.node.directory_failures import DirectoryFailures
@@ -237,7 +237,7 @@ class NodeParts:
             has_peers=not self._coordination.is_embedded
             or tree_listener_address(settings.written) is not None,
             release=release_of(settings.written),
-            api_report=api_report_of(settings.written),
+            client_requests=client_requests_of(settings.written, platform.is_controlled),
         )
 
     def _build_in_sync_replicas(self) -> InSyncReplicas:

@@ -39,6 +39,8 @@ class Platform:
     """
 
     faults: Faults | None = None
+    is_controlled = False
+    """Whether tests ask over a control channel."""
 
     def __init__(
         self,

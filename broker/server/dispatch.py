@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from types import GeneratorType
 from typing import Any, Final
@@ -63,8 +62,6 @@ PRODUCED_ELEMENTS_MAX: Final = 20_000
 ELEMENT_BYTES: Final = 256
 """What an element takes in memory, with what is built for its response."""
 CHARGED_ELEMENTS: Final = 4_096
-SOFTWARE_FROM: Final = 3
-"""The version of ApiVersions from which clients name their software."""
 FREE_STEPS: Final = 16
 """Steps of a handler that run before its time is measured."""
 
@@ -84,7 +81,7 @@ class Dispatcher:
         self._apis = {api.key: api for api in HANDLERS}
         self._loaded: dict[int, LoadedApi] = {}
         self._release = services.release
-        self._api_report = services.api_report
+        self._client_requests = services.client_requests
         self._now_ms = 0
         """Wall time of this turn; 0 until it is read."""
 
@@ -104,6 +101,8 @@ class Dispatcher:
         except DecodeError as error:
             self._malformed(connection, f"a request header that can't be read: {error}")
             return
+        if self._client_requests is not None:
+            self._client_requests.add(connection, header, frame[position:])
         loaded = self._loaded.get(header.api_key) or self._load(header.api_key)
         if loaded is None:
             self._malformed(connection, f"an unknown API key, {header.api_key}")
@@ -115,8 +114,6 @@ class Dispatcher:
             return
         if version not in loaded.decoders:
             loaded.prepare(version)
-        if self._api_report is not None:
-            self._report(connection, header, loaded, frame[position:])
         if self._release is not None and not self._release.serves(
             header.api_key, version, header.client_id
         ):
@@ -181,18 +178,6 @@ class Dispatcher:
         assert release is not None, "it has refused the request"
         what = f"{call.loaded.name} v{call.header.version}, which {release.name} does not serve"
         self._malformed(call.connection, what)
-
-    def _report(
-        self, connection: Connection, header: RequestHeader, loaded: LoadedApi, body: memoryview
-    ) -> None:
-        report = self._api_report
-        assert report is not None, "the caller has looked"
-        if header.api_key == ApiKey.API_VERSIONS and header.version >= SOFTWARE_FROM:
-            with suppress(DecodeError):
-                request, _ = loaded.decoders[header.version](body, 0)
-                name, version = request.client_software_name, request.client_software_version
-                report.add_software(connection, name, version)
-        report.add_request(connection, header.client_id, header.api_key, header.version)
 
     def _unserved(self, call: Call, frame: memoryview, position: int) -> None:
         loaded, header = call.loaded, call.header

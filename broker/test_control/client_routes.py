@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
+from odradek.broker.client_requests import ClientName
 from odradek.broker.group.classic.state import ClassicGroup
+from odradek.broker.releases import is_peer
 from odradek.broker.test_control.node import ControlledNode
 from odradek.broker.test_control.routes import (
     Arguments,
@@ -23,7 +26,10 @@ class ClientRoutes:
     """What clients do at one broker."""
 
     def __init__(self, node: ControlledNode) -> None:
+        requests = node.services.client_requests
+        assert requests is not None, "a controlled broker counts them"
         self._node = node
+        self._requests = requests
 
     def add_to(self, routes: Routes) -> None:
         """Add the routes."""
@@ -31,6 +37,9 @@ class ClientRoutes:
             "GET", "/requests", "how many there were, by API, version and client", self.requests
         )
         routes.add("DELETE", "/requests", "count from zero again", self.forget)
+        routes.add(
+            "GET", "/connections", "how many are open, by client; without brokers", self.connections
+        )
         routes.add(
             "POST",
             "/groups/{group}/rebalance",
@@ -46,15 +55,23 @@ class ClientRoutes:
         )
 
     def requests(self, arguments: Arguments) -> object:
-        rows = sorted(
-            (seen.api_name, seen.version, seen.client_id or "", count)
-            for seen, count in self._node.seen_requests.counts.items()
-        )
+        counts: Counter[tuple[str, int, str]] = Counter()
+        for kind, count in self._requests.counts().items():
+            counts[kind.api, kind.version, kind.client.client_id] += count
         names = ("api", "version", "client_id", "count")
+        rows = [(*seen, count) for seen, count in sorted(counts.items())]
         return {"requests": [dict(zip(names, row, strict=True)) for row in rows]}
 
+    def connections(self, arguments: Arguments) -> object:
+        """Those of other brokers, of which a test knows nothing, are left out."""
+        clients = map(self._requests.client_of, self._node.parts.server.connections)
+        counts = Counter(one for one in clients if not is_peer(one.client_id))
+        names = (*ClientName._fields, "count")
+        rows = [(*client, count) for client, count in sorted(counts.items())]
+        return {"connections": [dict(zip(names, row, strict=True)) for row in rows]}
+
     def forget(self, arguments: Arguments) -> object:
-        self._node.seen_requests.forget()
+        self._requests.forget()
         return {}
 
     def rebalance(self, arguments: Arguments) -> object:

@@ -14,7 +14,6 @@ from odradek.broker.test_control.clock import AdvancedClock
 from odradek.broker.test_control.held_readers import HeldReaders
 from odradek.broker.test_control.listener import ControlListener, Server
 from odradek.broker.test_control.platform import ControlledPlatform
-from odradek.broker.test_control.seen_requests import SeenRequests
 
 
 class ControlledNode(Node):
@@ -59,8 +58,6 @@ class ControlledNode(Node):
         super()._build(broker_id)
         connections = self.parts.server.context
         connections.loop = cast(Any, self._held_readers)
-        self.seen_requests = SeenRequests()
-        connections.dispatch = self.seen_requests.counting(connections.dispatch)
         # Clients live in real time: advancing makes none of them idle.
         connections.now_ms = self._clock.host.monotonic_ms
 

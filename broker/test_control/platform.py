@@ -16,6 +16,8 @@ from odradek.runtime.wheel_driver import WheelDriver
 class ControlledPlatform(Platform):
     """Its clock may be advanced; connections between brokers keep real time."""
 
+    is_controlled = True
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -6,7 +6,7 @@ import threading
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from odradek.testing.clock import KafkaClock
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CLIENT_ID: Final = "odradek-testing"
+"""Of the requests of handles."""
+
 
 class SeenRequest(NamedTuple):
     """Requests that are counted together."""
@@ -28,6 +31,14 @@ class SeenRequest(NamedTuple):
     """As Kafka writes it, such as ApiVersions."""
     version: int
     client_id: str
+
+
+class ConnectedClient(NamedTuple):
+    """Connections that are counted together; names are empty where a client gives none."""
+
+    client_id: str
+    software_name: str
+    software_version: str
 
 
 class PartitionReplicas(NamedTuple):
@@ -230,6 +241,20 @@ class KafkaHandle(FaultTarget):
                     counts[seen] += row["count"]
         return counts
 
+    def connections(self) -> Counter[ConnectedClient]:
+        """How many connections are open at the running brokers; without those of brokers and of
+        this handle.
+
+        raises  ControlFailed
+        """
+        counts: Counter[ConnectedClient] = Counter()
+        for control in self.controls:
+            for row in control.get("/connections")["connections"]:
+                client = ConnectedClient(*(row[name] for name in ConnectedClient._fields))
+                if client.client_id != CLIENT_ID:
+                    counts[client] += row["count"]
+        return counts
+
     def forget_requests(self) -> None:
         """Count requests from zero again."""
         for control in self.controls:
@@ -275,7 +300,7 @@ class KafkaHandle(FaultTarget):
 
         with self._lock:
             if self._client is None:
-                self._client = Client(self.bootstrap_servers, client_id="odradek-testing")
+                self._client = Client(self.bootstrap_servers, client_id=CLIENT_ID)
             try:
                 return act(self._client)
             except BaseException:

@@ -2,36 +2,88 @@
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Final
 
-from odradek.testing.handle import KafkaHandle
+from odradek.testing.control import ControlFailed
+from odradek.testing.handle import ConnectedClient, KafkaHandle
 from odradek.testing.waiting import NotReached, wait_for
 
 CLOSING_TIMEOUT_S: Final = 2.0
-"""Some clients return from close before the broker has handled their last request."""
+"""Some clients return from close before the broker has handled their last request, or the end of
+their connections."""
 
 
-def find_leaks(kafka: KafkaHandle, known: set[str]) -> list[str]:
-    """A line for each transaction that is open and each group that has members.
+class LeakCheck:
+    """What is open in the brokers of a test that was not before."""
 
-    known    lines of earlier tests, which are left out; those that are found are added
-    returns  nothing for a broker that is away
-    raises   KafkaError
-    """
-    from odradek.tools.client import ClientError
+    def __init__(
+        self, kafka: KafkaHandle, *, known: set[str], is_new: bool, kept_clients: Sequence[str]
+    ) -> None:
+        """Before the test.
 
-    def found() -> set[str]:
-        transactions = [f"the transaction of {one} is open" for one in kafka.open_transactions()]
-        groups = [f"group {one} has members" for one in kafka.active_groups()]
-        return {*transactions, *groups} - known
+        known         transactions and groups that earlier tests have left, which are left out;
+                      what is found is added
+        is_new        whether the brokers have no client yet
+        kept_clients  patterns of the client ids whose connections may stay
+        """
+        self._kafka = kafka
+        self._known = known
+        self._kept_clients = kept_clients
+        self._connections: Counter[ConnectedClient] = Counter()
+        if not is_new:
+            self._connections = self._open_connections()
 
-    try:
+    def find(self, *, with_connections: bool) -> list[str]:
+        """A line for each transaction that is open, each group that has members and each client
+        with more connections than before the test; none for a broker that is away.
+
+        with_connections  whether connections are looked at: the traceback of a failed test keeps
+                          its clients
+        raises            KafkaError
+        """
+        from odradek.tools.client import ClientError
+
+        def found() -> list[str]:
+            leaks = [f"the transaction of {one} is open" for one in self._kafka.open_transactions()]
+            leaks += [f"group {one} has members" for one in self._kafka.active_groups()]
+            leaks = [leak for leak in leaks if leak not in self._known]
+            return leaks + self._grown() if with_connections else leaks
+
         try:
-            wait_for(lambda: not found(), timeout_s=CLOSING_TIMEOUT_S)
+            if not found():
+                return []
+            # Clients that close when they are freed may be in cycles.
+            gc.collect()
+            try:
+                wait_for(lambda: not found(), timeout_s=CLOSING_TIMEOUT_S)
+                return []
+            except NotReached:
+                leaks = found()
+                self._known.update(leaks)
+                return leaks
+        except ClientError:
             return []
-        except NotReached:
-            leaks = sorted(found())
-            known.update(leaks)
-            return leaks
-    except ClientError:
-        return []
+
+    def _open_connections(self) -> Counter[ConnectedClient]:
+        try:
+            found = self._kafka.connections()
+        except ControlFailed:
+            return Counter()
+        for client in list(found):
+            if any(fnmatchcase(client.client_id, pattern) for pattern in self._kept_clients):
+                del found[client]
+        return found
+
+    def _grown(self) -> list[str]:
+        leaks = []
+        grown = self._open_connections() - self._connections
+        for client, count in sorted(grown.items()):
+            connections = "a connection" if count == 1 else f"{count} connections"
+            software = f"{client.software_name} {client.software_version}".strip()
+            name = f"{client.client_id or 'a client without id'}{software and f' ({software})'}"
+            leaks.append(f"{connections} of {name} open")
+        return leaks

@@ -72,6 +72,7 @@ def test_report_of_a_failed_test_has_the_logs_of_its_brokers(tmp_path: Path) -> 
 
 
 LEAKING = """
+import pytest
 from confluent_kafka import Consumer, Producer
 
 kept = []
@@ -100,14 +101,58 @@ def test_member(kafka):
     kept.append(consumer)
 
 
+@pytest.fixture(scope="session")
+def feed(kafka_session_broker):
+    producer = Producer(
+        {"bootstrap.servers": kafka_session_broker.bootstrap_servers, "client.id": "feed-1"}
+    )
+    yield producer
+    producer.flush(60)
+
+
+@pytest.fixture(scope="session")
+def kafka_kept_clients():
+    return ["feed-*"]
+
+
+def test_connection(kafka):
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "client.id": "forgotten"}
+    )
+    producer.produce(kafka.topic("orders"), b"one")
+    assert producer.flush(60) == 0
+    kept.append(producer)
+
+
+def test_failed(kafka):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(kafka.topic("orders"), b"one")
+    assert producer.flush(60) != 0
+
+
+def test_connection_of_a_shared_client(kafka, feed):
+    feed.produce(kafka.topic("orders"), b"one")
+    assert feed.flush(60) == 0
+
+
+def test_connection_of_a_client_in_a_cycle(kafka):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(kafka.topic("orders"), b"one")
+    assert producer.flush(60) == 0
+    cycle = [producer]
+    cycle.append(cycle)
+
+
 def test_without_leaks(kafka):
-    kafka.topic("orders")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(kafka.topic("orders"), b"one")
+    assert producer.flush(60) == 0
 """
 
 
 @pytest.mark.parametrize(
     ("answer", "summary"),
-    [("warn", "3 passed, 2 warnings"), ("fail", "3 passed, 2 errors")],
+    [("warn", "1 failed, 6 passed, 3 warnings"), ("fail", "1 failed, 6 passed, 3 errors")],
 )
 def test_leaks_are_reported_once_as_the_option_says(
     tmp_path: Path, answer: str, summary: str
@@ -117,4 +162,9 @@ def test_leaks_are_reported_once_as_the_option_says(
     assert summary in done.stdout, done.stdout
     assert "leaves the transaction of copier-test-transaction" in done.stdout
     assert "leaves group readers-test-member" in done.stdout
-    assert "test_without_leaks leaves" not in done.stdout
+    assert re.search(
+        r"test_connection leaves (a connection|\d connections) of forgotten \(\S+ \S+\) open",
+        done.stdout,
+    )
+    for name in ("test_failed", "of_a_shared_client", "of_a_client_in_a_cycle", "without_leaks"):
+        assert f"{name} leaves" not in done.stdout

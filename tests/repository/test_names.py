@@ -17,7 +17,7 @@ WITHOUT_USER: Final = {
         f"odradek/pytest_plugin.py:{name}": "called by pytest"
         for name in (
             *("pytest_addoption", "pytest_configure", "pytest_runtest_makereport"),
-            *("kafka_broker", "kafka_cluster"),
+            *("kafka_broker", "kafka_cluster", "kafka_kept_clients"),
         )
     },
     "odradek/testing/": "called by tests of other projects",
