@@ -74,12 +74,9 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
 
     def make_fetcher(leader_id: int) -> ReplicaFetcher:
         # Imported for the first leader that is followed: a broker without others has none.
-        from odradek.broker.replication.follower.replica_fetcher import (
-            FetcherContext,
-            ReplicaFetcher,
-        )
+        from odradek.broker.replication.follower import replica_fetcher
 
-        context = FetcherContext(
+        context = replica_fetcher.FetcherContext(
             replica_id=broker_id,
             limits=fetch_limits(settings),
             connect=connect,
@@ -95,7 +92,7 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
             on_storage_failure=failures.handle,
             on_fatal=platform.on_fatal,
         )
-        return ReplicaFetcher(leader_id, context)
+        return replica_fetcher.ReplicaFetcher(leader_id, context)
 
     fetchers = ReplicaFetchers(make_fetcher, settings.num_replica_fetchers)
     failures.observe(fetchers.drop_offline)
