@@ -203,7 +203,8 @@ class Decision:
     def update_target(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Assignment]:
         """The epoch and the member's part of the target, which is computed if it is outdated.
 
-        A target is kept for at least `group.consumer.assignment.interval.ms`.
+        A target is kept for at least `group.consumer.assignment.interval.ms`, unless it was made
+        at a later time than now: a clock was set back, maybe that of a former coordinator.
         """
         group = self.group
         if group.target_epoch >= self.epoch or not self._may_assign():
@@ -240,7 +241,8 @@ class Decision:
     def _may_assign(self) -> bool:
         interval_ms = self.settings.assignment_interval_ms
         last_ms = self.group.target_timestamp_ms
-        return not last_ms or not interval_ms or self.now.wall_ms >= last_ms + interval_ms
+        since_ms = self.now.wall_ms - last_ms
+        return not last_ms or not interval_ms or since_ms < 0 or since_ms >= interval_ms
 
     def _resolved(self) -> dict[str, tuple[str, ...]]:
         return {regex: one.topics for regex, one in self.group.resolved_regexes.items()}

@@ -148,6 +148,16 @@ def test_targets_of_a_group_are_made_no_more_often_than_the_interval_says() -> N
     talk.check()
 
 
+def test_target_is_made_again_when_the_clock_was_set_back_since_the_last_one() -> None:
+    talk = Talk(assignment_interval_ms=1_000)
+    talk.wait(1)
+    talk.heartbeat("m", 0)
+    talk.group().target_timestamp_ms += 300_000
+    assert talk.heartbeat("n", 0).epoch == 3
+    assert talk.group().target_epoch == talk.group().epoch
+    talk.check()
+
+
 # Static members.
 
 
