@@ -9,7 +9,8 @@ clients         producers and consumers
 transactions    transactional clients
 transaction_history  what they have done, and what may be read of it
 transactional_workload  all of them, and the readers of what they commit
-group_members   members of consumer groups
+group_members   members of consumer groups, some of them static
+consumer_members  those of the new protocol (KIP-848)
 group_history   what coordinators have responded to them, and what the log says
 group_workload  all of them, and when their groups are stable
 plan            what a seed decides: the cluster, and when which fault happens
@@ -27,7 +28,6 @@ find_planted    says how many seeds it takes to find each of them
 
 One history in eight has transactional clients, another one has consumer groups.
 
-Not simulated: groups of the new protocol (KIP-848), static members, compaction, retention,
-clients that are cut off, a coordination service that fails; transactions while clocks are more
-than a second wrong.
+Not simulated: static members of the new protocol, compaction, retention, clients that are cut off,
+a coordination service that fails; transactions while clocks are more than a second wrong.
 """

@@ -48,9 +48,9 @@ from tests.sim.network import END, Connection, Host, Network
 from tests.sim.world import World
 
 HOST: Final = "zookeeper"
-CHECK_US: Final = 500_000
-RECONNECT_US: Final = 200_000
-HEARD_US: Final = 1_200_000
+CHECK_US: Final = 250_000
+RECONNECT_US: Final = 100_000
+HEARD_US: Final = 600_000
 KINDS: Final = {kind: name for name, kind in WATCH_KINDS.items()}
 
 

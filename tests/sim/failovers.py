@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from odradek.controller.znodes.zk_data import BROKER_TOPICS, TopicAssignmentZnode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.sim.ensemble import Ensemble
 from tests.sim.network import Network
@@ -19,7 +18,7 @@ from tests.sim.process import Process
 from tests.sim.world import World
 
 STEP_US: Final = 5_000
-WAIT_US: Final = 2_500_000
+WAIT_US: Final = 1_200_000
 """Shorter than the lag with which a replica leaves the in-sync replicas."""
 
 
@@ -46,8 +45,7 @@ class TwoFailovers:
         state = self._oracle.state_of(key)
         if state is None or len(state.isr) < 3 or state.leader < 0 or self._network.cuts:
             return
-        node = self._ensemble.tree.nodes[f"{BROKER_TOPICS}/{key.topic}"]
-        replicas = TopicAssignmentZnode.decode(node.data).partitions[key.partition]
+        replicas = self._oracle.assignment_of(key.topic).partitions[key.partition]
         processes = self._oracle.processes
         first = processes[state.leader]
         second, third = (processes[one] for one in replicas if one != state.leader)

@@ -19,6 +19,7 @@ INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
 OFFSET_KEYS: Final = (0, 1)
 GROUP_KEY: Final = 2
+CONSUMER_GROUP_KEY: Final = 3
 GROUP_VALUE_VERSION_MAX: Final = 3
 """The newest one whose strings have lengths of two bytes."""
 NO_OFFSET: Final = -1
@@ -45,6 +46,12 @@ class GroupHistory:
         """Of a group in a generation."""
         self._newest: dict[str, int] = {}
         """The newest generation in which a member has got an assignment."""
+        self._latest: dict[tuple[str, TopicPartition], tuple[int, str]] = {}
+        """The newest member epoch in which a partition was given to a member, and the member."""
+        self._incumbents: dict[tuple[str, str], tuple[str, int]] = {}
+        """Of a group's instance id: the member id that has got an assignment last, and when."""
+        self._fenced: dict[str, int] = {}
+        """Member id -> since when another one has taken its instance id."""
 
     # What is committed.
 
@@ -72,6 +79,14 @@ class GroupHistory:
                 self._world.fail(f"group {group} is deleted")
             else:
                 self._on_generation(group, value)
+        elif kind == CONSUMER_GROUP_KEY and value is not None:
+            self._on_epoch(group, INT32.unpack_from(value, INT16.size)[0])
+
+    def _on_epoch(self, group: str, epoch: int) -> None:
+        former = self._generations.get(group, 0)
+        if epoch < former:
+            self._world.fail(f"the epoch of {group} falls from {former} to {epoch}")
+        self._generations[group] = epoch
 
     def _on_generation(self, group: str, value: bytes) -> None:
         (version,) = INT16.unpack_from(value)
@@ -93,7 +108,11 @@ class GroupHistory:
         self, group: str, generation: int, member_id: str, keys: list[TopicPartition]
     ) -> None:
         """A member has got its partitions: it is their only owner in its generation, and no
-        coordinator forgets that generation."""
+        coordinator forgets that generation.
+
+        generation  or the epoch of the member
+        member_id   or the instance id of a static member: its member ids take turns
+        """
         owners = self._owners.setdefault((group, generation), {})
         for key in keys:
             former = owners.setdefault(key, member_id)
@@ -107,6 +126,32 @@ class GroupHistory:
         if generation > self._generations.get(group, 0) and not is_lost_allowed:
             self._world.fail(f"generation {generation} of {group} is assigned and not committed")
         self._newest[group] = max(generation, self.newest(group))
+
+    def on_owned(self, group: str, epoch: int, member_id: str, keys: list[TopicPartition]) -> None:
+        """A member has got partitions in an epoch: the ones that had them have released them."""
+        for key in keys:
+            self._latest[group, key] = max((epoch, member_id), self.latest(group, key))
+
+    def latest(self, group: str, key: TopicPartition) -> tuple[int, str]:
+        """The newest epoch in which a member is known to own a partition, and the member."""
+        return self._latest.get((group, key), (-1, ""))
+
+    def on_incumbent(self, group: str, instance_id: str, member_id: str, *, asked_us: int) -> None:
+        """A static member has its assignment.
+
+        asked_us  when it asked to join: what had an assignment by then is replaced for ever
+        """
+        name = group, instance_id
+        former, since_us = self._incumbents.get(name, (member_id, 0))
+        if former != member_id and since_us <= asked_us:
+            self._fenced.setdefault(former, self._world.now_us)
+        self._incumbents[name] = member_id, self._world.now_us
+
+    def on_accepted(self, group: str, member_id: str, what: str, *, asked_us: int) -> None:
+        """A coordinator has done what a static member asked for."""
+        fenced_us = self._fenced.get(member_id)
+        if fenced_us is not None and fenced_us <= asked_us:
+            self._world.fail(f"{what} of {member_id} of {group} is accepted after its replacement")
 
     def on_commit_acknowledged(
         self, group: str, key: TopicPartition, offset: int, *, generation: int, newest: int

@@ -1,13 +1,14 @@
 """Members of consumer groups in a simulated cluster: their own protocol, over its network.
 
-Members are dynamic and use the classic protocol.  Records are not fetched: a member takes for read
+Members of the classic protocol; some of them are static.  `consumer_members` has those of the new
+protocol.  Records are not fetched: a member takes for read
 what is committed of its partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.errors import BrokerError, ErrorCode
@@ -35,12 +36,12 @@ STALL_US: Final = 4_000_000
 DEATH_ONE_IN: Final = 30
 LEAVE_ONE_IN: Final = 30
 STALL_ONE_IN: Final = 20
+REPLACED_ONE_IN: Final = 15
 FIND_VERSION: Final = 3
 JOIN_VERSION: Final = 7
 SYNC_VERSION: Final = 5
 HEARTBEAT_VERSION: Final = 4
 LEAVE_VERSION: Final = 4
-COMMIT_VERSION: Final = 8
 FETCH_VERSION: Final = 7
 OFFSETS: Final = TopicPartition(OFFSETS_TOPIC, 0)
 PROTOCOL_TYPE: Final = "consumer"
@@ -60,9 +61,12 @@ ASKED_AGAIN: Final = (
 )
 """Asked again, of a coordinator that is looked up again."""
 OUT_OF_GENERATION: Final = (
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.MEMBER_ID_REQUIRED,
     ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
     ErrorCode.UNKNOWN_MEMBER_ID,
 )
 
@@ -168,6 +172,8 @@ class GroupClient:
 class Member(GroupClient):
     """Joins its group again and again, and commits offsets of the partitions that it owns."""
 
+    COMMIT_VERSION: ClassVar = 8
+
     def __init__(
         self,
         clients: ClientHost,
@@ -176,10 +182,17 @@ class Member(GroupClient):
         keys: list[TopicPartition],
         *,
         on_death: Callable[[], None],
+        instance_id: str | None = None,
     ) -> None:
-        """on_death  called when another member is to be started in its place"""
+        """on_death     called when another member is to be started in its place
+        instance_id  of a static member
+        """
         super().__init__(clients, history, group, keys)
         self._on_death = on_death
+        self._instance_id = instance_id
+        self._asked_us = 0
+        """When it asked to join."""
+        self._is_replaced = False
         self._member_id = ""
         self.generation = -1
         self.owned: list[TopicPartition] = []
@@ -207,8 +220,10 @@ class Member(GroupClient):
     def _on_expelled(self, code: ErrorCode, response: Any) -> None:
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
-        elif code is ErrorCode.UNKNOWN_MEMBER_ID:
+        elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            # An earlier request of its own, which arrived late, may have replaced it.
             self._member_id = ""
+            self.is_dead = self._is_replaced
 
     async def _hazard(self) -> bool:
         """It may end here, leave, or stop for long.
@@ -223,13 +238,19 @@ class Member(GroupClient):
             world.counts["member death"] += 1
             self.is_dead = True
             self._on_death()
-        elif not world.random.randrange(LEAVE_ONE_IN):
-            world.counts["member left"] += 1
-            member = MemberIdentity(member_id=self._member_id)
-            request = LeaveGroupRequest(group_id=self.group, members=[member])
-            self.is_settled = False
-            await self._ask(lambda: request, LEAVE_VERSION, lambda one: one.error_code)
-            self._member_id = ""
+        elif (
+            self._instance_id is not None
+            and not self._is_replaced
+            and not world.random.randrange(REPLACED_ONE_IN)
+        ):
+            world.note(f"{self._instance_id} of {self.group} is replaced, and goes on")
+            world.counts["member replaced"] += 1
+            self._is_replaced = True
+            self._on_death()
+            await pause(self._clients, world.random.randrange(1, STALL_US))
+            return True
+        elif not self._is_replaced and not world.random.randrange(LEAVE_ONE_IN):
+            await self._leave()
             raise Expelled(ErrorCode.UNKNOWN_MEMBER_ID)
         elif not world.random.randrange(STALL_ONE_IN):
             world.counts["member stalled"] += 1
@@ -237,24 +258,24 @@ class Member(GroupClient):
             return True
         return False
 
+    async def _leave(self) -> None:
+        self._clients.world.counts["member left"] += 1
+        member = MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)
+        request = LeaveGroupRequest(group_id=self.group, members=[member])
+        self.is_settled = False
+        await self._ask(
+            lambda: request,
+            LEAVE_VERSION,
+            lambda one: one.error_code or one.members[0].error_code,
+        )
+        self._member_id = ""
+
     async def _join(self) -> None:
         """Join and get an assignment.
 
         raises  Expelled
         """
-        protocols = [JoinGroupRequestProtocol(name=PROTOCOL, metadata=SUBSCRIPTION)]
-        joined = await self._ask(
-            lambda: JoinGroupRequest(
-                group_id=self.group,
-                session_timeout_ms=SESSION_TIMEOUT_MS,
-                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-                member_id=self._member_id,
-                protocol_type=PROTOCOL_TYPE,
-                protocols=protocols,
-            ),
-            JOIN_VERSION,
-            lambda one: one.error_code,
-        )
+        joined = await self._ask(self._make_join, JOIN_VERSION, lambda one: one.error_code)
         self._member_id, self.generation = joined.member_id, joined.generation_id
         assignments = []
         if joined.leader == joined.member_id:
@@ -263,19 +284,37 @@ class Member(GroupClient):
             group_id=self.group,
             generation_id=self.generation,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=PROTOCOL,
             assignments=assignments,
         )
         synced = await self._ask(lambda: request, SYNC_VERSION, lambda one: one.error_code)
         self.owned = [TopicPartition(TOPIC, index) for index in bytes(synced.assignment)]
-        self._history.on_assigned(self.group, self.generation, self._member_id, self.owned)
+        owner = self._instance_id or self._member_id
+        self._history.on_assigned(self.group, self.generation, owner, self.owned)
+        if self._instance_id is not None:
+            self._history.on_incumbent(
+                self.group, self._instance_id, self._member_id, asked_us=self._asked_us
+            )
         self._clients.world.counts["assignment"] += 1
         self._positions = {}
         if self.owned:
             for key, offset in (await self.fetch_offsets(self.owned)).items():
                 self._positions[key] = max(0, offset)
         self.is_settled = True
+
+    def _make_join(self) -> JoinGroupRequest:
+        self._asked_us = self._clients.world.now_us
+        return JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=SUBSCRIPTION)],
+        )
 
     def _assign(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
         """By turns, from a member that is drawn: owners change."""
@@ -291,9 +330,16 @@ class Member(GroupClient):
 
     async def _heartbeat(self) -> None:
         request = HeartbeatRequest(
-            group_id=self.group, generation_id=self.generation, member_id=self._member_id
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
         )
         await self._ask(lambda: request, HEARTBEAT_VERSION, lambda one: one.error_code)
+
+    def _newest(self, key: TopicPartition) -> int:
+        """The newest generation in which a partition is known to have an owner."""
+        return self._history.newest(self.group)
 
     async def _commit(self) -> None:
         """Commit what is read of one partition, when there is something new."""
@@ -311,21 +357,25 @@ class Member(GroupClient):
             partition_index=key.partition, committed_offset=offset, committed_metadata=None
         )
         topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
-        newest = -1
+        newest, asked_us = -1, 0
 
         def make() -> OffsetCommitRequest:
-            nonlocal newest
-            newest = self._history.newest(self.group)
+            nonlocal newest, asked_us
+            newest, asked_us = self._newest(key), world.now_us
             return OffsetCommitRequest(
                 group_id=self.group,
                 generation_id_or_member_epoch=self.generation,
                 member_id=self._member_id,
+                group_instance_id=self._instance_id,
                 topics=topics,
             )
 
-        await self._ask(make, COMMIT_VERSION, lambda one: one.topics[0].partitions[0].error_code)
+        await self._ask(
+            make, self.COMMIT_VERSION, lambda one: one.topics[0].partitions[0].error_code
+        )
         self._history.on_commit_acknowledged(
             self.group, key, offset, generation=self.generation, newest=newest
         )
+        self._history.on_accepted(self.group, self._member_id, f"{key}", asked_us=asked_us)
         world.counts["offset commit"] += 1
         self._positions[key] = offset

@@ -7,6 +7,7 @@ from typing import Final
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.protocol.topic_partition import TopicPartition
 from tests.sim.clients import ClientHost
+from tests.sim.consumer_members import ConsumerMember
 from tests.sim.group_history import GroupHistory
 from tests.sim.group_members import RESTART_US, GroupClient, Member
 from tests.sim.oracle import Oracle
@@ -32,14 +33,18 @@ class GroupWorkload:
         self._waiting = 0
         """Members that are to be started."""
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
-        for number, members in enumerate(plan.group_members):
-            for _ in range(members):
-                self._start(f"group-{number}")
+        self._kinds: dict[str, str] = {}
+        for number, (members, kind) in enumerate(
+            zip(plan.group_members, plan.group_kinds, strict=True)
+        ):
+            self._kinds[f"group-{number}"] = kind
+            for place in range(members):
+                self._start(f"group-{number}", place)
 
-    def _start(self, group: str) -> None:
+    def _start(self, group: str, place: int) -> None:
         def start_again() -> None:
             self._waiting -= 1
-            self._start(group)
+            self._start(group, place)
 
         def on_death() -> None:
             others = [one for one in self._members[group] if not one.is_dead]
@@ -49,7 +54,15 @@ class GroupWorkload:
             delay_us = self._clients.world.random.randrange(1, RESTART_US)
             self._clients.after(delay_us, start_again)
 
-        member = Member(self._clients, self._history, group, self._keys, on_death=on_death)
+        kind = self._kinds[group]
+        member = (ConsumerMember if kind == "consumer" else Member)(
+            self._clients,
+            self._history,
+            group,
+            self._keys,
+            on_death=on_death,
+            instance_id=f"instance-{place}" if kind == "static" else None,
+        )
         self._members.setdefault(group, []).append(member)
         start(member.run())
 

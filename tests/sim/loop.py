@@ -106,8 +106,11 @@ class SimulatedLoop:
         """Call in this process, when it is not paused."""
         if self.is_paused:
             self._paused.append(lambda: self.post_now(call, item))
-        else:
-            self.call_soon(call, item)
+            return
+        self._ready.append(SimulatedHandle(call, (item,)))
+        if not self._is_awake:
+            self._is_awake = True
+            self.world.soon(self._turn)
 
     def post(self, delay_us: int, call: Callable[[], None]) -> None:
         """Call later, in this process."""
@@ -123,7 +126,7 @@ class SimulatedLoop:
     def _wake(self) -> None:
         if self._ready and not self._is_awake and not self.is_paused:
             self._is_awake = True
-            self.world.after(0, self._turn)
+            self.world.soon(self._turn)
 
     def _turn(self) -> None:
         self._is_awake = False
@@ -141,7 +144,8 @@ class SimulatedLoop:
         except ProcessEnded:
             pass
         self._on_turn()
-        self._wake()
+        if ready:
+            self._wake()
 
     # What the broker asks of a loop.
 
@@ -151,7 +155,8 @@ class SimulatedLoop:
         handle = SimulatedHandle(callback, arguments)
         if not self.is_ended:
             self._ready.append(handle)
-            self._wake()
+            if not self._is_awake:
+                self._wake()
         else:
             self._dropped.append(handle)
         return handle

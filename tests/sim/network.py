@@ -19,8 +19,8 @@ from tests.sim.loop import SimulatedLoop
 from tests.sim.world import World
 
 DELAYS_US: Final = (200, 300, 500, 700, 1_000, 1_500)
-LONG_DELAYS_US: Final = (20_000, 300_000, 2_000_000, 8_000_000)
-CONNECT_RETRY_US: Final = 1_000_000
+LONG_DELAYS_US: Final = (20_000, 200_000, 1_000_000, 4_000_000)
+CONNECT_RETRY_US: Final = 500_000
 CONNECT_ATTEMPTS: Final = 12
 PIECES_ONE_IN: Final = 16
 END: Final = object()
@@ -61,15 +61,16 @@ class Connection:
         world = self.network.world
         self._is_ended = item is END
         self._items.append(item)
-        self._due_us = max(
-            self._due_us + 1, world.now_us + self.network.delay_us(self.source, self.target)
-        )
-        world.after(self._due_us - world.now_us, self.arrive)
+        due_us = world.now_us + self.network.delay_us(self.source, self.target)
+        if due_us <= self._due_us:
+            due_us = self._due_us + 1
+        self._due_us = due_us
+        world.after(due_us - world.now_us, self.arrive)
 
     def arrive(self) -> None:
         """The oldest item arrives, unless the link is cut."""
         network = self.network
-        if (self.source.name, self.target.name) in network.cuts:
+        if network.cuts and (self.source.name, self.target.name) in network.cuts:
             network.hold(self)
             return
         item = self._items.popleft()
@@ -122,10 +123,10 @@ class Network:
         random = self.world.random
         if self._long_one_in and not self.world.is_calm:
             is_prompt = self._prompt_host in (source.name, target.name)
-            if not is_prompt and random.randrange(self._long_one_in) == 0:
+            if not is_prompt and random.random() * self._long_one_in < 1:
                 self.world.counts["delay"] += 1
                 return random.choice(LONG_DELAYS_US)
-        return random.choice(DELAYS_US)
+        return DELAYS_US[int(random.random() * len(DELAYS_US))]
 
     def hold(self, connection: Connection) -> None:
         self.world.counts["cut"] += 1
@@ -297,7 +298,7 @@ class SimulatedSocket:
             raise BlockingIOError
         size = min(len(target), len(received))
         random = self._loop.world.random
-        if size > 1 and random.randrange(PIECES_ONE_IN) == 0:
+        if size > 1 and random.random() * PIECES_ONE_IN < 1:
             size = random.randrange(1, size)
         target[:size] = received[:size]
         del received[:size]

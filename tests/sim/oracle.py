@@ -13,7 +13,12 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.replication.partition import Partition
-from odradek.controller.znodes.zk_data import PartitionStateZnode, partition_state_path
+from odradek.controller.znodes.zk_data import (
+    BROKER_TOPICS,
+    PartitionStateZnode,
+    TopicAssignmentZnode,
+    partition_state_path,
+)
 from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
@@ -60,7 +65,8 @@ class ProducerView(NamedTuple):
         first_offset = self.first_offset
         if first_offset < 0 and stored.attributes & TRANSACTIONAL:
             first_offset = offset
-        return ProducerView(epoch, stored.base_sequence, offset, first_offset)
+        more = stored.next_offset - 1 - offset
+        return ProducerView(epoch, stored.base_sequence + more, offset + more, first_offset)
 
 
 @dataclass
@@ -68,7 +74,7 @@ class Committed:
     """What is known of one partition."""
 
     batches: list[StoredBatch] = field(default_factory=list)
-    """Each has one record, so the index is the offset."""
+    """The batch of each offset: one with many records is here as often."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that leads in it."""
     producers: dict[int, ProducerView] = field(default_factory=dict)
@@ -110,7 +116,10 @@ class Oracle:
         """Topic -> called with each batch that is committed."""
 
     def of(self, key: TopicPartition) -> Committed:
-        return self.partitions.setdefault(key, Committed())
+        found = self.partitions.get(key)
+        if found is None:
+            found = self.partitions[key] = Committed()
+        return found
 
     def state_of(self, key: TopicPartition) -> PartitionStateZnode | None:
         """The state of a partition in the coordination service."""
@@ -121,6 +130,12 @@ class Oracle:
         if known is None or known[0] != node.mzxid:
             known = self._states[key] = node.mzxid, PartitionStateZnode.decode(node.data)
         return known[1]
+
+    def assignment_of(self, topic: str) -> TopicAssignmentZnode:
+        """The replicas of a topic in the coordination service."""
+        return TopicAssignmentZnode.decode(
+            self._ensemble.tree.nodes[f"{BROKER_TOPICS}/{topic}"].data
+        )
 
     # What clients see.
 
@@ -182,14 +197,17 @@ class Oracle:
             for partition in partitions.values():
                 log = partition.log
                 head = log.head
-                before = latest.get(partition)
+                try:
+                    _, leader, epoch, start, high_watermark, end = latest[partition]
+                except KeyError:
+                    self._look(process, partition)
+                    continue
                 if (
-                    before is None
-                    or before.end_offset != head.end_offset
-                    or before.high_watermark != log.high_watermark
-                    or before.leader is not partition.leader
-                    or before.leader_epoch != partition.leader_epoch
-                    or before.log_start_offset != log.log_start_offset
+                    end != head.end_offset
+                    or high_watermark != log.high_watermark
+                    or leader is not partition.leader
+                    or epoch != partition.leader_epoch
+                    or start != log.log_start_offset
                     or head.is_truncating
                 ):
                     self._look(process, partition)
@@ -285,7 +303,7 @@ class Oracle:
                         f"{offset}: {stored}, not {batches[offset]}"
                     )
                 continue
-            if offset != len(batches) or stored.next_offset != offset + 1:
+            if offset != len(batches):
                 self.world.fail(f"{key}: a gap before {offset} at broker {process.broker_id}")
             self._commit(key, found, stored)
         if end > len(batches):
@@ -299,7 +317,7 @@ class Oracle:
             self.world.fail(f"{key}: the leader epoch falls at offset {stored.base_offset}")
         if stored.producer_id >= 0:
             self._commit_of_producer(key, found, stored)
-        batches.append(stored)
+        batches.extend([stored] * (stored.next_offset - stored.base_offset))
         call = self.on_committed.get(key.topic)
         if call is not None:
             call(stored)
@@ -450,11 +468,12 @@ class Oracle:
     def check_end(self, key: TopicPartition) -> None:
         """All replicas are equal, and have what was acknowledged."""
         found = self.of(key)
+        committed = [one for offset, one in enumerate(found.batches) if one.base_offset == offset]
         for process in self.processes.values():
             assert process.node is not None
             log = process.node.parts.partitions.held(*key).log
             self.check_log(process, log)
-            if stored_batches(process, log, 0) != found.batches:
+            if stored_batches(process, log, 0) != committed:
                 self.world.fail(f"{key}: broker {process.broker_id} differs from what is committed")
         for offset, value in found.acknowledged.items():
             if offset >= len(found.batches) or value not in found.batches[offset].content:

@@ -32,6 +32,8 @@ KINDS: Final = (
 )
 TRANSACTIONAL, GROUPS, KINDS_OF_CLIENTS = 0, 1, 8
 """One history in eight has transactional clients, one has groups."""
+GROUP_KINDS: Final = ("dynamic", "static", "consumer")
+"""Members of the classic protocol, those with instance ids, members of the new protocol."""
 TRANSACTIONAL_CLOCK_MS_MAX: Final = 1_000
 """A transaction times out by the clock of its coordinator, wherever that is."""
 CHECK_INTERVAL_MS: Final = 1_000
@@ -57,19 +59,21 @@ class Fault(NamedTuple):
 class Length(NamedTuple):
     """How long a history is, and how much happens in it.
 
-    faults_max  exclusive
+    faults      the fewest and the most
     pauses_us   of producers, one of them the longest pause between two records
     """
 
     length_ms: int
-    faults_max: int
+    faults: tuple[int, int]
     partitions: tuple[int, ...]
     producers: tuple[int, ...]
     pauses_us: tuple[int, ...]
 
 
-SHORT: Final = Length(8_000, 7, (1, 1, 1, 2), (1, 1, 2), (400_000, 1_000_000))
-LONG: Final = Length(16_000, 14, (1, 1, 2, 3), (1, 2), (200_000, 600_000, 1_500_000))
+SHORT: Final = Length(4_000, (2, 14), (1, 1, 1, 2), (1, 1, 2), (400_000, 1_000_000))
+LONG: Final = Length(9_000, (6, 40), (1, 1, 2, 3), (1, 2), (200_000, 600_000, 1_500_000))
+FIRST_FAULT_MS: Final = 400
+FAULT_LENGTHS_MS: Final = (50, 50, 200, 200, 600, 600, 1_500, 3_000)
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,8 @@ class Plan:
     """Whether transactions of each transactional client have version 2; most plans have none."""
     group_members: tuple[int, ...]
     """How many members each group has; most plans have none."""
+    group_kinds: tuple[str, ...] = ()
+    """One of GROUP_KINDS for each group."""
 
     def settings(self) -> dict[str, str]:
         """Those of the brokers."""
@@ -104,17 +110,17 @@ class Plan:
             "min.insync.replicas": "2",
             "num.partitions": str(self.partitions),
             "log.segment.bytes": str(self.segment_bytes),
-            "replica.lag.time.max.ms": "3000",
-            "replica.fetch.wait.max.ms": "1000",
+            "replica.lag.time.max.ms": "1500",
+            "replica.fetch.wait.max.ms": "700",
             "replica.fetch.response.max.bytes": "4000",
             "replica.fetch.max.bytes": "1000",
-            "replica.socket.timeout.ms": "5000",
-            "request.timeout.ms": "5000",
-            "controller.socket.timeout.ms": "5000",
-            "socket.connection.setup.timeout.ms": "3000",
+            "replica.socket.timeout.ms": "2500",
+            "request.timeout.ms": "2500",
+            "controller.socket.timeout.ms": "2500",
+            "socket.connection.setup.timeout.ms": "1500",
             "replica.high.watermark.checkpoint.interval.ms": "2000",
             "log.flush.offset.checkpoint.interval.ms": "4000",
-            "leader.imbalance.check.interval.seconds": "10",
+            "leader.imbalance.check.interval.seconds": "5",
             "controlled.shutdown.retry.backoff.ms": "500",
         }
         if self.internal_topics():
@@ -124,6 +130,10 @@ class Plan:
                 "offsets.topic.segment.bytes": str(self.segment_bytes),
                 "group.initial.rebalance.delay.ms": "200",
                 "group.min.session.timeout.ms": "1000",
+                "group.consumer.session.timeout.ms": "2500",
+                "group.consumer.min.session.timeout.ms": "1000",
+                "group.consumer.heartbeat.interval.ms": "500",
+                "group.consumer.min.heartbeat.interval.ms": "500",
             }
         if self.transactional_clients:
             written |= {
@@ -158,14 +168,14 @@ def make_plan(seed: int) -> Plan:
     rng = random.Random(f"plan {seed}")
     kinds = [kind for kind in KINDS if rng.random() < 0.55] or ["kill"]
     length = SHORT if seed < LONG_FROM else LONG
-    count = rng.randrange(2, length.faults_max)
+    count = rng.randint(*length.faults)
     faults = sorted(
         Fault(
-            at_ms=rng.randrange(2_000, length.length_ms),
+            at_ms=rng.randrange(FIRST_FAULT_MS, length.length_ms),
             kind=rng.choice(kinds),
             first=rng.randrange(1 << 16),
             second=rng.randrange(1 << 16),
-            length_ms=rng.choice((50, 300, 1_000, 2_500, 5_000, 9_000)),
+            length_ms=rng.choice(FAULT_LENGTHS_MS),
         )
         for _ in range(count)
     )
@@ -189,12 +199,14 @@ def make_plan(seed: int) -> Plan:
         scenario = random.Random(f"scenario {seed}")
         return plan if scenario.randrange(FAILOVERS_ONE_IN) else _with_failovers(plan, scenario)
     if clients == GROUPS:
+        groups = rng.choice((1, 1, 2))
         return replace(
             plan,
             partitions=rng.choice((2, 3)),
             producers=1,
             has_scribbler=False,
-            group_members=tuple(rng.choice((2, 2, 3)) for _ in range(rng.choice((1, 1, 2)))),
+            group_members=tuple(rng.choice((2, 2, 3)) for _ in range(groups)),
+            group_kinds=tuple(rng.choice(GROUP_KINDS) for _ in range(groups)),
         )
     versions = tuple(rng.random() < 0.5 for _ in range(rng.choice((1, 2))))
     return replace(
@@ -209,8 +221,8 @@ def make_plan(seed: int) -> Plan:
 def _with_failovers(plan: Plan, rng: random.Random) -> Plan:
     """The same with failovers in a row instead of other faults, and clients that write more."""
     failovers = sorted(
-        Fault(rng.randrange(2_000, 4_000) + number * 6_000, "two failovers", 0, 0, 4_000)
-        for number in range(plan.length_ms // 8_000)
+        Fault(rng.randrange(1_000, 2_000) + number * 3_000, "two failovers", 0, 0, 2_000)
+        for number in range(plan.length_ms // 4_000)
     )
     return replace(
         plan, partitions=1, has_scribbler=True, pause_us=100_000, faults=tuple(failovers)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from odradek.broker.group.classic import offsets, protocol, rebalance
 from odradek.broker.group.classic.state import ClassicGroup
+from odradek.broker.group.consumer import decision, reconcile, service
+from odradek.broker.group.consumer.service import ConsumerGroups
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.broker.group.replay import GroupReplay
 from odradek.protocol.errors import ErrorCode
@@ -70,3 +73,40 @@ def first_offset_is_loaded(patch: pytest.MonkeyPatch) -> None:
 def members_have_no_sessions_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     """A member that died with the coordinator keeps its partitions for ever."""
     patch.setattr(ClassicGroup, "start_sessions", lambda self, now: None)
+
+
+@GROUP_BUGS.add
+def replaced_static_members_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """KIP-345: a static member that was replaced commits all the same."""
+    check_commit = offsets.check_commit
+
+    def unfenced(group: ClassicGroup, *, instance_id: str | None, **others: Any) -> ErrorCode:
+        known = group.static_members.get(instance_id or "")
+        if known is not None:
+            others["member_id"] = known
+        return check_commit(group, instance_id=instance_id, **others)
+
+    patch.setattr(offsets, "check_commit", unfenced)
+
+
+@GROUP_BUGS.add
+def partitions_are_given_before_they_are_released(patch: pytest.MonkeyPatch) -> None:
+    """KAFKA-16147: no member of the new protocol waits for others."""
+    step = reconcile.reconcile
+
+    def at_once(member: Any, goal: Any) -> Any:
+        return step(member, replace(goal, partition_epochs={}))
+
+    patch.setattr(decision, "reconcile", at_once)
+
+
+@GROUP_BUGS.add
+def commits_of_fenced_consumers_are_accepted(patch: pytest.MonkeyPatch) -> None:
+    """A member of the new protocol commits when its partitions have other owners."""
+    patch.setattr(service, "check_commit", lambda *_: ErrorCode.NONE)
+
+
+@GROUP_BUGS.add
+def consumers_have_no_sessions_after_a_failover(patch: pytest.MonkeyPatch) -> None:
+    """A member of the new protocol that died with the coordinator keeps its partitions."""
+    patch.setattr(ConsumerGroups, "start_deadlines", lambda self, group: None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, cast
 
 from odradek.broker.node.coordination import Coordination
@@ -38,8 +38,8 @@ from tests.sim.network import Network, SimulatedListener, connector
 from tests.sim.world import World
 
 PORT: Final = 9092
-SESSION_TIMEOUT_MS: Final = 3_000
-RESTART_US: Final = 1_500_000
+SESSION_TIMEOUT_MS: Final = 1_500
+RESTART_US: Final = 800_000
 NO_THREADS: Final = cast(ThreadPoolExecutor, None)
 
 
@@ -279,7 +279,7 @@ class Process:
         self.disk.on_cut = self._on_cut
         loop = self.host.loop = SimulatedLoop(
             self.world,
-            on_turn=lambda: self._after_turn(self),
+            on_turn=partial(self._after_turn, self),
             connect=connector(self.network, self.host),
         )
         self.world.note(f"broker {self.broker_id} starts")

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from odradek.broker.auto_topic_creation import first_use_topic
@@ -246,15 +247,21 @@ class _Ticks:
         return self._now_ns
 
 
-@contextmanager
-def _counted_time() -> Iterator[None]:
-    """Replace the clock by which the product measures its slices."""
-    ticks = _Ticks()
-    replaced: list[Any] = [
+@cache
+def _timed_modules(imported: int) -> list[Any]:
+    """Modules of the product that read the clock by themselves, of so many that are imported."""
+    return [
         module
         for name, module in sys.modules.items()
         if name.startswith("odradek.") and hasattr(module, "monotonic_ns")
     ]
+
+
+@contextmanager
+def _counted_time() -> Iterator[None]:
+    """Replace the clock by which the product measures its slices."""
+    ticks = _Ticks()
+    replaced = _timed_modules(len(sys.modules))
     for module in replaced:
         module.monotonic_ns = ticks
     try:

@@ -21,13 +21,16 @@ from tests.sim.planted_transactions import RARE_TRANSACTION_BUGS, TRANSACTION_BU
 from tests.sim.seeds import Total, run_seeds, seeds_until_found
 from tests.sim.simulation import report, run_plan, run_seed, shortest
 
-SEEDS: Final = 1_000
+SEEDS: Final = 2_000
+PROCESSES: Final = 2
 EFFECTS: Final = (
     "abort",
     "assignment",
     "client replaced",
     "clock",
     "commit",
+    "consumer assignment",
+    "consumer member left",
     "cut",
     "delay",
     "deletion",
@@ -37,6 +40,7 @@ EFFECTS: Final = (
     "kill",
     "member death",
     "member left",
+    "member replaced",
     "member stalled",
     "offset commit",
     "orderly stop",
@@ -69,9 +73,9 @@ def _collected() -> Iterator[None]:
 
 @pytest.mark.timeout(900)
 def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
-    """80 to 100 s of processor time; `make campaign-sim` runs other seeds by the hour."""
+    """About 200 s of processor time; `make campaign-sim` runs other seeds by the hour."""
     found = Total()
-    for total in run_seeds(0, SEEDS):
+    for total in run_seeds(0, SEEDS, processes=PROCESSES):
         found.add(total)
         for seed in total.failed:
             plan = make_plan(seed)

@@ -37,6 +37,8 @@ class World:
         """The event loop whose callbacks ran last."""
         self._now: deque[Callable[[], None]] = deque()
         """What happens before time goes on."""
+        self.soon = self._now.append
+        """Call before time goes on."""
         self._number = 0
 
     @property
@@ -56,17 +58,19 @@ class World:
         queue, now = self._queue, self._now
         end_us = START_US + until_ms * 1_000
         pop = heapq.heappop
+        count = 0
         try:
             while True:
                 while now:
-                    self.events += 1
+                    count += 1
                     now.popleft()()
                 if not queue or queue[0][0] > end_us:
                     break
                 self.now_us, _, call = pop(queue)
-                self.events += 1
+                count += 1
                 call()
         finally:
+            self.events += count
             self.set_running(None)
         self.now_us = end_us
 
