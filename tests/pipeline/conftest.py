@@ -20,6 +20,11 @@ SMALL = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     ),
+    # The default one starts two more processes per file that it renames, hundreds per test; jobs
+    # of their own, which tests kill, have it.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 

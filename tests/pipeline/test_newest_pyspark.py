@@ -14,7 +14,7 @@ from tests.pipeline.crashes import create_topics, read_topic
 from tests.pipeline.test_run import produce
 from tests.support import newest_pyspark
 from tests.support.broker_process import odradek_broker
-from tests.support.class_archives import NEWEST_SPARK, options, small_spark
+from tests.support.class_archives import NEWEST_SPARK, options, spark_environment
 from tests.support.processes import LoggedProcess
 
 END_TIMEOUT_S = 600.0
@@ -151,7 +151,8 @@ def started(path: Path, command: str, text: str) -> LoggedProcess:
         folder=path.parent,
         environment={
             **newest_pyspark.environment(),
-            **small_spark(options(NEWEST_SPARK)),
+            # Spark's own settings: other tests compile no code.
+            **spark_environment(options(NEWEST_SPARK)),
             "PYTHONUNBUFFERED": "1",
         },
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -27,8 +27,12 @@ def apache_kraft_node(
     *,
     overrides: Mapping[str, str] | None = None,
     version: str = KRAFT_VERSION,
+    sharing: Sequence[str] | None = None,
 ) -> Iterator[ApacheBroker]:
-    """Format `folder/data`, start a node on it, stop it cleanly."""
+    """Format `folder/data`, start a node on it, stop it cleanly.
+
+    sharing  options of the node in place of those that take the archive of its classes
+    """
     libraries = maven.broker_libraries(version)
     data = folder / "data"
     address = f"127.0.0.1:{free_port()}"
@@ -50,8 +54,8 @@ def apache_kraft_node(
     logging = folder / "log4j.properties"
     logging.write_text(LOG4J)
 
-    def command(main: str, *arguments: str) -> list[str]:
-        made = java_command(libraries, main, arguments, heap="256m")
+    def command(main: str, *arguments: str, sharing: Sequence[str] | None = None) -> list[str]:
+        made = java_command(libraries, main, arguments, heap="256m", sharing=sharing)
         made.insert(1, f"-Dlog4j.configuration=file:{logging}")
         return made
 
@@ -64,7 +68,7 @@ def apache_kraft_node(
     )
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     with LoggedProcess(
-        command("kafka.Kafka", str(properties)), log=folder / "kafka.log"
+        command("kafka.Kafka", str(properties), sharing=sharing), log=folder / "kafka.log"
     ) as process:
         process.wait_for_line(
             r"started \(kafka\.server\.KafkaRaftServer\)", timeout_s=READY_TIMEOUT_S

@@ -12,6 +12,7 @@ import pyspark
 from confluent_kafka import Producer
 
 from tests.support import apache, archived_pipeline, maven, newest_pyspark, tool_cache
+from tests.support.apache_kraft import KRAFT_VERSION, apache_kraft_node
 from tests.support.broker_process import odradek_broker
 from tests.support.class_archives import (
     ARCHIVES,
@@ -19,7 +20,7 @@ from tests.support.class_archives import (
     NEWEST_SPARK,
     SPARK,
     ZOOKEEPER,
-    small_spark,
+    spark_environment,
     writing,
 )
 from tests.support.zookeeper import JARS, ZooKeeperServer, zookeeper
@@ -32,8 +33,9 @@ def main() -> None:
     _make_spark()
     _make_newest_spark()
     _make(ZOOKEEPER, JARS, _zookeeper)
-    libraries = maven.broker_libraries(apache.JUDGE_VERSION)
-    _make(libraries.parent.name, [str(libraries)], _broker)
+    for version, run in ((apache.JUDGE_VERSION, _broker), (KRAFT_VERSION, _kraft_node)):
+        libraries = maven.broker_libraries(version)
+        _make(libraries.parent.name, [str(libraries)], run)
 
 
 def _make(name: str, parts: list[str] | tuple[str, ...], run: Callable[[Path, Path], None]) -> None:
@@ -54,7 +56,7 @@ def _make_spark() -> None:
 
     def run(archive: Path, scratch: Path) -> None:
         arguments = ["--jars", str(connectors)]
-        _pipeline(sys.executable, arguments, scratch, small_spark(writing(archive)))
+        _pipeline(sys.executable, arguments, scratch, spark_environment(writing(archive)))
 
     _make(SPARK, [pyspark.__file__, *jars, *names, archived_pipeline.TEXT], run)
 
@@ -63,7 +65,7 @@ def _make_newest_spark() -> None:
     python = newest_pyspark.python()
 
     def run(archive: Path, scratch: Path) -> None:
-        environment = {**newest_pyspark.environment(), **small_spark(writing(archive))}
+        environment = {**newest_pyspark.environment(), **spark_environment(writing(archive))}
         _pipeline(str(python), [], scratch, environment)
 
     _make(NEWEST_SPARK, [str(python), newest_pyspark.VERSION, archived_pipeline.TEXT], run)
@@ -100,5 +102,15 @@ def _broker(archive: Path, scratch: Path) -> None:
             scratch / "kafka", zookeeper_address=address, sharing=writing(archive)
         ) as broker,
     ):
-        arguments = ["--bootstrap-server", broker.address, "--create", "--topic", "classes"]
-        apache.run_tool(apache.TOPICS_TOOL, arguments, folder=scratch)
+        _make_topic(broker.address, scratch, apache.JUDGE_VERSION)
+
+
+def _kraft_node(archive: Path, scratch: Path) -> None:
+    with apache_kraft_node(scratch / "kafka", sharing=writing(archive)) as broker:
+        _make_topic(broker.address, scratch, KRAFT_VERSION)
+
+
+def _make_topic(address: str, scratch: Path, version: str) -> None:
+    arguments = ["--bootstrap-server", address, "--create", "--topic", "classes"]
+    done = apache.run_tool(apache.TOPICS_TOOL, arguments, folder=scratch, version=version)
+    assert done.exit_code == 0, done.errors
