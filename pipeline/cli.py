@@ -3,7 +3,9 @@
 odradek pipeline run FILE [--set KEY=VALUE]... [--master URL] [--jars FOLDER] [--mode MODE]
                           [--metrics-port [HOST:]PORT]
 odradek pipeline mirror FILE [--check] [the same]
-odradek pipeline check FILE [--set KEY=VALUE]...
+odradek pipeline check FILE [--spark] [--jars FOLDER] [--set KEY=VALUE]...
+odradek pipeline explain FILE [--jars FOLDER] [--set KEY=VALUE]...
+odradek pipeline preview FILE [--rows N] [--step NAME] [--jars FOLDER] [--set KEY=VALUE]...
 odradek pipeline test FILE [CASES]... [--set KEY=VALUE]...
 odradek pipeline schema [--mirror]
 odradek pipeline train TABLE MODEL --text COLUMN --class COLUMN
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 FAILED = 1
 BAD_FILE = 2
 PORT_MAX = 65_535
+ROWS_MAX = 10_000
+"""Bound on the rows of a preview, which are in memory."""
 MASTERS = r"local(-cluster)?(\[[0-9*, ]+\])?|spark://[^,:]+:\d+(,[^,:]+:\d+)*|yarn|k8s://.+"
 
 
@@ -77,9 +81,64 @@ def _main(parsed: argparse.Namespace) -> int:
         if parsed.command == "mirror":
             return _mirror(document, parsed)
         if parsed.command == "check":
-            print(f"{parsed.file}: {_counts(pipeline_of(document))}")
-            return 0
+            return _check(document, parsed)
+        if parsed.command in ("explain", "preview"):
+            return _inspect(pipeline_of(document), parsed)
         return _run(pipeline_of(document, parsed.mode), parsed)
+
+
+def _check(document: Document, parsed: argparse.Namespace) -> int:
+    from odradek.pipeline.check.analysis import check_document
+    from odradek.pipeline.spec.load import pipeline_of
+    from odradek.pipeline.spec.problems import SpecError
+
+    pipeline = pipeline_of(document)
+    wrong, warnings = check_document(pipeline, document, parsed.file)
+    for warning in warnings:
+        print(f"WARN {warning.file}: {warning}", file=sys.stderr)
+    if wrong:
+        raise SpecError(wrong)
+    if parsed.spark:
+        status = _inspect(pipeline, parsed)
+        if status:
+            return status
+    print(f"{parsed.file}: {_counts(pipeline)}")
+    return 0
+
+
+def _inspect(pipeline: Pipeline, parsed: argparse.Namespace) -> int:
+    from functools import partial
+
+    from odradek.pipeline.jobs import inspection
+
+    folder = parsed.file.resolve().parent
+    print_line = partial(print, flush=True)
+    if parsed.command == "check":
+        work = partial(inspection.check_plans, pipeline=pipeline, folder=folder)
+    elif parsed.command == "explain":
+        work = partial(inspection.explain, pipeline=pipeline, folder=folder, print_line=print_line)
+    else:
+        views = [*pipeline.sources, *pipeline.steps]
+        if parsed.step not in (None, *views):
+            said = f"--step: no source or step {parsed.step!r}; there are: {', '.join(views)}"
+            print(f"{parsed.file}: {said}", file=sys.stderr)
+            return BAD_FILE
+        work = partial(
+            inspection.preview,
+            pipeline=pipeline,
+            folder=folder,
+            print_line=print_line,
+            count=parsed.rows,
+            step=parsed.step,
+        )
+    return inspection.inspected(
+        pipeline,
+        parsed.file,
+        work,
+        is_read=parsed.command == "preview",
+        jars=parsed.jars,
+        print_error=partial(print, file=sys.stderr),
+    )
 
 
 def _test(parsed: argparse.Namespace) -> int:
@@ -115,6 +174,12 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _rows(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= ROWS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {ROWS_MAX}")
+    return int(text)
+
+
 def _host_and_port(text: str) -> tuple[str, int]:
     """Parse `[HOST:]PORT`; an IPv6 address is in brackets."""
     host, colon, port = text.rpartition(":")
@@ -130,6 +195,30 @@ def _master(text: str) -> str:
         allowed = "local, local[N], local[*], spark://HOST:PORT, yarn, k8s://..."
         raise argparse.ArgumentTypeError(f"{text!r} is not a master of Spark; allowed: {allowed}")
     return text
+
+
+def _looking(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> list[argparse.ArgumentParser]:
+    """The commands that write nothing."""
+    check = commands.add_parser("check", help="say what is wrong with a pipeline file")
+    check.add_argument("file", type=Path)
+    check.add_argument(
+        "--spark", action="store_true", help="let Spark analyse the steps, too, on empty sources"
+    )
+    explain = commands.add_parser(
+        "explain", help="print the columns of each step, and the plans of Spark"
+    )
+    explain.add_argument("file", type=Path)
+    preview = commands.add_parser(
+        "preview", help="read some rows and print what each step makes of them; write nothing"
+    )
+    preview.add_argument("file", type=Path)
+    preview.add_argument(
+        "--rows", type=_rows, default=10, metavar="N", help="of each source; default: 10"
+    )
+    preview.add_argument("--step", metavar="NAME", help="print this source or step only")
+    return [check, explain, preview]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -148,9 +237,6 @@ def _parser() -> argparse.ArgumentParser:
             help="spark://HOST:PORT or local[N]; default: the setting of spark-submit, or local[*]",
         )
         command.add_argument(
-            "--jars", type=Path, help="a folder of connector jars, instead of fetching them"
-        )
-        command.add_argument(
             "--metrics-port",
             type=_host_and_port,
             metavar="[HOST:]PORT",
@@ -164,8 +250,11 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("model", type=Path, help="a folder to be made")
     train.add_argument("--text", required=True, help="the column with the text")
     train.add_argument("--class", required=True, dest="label", help="the column with the class")
-    check = commands.add_parser("check", help="say what is wrong with a pipeline file")
-    check.add_argument("file", type=Path)
+    looking = _looking(commands)
+    for command in (run, mirror, *looking):
+        command.add_argument(
+            "--jars", type=Path, help="a folder of connector jars, instead of fetching them"
+        )
     schema = commands.add_parser(
         "schema", help="print the JSON Schema of pipeline files, by which editors complete"
     )
@@ -177,7 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     test.add_argument(
         "cases", type=Path, nargs="*", help="files of cases; default: my.test.toml for my.toml"
     )
-    for command in (run, mirror, check, test):
+    for command in (run, mirror, *looking, test):
         command.add_argument(
             "--set",
             action="append",

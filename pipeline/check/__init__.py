@@ -1,0 +1,1 @@
+"""Finds the mistakes of a pipeline file without Spark (`odradek pipeline check`)."""

@@ -1,0 +1,138 @@
+"""Columns of a view with their types, as far as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Final
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from odradek.pipeline.check.findings import instead
+
+Type = exp.DataType | None
+"""None: unknown."""
+
+_KIND_TYPES: Final = {
+    "string": ("TEXT", "VARCHAR", "CHAR", "NCHAR", "NVARCHAR"),
+    "int": ("TINYINT", "SMALLINT", "INT", "BIGINT"),
+    "double": ("FLOAT", "DOUBLE"),
+    "decimal": ("DECIMAL",),
+    "boolean": ("BOOLEAN",),
+    "date": ("DATE",),
+    "timestamp": ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ"),
+    "binary": ("BINARY", "VARBINARY"),
+    "array": ("ARRAY", "LIST"),
+    "map": ("MAP",),
+    "struct": ("STRUCT",),
+}
+_KINDS: Final = {name: kind for kind, names in _KIND_TYPES.items() for name in names}
+
+
+class NoSuchColumn(ValueError):
+    """A name that is neither a column nor a field; the message says what there is."""
+
+
+@cache
+def type_named(text: str) -> Type:
+    """A type of Spark; unknown when it is not understood."""
+    try:
+        return exp.DataType.build(text.replace(" COLLATE", ""), dialect="spark")
+    except SqlglotError:
+        return None
+
+
+def kind_of(kind: Type) -> str | None:
+    """The kind of a type, an element of `facts.KINDS`; None: unknown, or another."""
+    return None if kind is None else _KINDS.get(kind.this.value)
+
+
+def shown(kind: Type) -> str:
+    """A type as in Spark's SQL."""
+    return "?" if kind is None else kind.sql(dialect="spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a view.
+
+    is_open        there may be others
+    is_of_query    columns may also be named with the view that a query took them from
+    """
+
+    types: Mapping[str, Type] = field(default_factory=dict)
+    is_open: bool = False
+    is_of_query: bool = False
+
+    def own(self, name: str) -> str | None:
+        """A column's name as it is written in its view, or None; SQL ignores case."""
+        wanted = name.lower()
+        return next((one for one in self.types if one.lower() == wanted), None)
+
+    def plus(self, types: Mapping[str, Type]) -> Columns:
+        """With more columns, which replace those of the same name."""
+        merged = dict(self.types)
+        for name, kind in types.items():
+            merged[self.own(name) or name] = kind
+        return replace(self, types=merged)
+
+    def path(self, names: Sequence[str]) -> Type:
+        """The type of a column, or of a field in it.
+
+        raises  NoSuchColumn
+        """
+        own = self.own(names[0])
+        if own is not None:
+            return field_of(self.types[own], names[1:], own)
+        if self.is_open:
+            return None
+        if self.is_of_query and len(names) > 1 and self.own(names[1]) is not None:
+            return self.path(names[1:])
+        said = instead(names[0], self.types)
+        raise NoSuchColumn(f"there is no column {names[0]!r}; {said}")
+
+    def named(self, name: str) -> Type:
+        """The type of the column with this whole name, or else of a field: `order.price`.
+
+        raises  NoSuchColumn
+        """
+        own = self.own(name)
+        return self.types[own] if own is not None else self.path(name.replace("`", "").split("."))
+
+
+UNKNOWN: Final = Columns(is_open=True)
+
+
+def field_of(kind: Type, names: Sequence[str], above: str) -> Type:
+    """The type of a field of a value.
+
+    raises  NoSuchColumn
+    """
+    if not names or kind is None:
+        return kind
+    name, *rest = names
+    match kind_of(kind):
+        case "struct":
+            fields = {one.name: one.args.get("kind") for one in kind.expressions}
+            columns = Columns(fields)
+            own = columns.own(name)
+            if own is None:
+                raise NoSuchColumn(f"{above} has no field {name!r}; {instead(name, fields)}")
+            return field_of(_type(fields[own]), rest, f"{above}.{own}")
+        case "map":
+            return field_of(_type(kind.expressions[-1]) if kind.expressions else None, rest, above)
+        case "array":
+            inner = _type(kind.expressions[0]) if kind.expressions else None
+            if inner is not None and kind_of(inner) == "struct":
+                field_of(inner, names, above)
+            return None
+        case None:
+            return None
+        case _:
+            raise NoSuchColumn(f"{above} is {shown(kind)} and has no field {name!r}")
+
+
+def _type(value: object) -> Type:
+    return value if isinstance(value, exp.DataType) else None

@@ -1,0 +1,39 @@
+"""What the analysis of a pipeline file has found, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from odradek.pipeline.spec.key_lines import Path
+
+SHOWN_MAX: Final = 20
+SIMILAR: Final = 0.7
+"""How similar a suggestion is to what was written, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mistake at a place of the file, or what may be one."""
+
+    where: Path
+    text: str
+    is_warning: bool = False
+
+
+def similar(name: str, known: Iterable[str], cutoff: float = SIMILAR) -> str | None:
+    """The known name that is most similar to a written one, ignoring case; or None."""
+    names = {one.lower(): one for one in known}
+    found = get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
+    return names[found[0]] if found else None
+
+
+def instead(name: str, known: Iterable[str]) -> str:
+    """What may be meant by an unknown name, and what is known."""
+    names = list(known)
+    meant = similar(name, names)
+    shown = ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")
+    there = f"there are: {shown}" if names else "there are none"
+    return f"did you mean {meant}? {there}" if meant is not None else there

@@ -1,0 +1,341 @@
+"""The columns of each source and step of a pipeline, and the mistakes on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from odradek.pipeline.check.columns import (
+    UNKNOWN,
+    Columns,
+    NoSuchColumn,
+    Type,
+    kind_of,
+    shown,
+    type_named,
+)
+from odradek.pipeline.check.expressions import Checker
+from odradek.pipeline.check.findings import Finding, instead
+from odradek.pipeline.check.java_patterns import pattern_fault
+from odradek.pipeline.check.queries import check_query
+from odradek.pipeline.spec.endpoints import FileSource, KafkaSource, RateSource
+from odradek.pipeline.spec.key_lines import Path
+from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.steps import (
+    Anomalies,
+    AnyStep,
+    Correlate,
+    Deduplicate,
+    Filter,
+    Join,
+    Map,
+    Mask,
+    Parse,
+    Route,
+    Sql,
+    TopKeys,
+    Window,
+)
+
+HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+KAFKA: Final = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestampType": "INT",
+}
+RATE: Final = {"timestamp": "TIMESTAMP", "value": "BIGINT"}
+BOUNDS: Final = {"window_start": "TIMESTAMP", "window_end": "TIMESTAMP"}
+AVRO: Final = {
+    "boolean": "BOOLEAN",
+    "int": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "bytes": "BINARY",
+}
+AVRO_TIMES: Final = {
+    "timestamp-millis": "TIMESTAMP",
+    "timestamp-micros": "TIMESTAMP",
+    "date": "DATE",
+}
+TIMES: Final = ("timestamp", "date")
+NUMBERS: Final = ("int", "double", "decimal")
+TEXTS: Final = ("string", "binary")
+
+
+def typed(types: Mapping[str, str]) -> dict[str, Type]:
+    """Columns of types with their names."""
+    return {name: type_named(kind) for name, kind in types.items()}
+
+
+@dataclass(slots=True)
+class Analysis:
+    """What is known of a pipeline without Spark.
+
+    folder      of the pipeline file
+    has_others  there may be functions and tables besides those of Spark and the pipeline
+    """
+
+    pipeline: Pipeline
+    folder: FilePath
+    has_others: bool
+    views: dict[str, Columns] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Follow the columns through sources, steps and sinks."""
+        for name, source in self.pipeline.sources.items():
+            self.views[name] = self.source(name, source)
+        for name, step in self.pipeline.steps.items():
+            self.views[name] = self.step(("steps", name), step)
+        for name, sink in self.pipeline.sinks.items():
+            self.sink(("sinks", name), sink, self.views.get(sink.source, UNKNOWN))
+
+    def wrong(self, where: Path, said: str, *, is_warning: bool = False) -> None:
+        """Note a mistake."""
+        self.findings.append(Finding(where, said, is_warning))
+
+    def source(self, name: str, source: object) -> Columns:
+        """The columns of a source."""
+        match source:
+            case KafkaSource():
+                if source.pattern is not None:
+                    self.pattern(("sources", name, "pattern"), source.pattern)
+                return Columns(typed(KAFKA | ({"headers": HEADERS} if source.headers else {})))
+            case FileSource():
+                # Files have the column _metadata, and folders like day=1 are columns.
+                is_open = not source.has_texts
+                return replace(of_schema(source.row_schema), is_open=is_open)
+            case RateSource():
+                return Columns(typed(RATE))
+        schema = getattr(source, "row_schema", None)
+        return replace(of_schema(schema), is_open=True) if isinstance(schema, str) else UNKNOWN
+
+    def step(self, where: Path, step: AnyStep) -> Columns:
+        """Check a step; returns its columns."""
+        if isinstance(step, Sql):
+            return self.sql(where, step)
+        rows = self.views.get(step.source, UNKNOWN)
+        match step:
+            case Parse():
+                return self.parse(where, step, rows)
+            case Filter():
+                return self.filter(where, step, rows)
+            case Map():
+                types = {
+                    name: self.expression((*where, "columns", name), text, {"": rows})
+                    for name, text in step.columns.items()
+                }
+                return Columns(types) if step.only else rows.plus(types)
+            case Mask():
+                return self.mask(where, step, rows)
+            case Route():
+                for topic, text in step.rules.items():
+                    self.condition((*where, "rules", topic), text, {"": rows})
+                return rows.plus(typed({"topic": "STRING"}))
+            case Deduplicate():
+                for number, name in enumerate(step.keys):
+                    self.column((*where, "keys", number), rows, name)
+                self.column((*where, "time"), rows, step.time, TIMES)
+                return rows
+            case Window() | Correlate() | TopKeys():
+                return self.windows(where, step, rows)
+            case Join():
+                return self.join(where, step, rows)
+            case Anomalies():
+                self.column((*where, "time"), rows, step.time, (*TIMES, *NUMBERS))
+                self.column((*where, "value"), rows, step.value, NUMBERS)
+                for number, name in enumerate(step.group_by):
+                    self.column((*where, "group_by", number), rows, name)
+                added = {"score": "DOUBLE", "expected": "DOUBLE", "is_anomaly": "BOOLEAN"}
+                return rows.plus(typed(added))
+
+    def parse(self, where: Path, step: Parse, rows: Columns) -> Columns:
+        """Check a parse step; returns its columns."""
+        self.column((*where, "column"), rows, step.column, TEXTS)
+        kept = {
+            name: self.column((*where, "keep", number), rows, name)
+            for number, name in enumerate(step.keep)
+        }
+        parsed = of_avro(step.row_schema) if step.format == "avro" else of_schema(step.row_schema)
+        return Columns({**kept, **parsed.types}, is_open=parsed.is_open)
+
+    def filter(self, where: Path, step: Filter, rows: Columns) -> Columns:
+        """Check a filter."""
+        if step.where is not None:
+            self.condition((*where, "where"), step.where, {"": rows})
+        for name, pattern in step.matches.items():
+            self.column((*where, "matches", name), rows, name)
+            self.pattern((*where, "matches", name), pattern)
+        for name, value in step.equals.items():
+            kind = kind_of(self.column((*where, "equals", name), rows, name))
+            allowed = {bool: ("boolean",), str: TEXTS}.get(type(value), NUMBERS)
+            if kind is not None and kind not in allowed:
+                said = f"{name} is {kind.upper()} and never {value!r}; where takes any expression"
+                self.wrong((*where, "equals", name), said)
+        if step.model is not None:
+            self.column((*where, "text_column"), rows, step.text_column)
+        return rows
+
+    def mask(self, where: Path, step: Mask, rows: Columns) -> Columns:
+        """Check a mask; returns its columns."""
+        types: dict[str, Type] = {}
+        for number, name in enumerate(step.columns):
+            if rows.own(name) is None and not rows.is_open:
+                said = f"there is no column {name!r}; {instead(name, rows.types)}"
+                self.wrong((*where, "columns", number), said)
+            elif step.how != "null":
+                types[name] = type_named("STRING")
+        return rows.plus(types)
+
+    def windows(self, where: Path, step: Window | Correlate | TopKeys, rows: Columns) -> Columns:
+        """Check a step over windows; returns its columns."""
+        self.column((*where, "time"), rows, step.time, TIMES)
+        found = typed(BOUNDS)
+        scope = {"": rows}
+        if isinstance(step, TopKeys):
+            kind = self.column((*where, "column"), rows, step.column)
+            found |= {**typed({"rank": "INT"}), step.column: kind}
+            return Columns(found | typed({"count": "BIGINT", "share": "DOUBLE"}))
+        for number, name in enumerate(step.group_by):
+            found[name] = self.column((*where, "group_by", number), rows, name)
+        if isinstance(step, Correlate):
+            self.expression((*where, "x"), step.x, scope)
+            self.expression((*where, "y"), step.y, scope)
+            return Columns(found | typed({"r": "DOUBLE", "count": "BIGINT"}))
+        for name, text in step.aggregates.items():
+            found[name] = self.expression((*where, "aggregates", name), text, scope)
+        return Columns(found)
+
+    def join(self, where: Path, step: Join, left: Columns) -> Columns:
+        """Check a join; returns its columns."""
+        right = self.views.get(step.right, UNKNOWN)
+        scopes = {"l": left, "r": right}
+        self.condition((*where, "on"), step.on, scopes)
+        if step.left_time is not None:
+            self.column((*where, "left_time"), left, step.left_time, TIMES)
+        if step.right_time is not None:
+            self.column((*where, "right_time"), right, step.right_time, TIMES)
+        return Columns(
+            {
+                name: self.expression((*where, "columns", name), text, scopes)
+                for name, text in step.columns.items()
+            }
+        )
+
+    def sql(self, where: Path, step: Sql) -> Columns:
+        """Check a query; returns its columns."""
+        for view, times in step.watermarks.items():
+            for name in times:
+                place = (*where, "watermarks", view, name)
+                self.column(place, self.views.get(view, UNKNOWN), name, TIMES)
+        text = step.query
+        if step.file is not None:
+            try:
+                text = (self.folder / step.file).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+                self.wrong((*where, "file"), f"{step.file}: {reason}")
+                return UNKNOWN
+        assert text is not None, "a query or a file"
+        found, said = check_query(text, self.views, has_others=self.has_others)
+        key = "query" if step.query is not None else "file"
+        for one, is_warning in said:
+            self.wrong((*where, key), one, is_warning=is_warning)
+        return found
+
+    def sink(self, where: Path, sink: Any, rows: Columns) -> None:
+        """Check the columns that a sink names."""
+        for key in ("key", "latest_by"):
+            name = getattr(sink, key, None)
+            if isinstance(name, str):
+                self.column((*where, key), rows, name)
+        for key in ("value", "keys", "partition_by"):
+            names = getattr(sink, key, None)
+            for number, name in enumerate(names if isinstance(names, list) else ()):
+                self.column((*where, key, number), rows, name)
+        if sink.kind != "kafka":
+            return
+        if sink.topic is None and rows.own("topic") is None and not rows.is_open:
+            self.wrong(where, "topic must be given: the rows have no column 'topic'")
+        if sink.value in (None, "value"):
+            self.column((*where, "value"), rows, "value", TEXTS)
+
+    def column(self, where: Path, rows: Columns, name: str, allowed: tuple[str, ...] = ()) -> Type:
+        """Look up a column or field that a key names; `allowed` are kinds of types."""
+        try:
+            kind = rows.named(name)
+        except NoSuchColumn as error:
+            self.wrong(where, str(error))
+            return None
+        found = kind_of(kind)
+        if allowed and found is not None and found not in allowed:
+            names = " or ".join(one.upper() for one in allowed)
+            self.wrong(where, f"{name} is {shown(kind)}; allowed: {names}")
+        return kind
+
+    def pattern(self, where: Path, pattern: str) -> None:
+        """Check a regular expression of Java."""
+        fault = pattern_fault(pattern)
+        if fault is not None:
+            self.wrong(where, f"{pattern!r} is no regular expression of Java: {fault}")
+
+    def expression(self, where: Path, text: str, scopes: Mapping[str, Columns]) -> Type:
+        """Check an expression."""
+        checker = Checker(scopes, self.has_others)
+        kind = checker.expression(text)
+        self.note(where, checker)
+        return kind
+
+    def condition(self, where: Path, text: str, scopes: Mapping[str, Columns]) -> None:
+        """Check a condition."""
+        checker = Checker(scopes, self.has_others)
+        checker.condition(text)
+        self.note(where, checker)
+
+    def note(self, where: Path, checker: Checker) -> None:
+        """Note what a checker has found."""
+        for said, is_warning in checker.said:
+            self.wrong(where, said, is_warning=is_warning)
+
+
+def of_schema(text: str) -> Columns:
+    """The columns of a schema as in `CREATE TABLE`."""
+    try:
+        kind = exp.DataType.build(f"STRUCT<{text}>", dialect="spark")
+    except SqlglotError:
+        return UNKNOWN
+    types = {one.name: one.args.get("kind") for one in kind.expressions}
+    return Columns(
+        {name: of if isinstance(of, exp.DataType) else None for name, of in types.items()}
+    )
+
+
+def of_avro(text: str) -> Columns:
+    """The columns of an Avro schema; the types of nested ones are not followed."""
+    fields = json.loads(text)["fields"]
+    return Columns({one["name"]: _avro_type(one["type"]) for one in fields})
+
+
+def _avro_type(kind: Any) -> Type:
+    if isinstance(kind, list):
+        others = [one for one in kind if one != "null"]
+        return _avro_type(others[0]) if len(others) == 1 else None
+    if isinstance(kind, dict):
+        logical = AVRO_TIMES.get(kind.get("logicalType", ""))
+        if logical is not None:
+            return type_named(logical)
+        return _avro_type(kind.get("type")) if "logicalType" not in kind else None
+    known = AVRO.get(kind) if isinstance(kind, str) else None
+    return None if known is None else type_named(known)

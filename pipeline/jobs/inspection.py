@@ -1,0 +1,232 @@
+"""Shows what Spark makes of a pipeline file: its errors, its plans, and a few rows of each step.
+
+Nothing is written: no sink runs, no checkpoint is touched, no offset is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructType
+
+from odradek.pipeline import io
+from odradek.pipeline.cases.given import read_given
+from odradek.pipeline.cases.report import FEW_ROWS, MASTER
+from odradek.pipeline.causes import error_line
+from odradek.pipeline.connectors import NoConnector
+from odradek.pipeline.failures import PartFailed, part, quieten
+from odradek.pipeline.jobs.run import Built, build_from, needs
+from odradek.pipeline.session import close_session, open_session
+from odradek.pipeline.spec.endpoints import FileSource, KafkaSource, RateSource
+from odradek.pipeline.spec.model import Pipeline
+
+FAILED: Final = 1
+CELL_LENGTH_MAX: Final = 40
+OF_STREAMS: Final = (KafkaSource, FileSource, RateSource)
+"""Sources whose columns are known without the source."""
+
+
+@contextmanager
+def session_of(pipeline: Pipeline, *, is_read: bool, jars: Path | None) -> Iterator[SparkSession]:
+    """A small session.
+
+    is_read  sources are read, and so their connectors are needed
+    raises   NoConnector; PySparkException
+    """
+    wanted = [one for one in needs(pipeline) if is_read or one != "kafka"]
+    spark = open_session(
+        pipeline.pipeline.name,
+        needs=wanted,
+        master=MASTER,
+        jars=jars,
+        settings={**FEW_ROWS, **pipeline.pipeline.spark},
+    )
+    try:
+        quieten(spark)
+        yield spark
+    finally:
+        close_session(spark)
+
+
+def build_empty(spark: SparkSession, pipeline: Pipeline, folder: Path, empty: Path) -> Built:
+    """The views of a pipeline over sources without rows: streams, unless the mode is batch.
+
+    Of a table of a database the columns are read.
+
+    empty   a folder for the files of empty sources
+    raises  PartFailed
+    """
+
+    def read(name: str) -> DataFrame:
+        source = pipeline.sources[name]
+        if isinstance(source, OF_STREAMS):
+            return read_given(spark, source, [], pipeline.pipeline, empty / name)
+        rows = io.read(spark, source, pipeline.clusters, pipeline.pipeline, folder)
+        return rows.where(F.lit(False))
+
+    return build_from(spark, pipeline, folder, read)
+
+
+def check_plans(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
+    """Let Spark analyse a pipeline on empty sources.
+
+    raises  PartFailed
+    """
+    with TemporaryDirectory(prefix="odradek-check-") as empty:
+        built = build_empty(spark, pipeline, folder, Path(empty))
+        jvm: Any = spark._jvm
+        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        for name, (rows, sink) in built.outputs.items():
+            where = ("sinks", name) if name in pipeline.sinks else ("steps", name)
+            with part(where, pipeline):
+                written = io.records(rows, sink) if sink.kind == "kafka" else rows
+                if not written.isStreaming:
+                    continue
+                mode = getattr(sink, "output_mode", "append").capitalize()
+                plan: Any = written._jdf
+                modes = jvm.org.apache.spark.sql.streaming.OutputMode
+                checker.checkForStreaming(plan.queryExecution().analyzed(), getattr(modes, mode)())
+
+
+def explain(
+    spark: SparkSession, pipeline: Pipeline, folder: Path, print_line: Callable[[str], None]
+) -> None:
+    """Print the columns of each source and step, and Spark's plan of each query.
+
+    raises  PartFailed
+    """
+    with TemporaryDirectory(prefix="odradek-explain-") as empty:
+        built = build_empty(spark, pipeline, folder, Path(empty))
+        for name, rows in built.views.items():
+            print_line(f"{_kind(pipeline, name)}")
+            for line in _columns(rows.schema):
+                print_line(f"    {line}")
+        jvm: Any = spark._jvm
+        mode = jvm.org.apache.spark.sql.execution.ExplainMode.fromString("simple")
+        for name, (rows, sink) in built.outputs.items():
+            print_line(f"query {name}: from {sink.source} to {sink.kind}")
+            frame: Any = rows._jdf
+            text: str = frame.queryExecution().explainString(mode)
+            for line in text.replace(empty, "").strip().splitlines():
+                print_line(f"    {line}")
+
+
+def preview(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    folder: Path,
+    print_line: Callable[[str], None],
+    *,
+    count: int,
+    step: str | None = None,
+) -> None:
+    """Print some rows of each source, and what each step makes of them, as in batch mode.
+
+    count   rows that are read of each source, and printed of each view
+    step    print this source or step only
+    raises  PartFailed
+    """
+    names = [step] if step is not None else [*pipeline.steps, *pipeline.sources]
+    shown = pipeline.only_for(names).in_mode("batch")
+
+    def read(name: str) -> DataFrame:
+        return _few(spark, shown, name, folder, count)
+
+    built = build_from(spark, shown, folder, read)
+    for name, rows in built.views.items():
+        if step is not None and name != step:
+            continue
+        print_line(_kind(pipeline, name))
+        with part(_place(pipeline, name), pipeline):
+            _print(rows, count, print_line)
+        rejects = built.outputs.get(f"{name}_rejects")
+        if rejects is not None:
+            print_line(f"dead letters of {name}")
+            with part(("steps", name), pipeline):
+                _print(rejects[0], count, print_line)
+
+
+def _few(spark: SparkSession, pipeline: Pipeline, name: str, folder: Path, count: int) -> DataFrame:
+    """The first rows of a source, in memory: steps do not read it again."""
+    source = pipeline.sources[name]
+    if isinstance(source, RateSource):
+        ids = F.col("id")
+        return spark.range(count).select(
+            F.timestamp_seconds(F.unix_timestamp() + ids).alias("timestamp"), ids.alias("value")
+        )
+    if isinstance(source, KafkaSource) and source.starting_offsets == "latest":
+        source = source.model_copy(update={"starting_offsets": "earliest"})
+    rows = io.read(spark, source, pipeline.clusters, pipeline.pipeline, folder).limit(count)
+    return spark.createDataFrame(rows.collect(), rows.schema)
+
+
+def _print(rows: DataFrame, count: int, print_line: Callable[[str], None]) -> None:
+    texts = [
+        F.coalesce(
+            F.try_validate_utf8(F.col(_quoted(one.name)).cast("string")),
+            F.base64(_quoted(one.name)),
+        ).alias(one.name)
+        if isinstance(one.dataType, BinaryType)
+        else F.col(_quoted(one.name))
+        for one in rows.schema.fields
+    ]
+    shown: Any = rows.select(*texts)
+    for line in shown._show_string(count, CELL_LENGTH_MAX, False).rstrip().splitlines():
+        print_line(f"    {line}")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _columns(schema: StructType) -> Iterator[str]:
+    width = max((len(one.name) for one in schema.fields), default=0)
+    for one in schema.fields:
+        null = "" if one.nullable else " NOT NULL"
+        yield f"{one.name:<{width}}  {one.dataType.simpleString().upper()}{null}"
+
+
+def _place(pipeline: Pipeline, name: str) -> tuple[str, str]:
+    return ("sources" if name in pipeline.sources else "steps", name)
+
+
+def _kind(pipeline: Pipeline, name: str) -> str:
+    table, _ = _place(pipeline, name)
+    part_of = pipeline.sources[name] if table == "sources" else pipeline.steps[name]
+    above = getattr(part_of, "source", None)
+    said = f"{table.removesuffix('s')} {name}: {part_of.kind}"
+    return said if above is None else f"{said} from {above}"
+
+
+def inspected(
+    pipeline: Pipeline,
+    path: Path,
+    work: Callable[[SparkSession], None],
+    *,
+    is_read: bool,
+    jars: Path | None,
+    print_error: Callable[[str], None],
+) -> int:
+    """Do some work in a session; a failure is printed in one line.  Returns the exit code."""
+    try:
+        with session_of(pipeline, is_read=is_read, jars=jars) as spark:
+            try:
+                work(spark)
+            except (PySparkException, Py4JError) as error:
+                print_error(f"{path}: {error_line(error, pipeline)}")
+                return FAILED
+    except PartFailed as error:
+        print_error(error.line_of(path))
+        return FAILED
+    except NoConnector as error:
+        print_error(f"{path}: {error}")
+        return FAILED
+    return 0

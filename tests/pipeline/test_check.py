@@ -1,0 +1,317 @@
+"""What `odradek pipeline check` finds without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.pipeline.check.analysis import analyse
+from odradek.pipeline.check.java_patterns import pattern_fault
+from odradek.pipeline.cli import BAD_FILE, main
+from odradek.pipeline.spec.load import load, parse
+from tests.support.tool_cache import PROJECT
+
+FILES = (
+    *sorted((PROJECT / "config/pipelines").glob("*.toml")),
+    *sorted((PROJECT / "examples/pipeline").glob("*.toml")),
+    *sorted((PROJECT / "tests/pipeline/samples").glob("*.toml")),
+)
+CHECK_CPU_MAX_S = 1.0
+HEAD = """\
+[pipeline]
+name = "shop"
+checkpoint = "state"
+
+[clusters.main]
+bootstrap_servers = "127.0.0.1:9092"
+
+[sources.orders]
+kind = "kafka"
+cluster = "main"
+subscribe = ["orders"]
+
+[sources.shops]
+kind = "jdbc"
+url = "jdbc:sqlite:shops.db"
+table = "shops"
+
+[steps.parsed]
+kind = "parse"
+from = "orders"
+format = "json"
+schema = \"\"\"
+id BIGINT NOT NULL, amount DOUBLE, customer STRING, at TIMESTAMP, tags ARRAY<STRING>,
+address STRUCT<town: STRING, zip: INT>, places MAP<STRING, INT>
+\"\"\"
+
+"""
+SINK = """
+[sinks.out]
+kind = "console"
+from = "parsed"
+"""
+MAP = 'kind = "map"\nfrom = "parsed"\ncolumns = {{ x = {} }}'
+WINDOW = """\
+kind = "window"
+from = "parsed"
+time = "{time}"
+watermark = "1 minute"
+length = "1 minute"
+group_by = ["{group}"]
+aggregates = {{ n = "{aggregate}" }}"""
+
+
+def found(step: str, *, more: str = SINK) -> list[str]:
+    """The mistakes and warnings that a step has."""
+    text = f"{HEAD}[steps.tried]\n{step}\n{more}"
+    analysis = analyse(parse(text, Path("my.toml")), Path())
+    return [
+        ("WARN " if one.is_warning else "") + ".".join(map(str, one.where)) + ": " + one.text
+        for one in analysis.findings
+    ]
+
+
+def of_expression(text: str) -> list[str]:
+    """The mistakes in an expression."""
+    quoted = f"'''{text}'''"
+    return [one.removeprefix("steps.tried.columns.x: ") for one in found(MAP.format(quoted))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_files_of_this_project_have_no_mistakes_and_no_warnings(path: Path) -> None:
+    assert analyse(load(path), path.parent).findings == []
+
+
+def test_pipeline_of_the_demo_has_no_mistakes() -> None:
+    path = PROJECT / "pipeline/demo/payments.toml"
+    text = path.read_text().replace("ADDRESS", "127.0.0.1:9092")
+    assert analyse(parse(text, path), path.parent).findings == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("amont * 2", "there is no column 'amont'; did you mean amount? there are: id, amount, "),
+        ("address.twon", "address has no field 'twon'; did you mean town? there are: town, zip"),
+        ("customer.name", "customer is STRING and has no field 'name'"),
+        ("cnt(*)", "there is no function 'cnt'; did you mean count?"),
+        ("count(", "not understood as SQL: "),
+        ("upper(customer, 1)", "upper takes 1 argument, and 2 are given"),
+        ("tags + 1", "ARRAY<STRING> is no number: tags + 1"),
+        ("customer = tags", "STRING is never ARRAY<STRING>: customer = tags"),
+        ("amount AND true", "DOUBLE is no truth value: amount AND TRUE"),
+        ("CASE WHEN id THEN 1 END", "BIGINT is no truth value: id"),
+        ("sum(tags)", "sum: argument 1 is ARRAY<STRING>; allowed: DECIMAL, DOUBLE, INT, STRING"),
+        ("split(customer, '(a')", "the regular expression '(a': the ( at character 1 is not "),
+        ("customer RLIKE '[a'", "the regular expression '[a': the [ at character 1 is not closed"),
+        (r"split(customer, '\s')", r"WARN steps.tried.columns.x: SQL reads '\s' as 's'; write r'"),
+    ],
+)
+def test_mistakes_in_expressions_are_found(expression: str, said: str) -> None:
+    (one,) = of_expression(expression)
+    assert one.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "ID + Amount",
+        "address.ZIP + places.home + places['home']",
+        "transform(tags, t -> concat(t, customer))",
+        "filter(tags, (t, i) -> i > 0)[0]",
+        "aggregate(tags, '', (a, t) -> concat(a, t))",
+        r"split(customer, r'\s+')",
+        "CASE WHEN amount > 1 THEN 'a' WHEN customer IS NULL THEN 'b' END",
+        "named_struct('a', id, 'b', at).b - INTERVAL 1 DAY",
+        "amount BETWEEN 1 AND 2 OR customer IN ('a', 'b') OR NOT (id = 1)",
+        "CAST(at AS DATE) = current_date",
+        "date_trunc('hour', at) > TIMESTAMP '2026-01-01 00:00:00'",
+        "extract(HOUR FROM at) + id % 2 + -id",
+        "row_number() OVER (PARTITION BY customer ORDER BY at)",
+        "try_cast(customer AS INT) <=> id",
+        "catalog.functions.mine(id)",
+        "EXISTS(tags, t -> t LIKE 'a%')",
+        "id::STRING || customer",
+    ],
+)
+def test_valid_expressions_have_no_mistakes(expression: str) -> None:
+    assert of_expression(expression) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ('kind = "filter"\nfrom = "parsed"\nwhere = "customer"', "where: is STRING, and a condi"),
+        ('kind = "filter"\nfrom = "parsed"\nmatches = { customer = "^c[0-9+$" }', "matches.custom"),
+        ('kind = "filter"\nfrom = "parsed"\nequals = { customer = 5 }', "equals.customer: custom"),
+        ('kind = "mask"\nfrom = "parsed"\ncolumns = ["card"]\nhow = "hash"', "columns.0: there is"),
+        (
+            'kind = "route"\nfrom = "parsed"\nrules = { a = "amont > 1" }',
+            "rules.a: there is no col",
+        ),
+        (
+            'kind = "deduplicate"\nfrom = "parsed"\nkeys = ["idd"]\ntime = "at"\nwatermark = "1s"',
+            "keys",
+        ),
+        (WINDOW.format(time="id", group="customer", aggregate="count(*)"), "time: id is BIGINT; "),
+        (WINDOW.format(time="at", group="shop", aggregate="count(*)"), "group_by.0: there is no "),
+        (WINDOW.format(time="at", group="id", aggregate="max(aat)"), "aggregates.n: there is no c"),
+        (
+            'kind = "anomalies"\nfrom = "parsed"\nmethod = "ewma"\ntime = "at"\nvalue = "customer"',
+            "value: customer is STRING; allowed: INT or DOUBLE or DECIMAL",
+        ),
+        (
+            'kind = "top_keys"\nfrom = "parsed"\ntime = "at"\nwatermark = "1s"\nlength = "1s"\n'
+            'column = "custmer"\nk = 3',
+            "column: there is no column 'custmer'; did you mean customer?",
+        ),
+        (
+            'kind = "join"\nfrom = "parsed"\nright = "orders"\non = "l.id = r.ofset"\n'
+            'columns = { a = "l.id" }',
+            "on: there is no column 'ofset'; did you mean offset?",
+        ),
+        (
+            'kind = "sql"\nquery = "SELECT custmer FROM parsed"',
+            "query: there is no column 'custmer'",
+        ),
+        (
+            'kind = "sql"\nquery = "SELECT id FROM parsd"',
+            "query: there is no view 'parsd'; did you",
+        ),
+        ('kind = "sql"\nfile = "no.sql"', "file: no.sql: No such file or directory"),
+        (
+            'kind = "parse"\nfrom = "orders"\nformat = "json"\nschema = "a INT"\nkeep = ["kye"]',
+            "keep.0: there is no column 'kye'",
+        ),
+    ],
+)
+def test_mistakes_in_steps_are_found(step: str, said: str) -> None:
+    (one,) = found(step)
+    assert one.startswith(f"steps.tried.{said}")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT customer AS c, count(*) AS n FROM parsed GROUP BY c, window(at, '1 minute')",
+        "SELECT window.start, sum(amount) s FROM parsed GROUP BY window HAVING s > 1 ORDER BY s",
+        "WITH big AS (SELECT id, amount AS a FROM parsed) SELECT id, a FROM big WHERE a > 1",
+        "SELECT p.id, s.town FROM parsed p LEFT JOIN shops s ON p.customer = s.owner",
+        "SELECT id, tag FROM parsed LATERAL VIEW explode(tags) t AS tag",
+        "SELECT id, explode(tags) FROM parsed",
+        "SELECT * FROM (SELECT id, upper(customer) AS u FROM parsed) WHERE u = 'A'",
+        "SELECT * EXCEPT (id) FROM parsed UNION ALL SELECT * EXCEPT (id) FROM parsed",
+        "SELECT id FROM parsed WHERE EXISTS (SELECT 1 FROM shops WHERE owner = customer)",
+        "SELECT x, x + 1 AS y, y + 1 AS z FROM (SELECT id AS x FROM parsed)",
+        "SELECT id FROM parquet.`/data/old`",
+        "SELECT id FROM lake.sales.orders",
+        "SELECT a FROM VALUES (1), (2) AS t(a)",
+        "FROM parsed |> WHERE amount > 1 |> SELECT id",
+    ],
+)
+def test_valid_queries_have_no_mistakes(query: str) -> None:
+    step = f'kind = "sql"\nquery = """{query}"""'
+    assert [one for one in found(step) if not one.startswith("WARN")] == []
+
+
+def test_columns_of_a_table_of_a_database_are_unknown_and_no_mistakes() -> None:
+    assert (
+        found('kind = "map"\nfrom = "shops"\ncolumns = { x = "upper(owner) || town.name" }') == []
+    )
+    types = "SELECT id, owner AS o FROM parsed JOIN shops ON owner = customer"
+    more = f'[steps.next]\nkind = "filter"\nfrom = "tried"\nwhere = "oo = 1"\n{SINK}'
+    (one,) = found(f'kind = "sql"\nquery = "{types}"', more=more)
+    assert one == "steps.next.where: there is no column 'oo'; there are: id, o"
+
+
+def test_settings_that_spark_does_not_have_are_found() -> None:
+    settings = {
+        "spark.sql.shufle.partitions": "Spark has no such setting; did you mean spark.sql.shuffle.",
+        "spark.executer.memory": "Spark has no such setting; did you mean spark.executor.memory?",
+        "sql.shuffle.partitions": "did you mean spark.sql.shuffle.partitions?",
+        "spark.sql.of.an.extension": "Spark has no such setting",
+        "spark.sql.shuffle.partitions": "",
+        "spark.hadoop.fs.s3a.endpoint": "",
+        "spark.databricks.delta.schema.autoMerge.enabled": "",
+        "spark.executorEnv.STAGE": "",
+        "fs.s3a.endpoint": "",
+    }
+    lines = "".join(f'"{name}" = 1\n' for name in settings)
+    text = HEAD.replace("\n[clusters", f"\n[pipeline.spark]\n{lines}\n[clusters", 1) + SINK
+    findings = analyse(parse(text, Path("my.toml")), Path()).findings
+    said = {str(one.where[-1]): one for one in findings}
+    for name, expected in settings.items():
+        assert (name in said) == bool(expected)
+        if expected:
+            assert said[name].text.startswith(expected)
+            assert said[name].is_warning == (name == "spark.sql.of.an.extension")
+
+
+def test_functions_of_extensions_are_no_mistakes() -> None:
+    text = HEAD + "[steps.tried]\n" + MAP.format('"mine(id)"') + SINK
+    assert len(analyse(parse(text, Path("my.toml")), Path()).findings) == 1
+    spark = '\n[pipeline.spark]\n"spark.sql.extensions" = "org.example.Mine"\n\n[clusters'
+    extended = text.replace("\n[clusters", spark, 1)
+    assert analyse(parse(extended, Path("my.toml")), Path()).findings == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("(?P<a>x)", "Java writes (?<name>...)"),
+        ("(?<a>x)(?P=a)", "Java writes \\k<name>"),
+        ("[[:alpha:]]+", "write \\p{Alpha}"),
+        ("a**", "nothing is before the * to repeat"),
+        ("*a", "nothing is before the * to repeat"),
+        ("a{x}", "a { begins a count like {2,5}"),
+        ("a{3,1}", "ends before it begins"),
+        ("[z-a]", "the range z-a ends before it begins"),
+        ("a)", "closes nothing"),
+        ("\\y", "\\y is no escape of Java"),
+        ("(?#comment)", "Java has no comments of this form"),
+        ("\\k<b>", "there is no group 'b'"),
+        ("a\\", "escapes nothing"),
+    ],
+)
+def test_what_java_rejects_in_patterns_is_a_fault_with_what_java_writes(
+    pattern: str, said: str
+) -> None:
+    assert said in (pattern_fault(pattern) or "")
+
+
+def test_command_prints_a_line_for_each_mistake_and_warnings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(
+        HEAD + "[steps.tried]\n" + MAP.format("'''concat(split(cust, '\\d'), amont)'''") + SINK
+    )
+    assert main(["check", str(path)]) == BAD_FILE
+    warned, *lines = capsys.readouterr().err.splitlines()
+    line = path.read_text().splitlines().index("[steps.tried]") + 4
+    assert warned.startswith(f"WARN {path}: line {line}: steps.tried.columns.x: SQL reads ")
+    assert [one.partition("; ")[0] for one in lines] == [
+        f"{path}: line {line}: steps.tried.columns.x: there is no column 'cust'",
+        f"{path}: line {line}: steps.tried.columns.x: there is no column 'amont'",
+    ]
+    path.write_text(HEAD + SINK)
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: 2 sources, 1 step, 1 sink\n"
+
+
+def test_check_needs_less_than_a_second_of_processor_time_and_no_spark(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\n"
+        "from odradek.command import main\n"
+        f"status = main(['pipeline', 'check', {str(FILES[0])!r}])\n"
+        "assert 'pyspark' not in sys.modules\n"
+        "print(time.process_time())\n"
+        "sys.exit(status)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT
+    )
+    assert float(done.stdout.split()[-1]) < CHECK_CPU_MAX_S
