@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Final
 
 from docs.generate.markdown import table
@@ -19,8 +21,14 @@ Editors complete and check files by the JSON Schema that `odradek pipeline schem
 
     #:schema ./pipeline.schema.json
 
+Each kind of source, step and sink has an example, a whole file with its cases, which
+`odradek pipeline test` runs: they are in `examples/pipeline/kinds`.
+
 This page is generated from the models in `pipeline/spec`.
 """
+EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples" / "pipeline" / "kinds"
+"""`TABLE-KIND.toml` and `TABLE-KIND.test.toml` for a kind."""
+KIND: Final = re.compile(r'\[(\w+)\.NAME\], kind = "(\w+)"')
 HEADS: Final = ("key", "type", "default", "meaning")
 
 
@@ -32,7 +40,21 @@ def render() -> str:
 
 
 def _section(one: Table) -> str:
-    return f"## {one.heading}\n\n{one.about}\n\n{table(HEADS, map(_row, one.keys))}"
+    keys = table(HEADS, map(_row, one.keys))
+    return f"## {one.heading}\n\n{one.about}\n\n{keys}{_example(one.heading)}"
+
+
+def _example(heading: str) -> str:
+    """The example of a kind, and its cases."""
+    kind = KIND.fullmatch(heading)
+    if kind is None:
+        return ""
+    file = EXAMPLES / f"{kind[1]}-{kind[2]}.toml"
+    if not file.exists():
+        return ""
+    texts = [one.read_text(encoding="utf-8") for one in (file, file.with_suffix(".test.toml"))]
+    blocks = [f"```toml\n{text}```\n" for text in texts]
+    return f"\nExample:\n\n{blocks[0]}\nIts cases:\n\n{blocks[1]}"
 
 
 def _row(key: Key) -> tuple[str, ...]:
