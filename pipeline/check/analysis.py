@@ -19,7 +19,9 @@ def analyse(pipeline: Pipeline, folder: Path) -> Analysis:
     cost    some 10 ms, after 200 ms to import the SQL parser
     """
     names = pipeline.pipeline.spark
-    analysis = Analysis(pipeline, folder, brings_others(names))
+    ends = (*pipeline.sources.values(), *pipeline.sinks.values())
+    has_packages = any(getattr(one, "packages", None) for one in ends)
+    analysis = Analysis(pipeline, folder, has_packages or brings_others(names))
     analysis.findings += check_settings(names)
     analysis.run()
     return analysis

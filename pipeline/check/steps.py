@@ -28,6 +28,7 @@ from odradek.pipeline.spec.endpoints import FileSource, KafkaSource, RateSource
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.steps import (
+    DELETED,
     Anomalies,
     AnyStep,
     Correlate,
@@ -169,7 +170,8 @@ class Analysis:
             for number, name in enumerate(step.keep)
         }
         parsed = of_avro(step.row_schema) if step.format == "avro" else of_schema(step.row_schema)
-        return Columns({**kept, **parsed.types}, is_open=parsed.is_open)
+        added = typed({DELETED: "BOOLEAN"} if step.marks_deletions else {})
+        return Columns({**kept, **parsed.types, **added}, is_open=parsed.is_open)
 
     def filter(self, where: Path, step: Filter, rows: Columns) -> Columns:
         """Check a filter."""
@@ -257,11 +259,11 @@ class Analysis:
 
     def sink(self, where: Path, sink: Any, rows: Columns) -> None:
         """Check the columns that a sink names."""
-        for key in ("key", "latest_by"):
+        for key in ("key", "latest_by", "delete_by"):
             name = getattr(sink, key, None)
             if isinstance(name, str):
                 self.column((*where, key), rows, name)
-        for key in ("value", "keys", "partition_by"):
+        for key in ("value", "keys", "partition_by", "omit"):
             names = getattr(sink, key, None)
             for number, name in enumerate(names if isinstance(names, list) else ()):
                 self.column((*where, key, number), rows, name)

@@ -22,7 +22,7 @@ from tests.support.broker_process import BrokerProcess
 EXAMPLES = sorted(
     one for one in pipelines.EXAMPLES.glob("*.toml") if not one.name.endswith(".test.toml")
 )
-NOT_YET = {"sources-spark", "sinks-spark", "sinks-http"}
+NOT_YET = {"sinks-http"}
 ORDERS = """\
 {"id": 1, "shop": "a", "amount": 2.5, "at": "2026-01-01T00:00:02Z"}
 {"id": 2, "shop": "b", "amount": 3.5, "at": "2026-01-01T00:00:03Z"}
