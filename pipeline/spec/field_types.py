@@ -13,6 +13,7 @@ UNITS_MS: Final = {
     "minute": 60_000,
     "hour": 3_600_000,
     "day": 86_400_000,
+    "week": 7 * 86_400_000,
 }
 DURATION_MAX_MS: Final = 100 * 365 * UNITS_MS["day"]
 
@@ -23,6 +24,7 @@ SPELLINGS: Final = {
     "minute": ("m", "min", "mins"),
     "hour": ("h", "hr", "hrs"),
     "day": ("d",),
+    "week": ("w", "wk", "wks"),
 }
 UNITS: Final = {
     spelling: unit for unit, others in SPELLINGS.items() for spelling in (unit, f"{unit}s", *others)
@@ -32,7 +34,7 @@ _NUMBER: Final = f"[0-9]{{1,{DIGITS_MAX}}}"
 _WORD: Final = re.compile(rf"({_NUMBER})\s*([A-Za-z]+)")
 _WORDS: Final = re.compile(rf"\s*({_NUMBER}\s*[A-Za-z]+\s*)+")
 _ISO_8601: Final = re.compile(
-    rf"P(?=[0-9T])(?:(?P<day>{_NUMBER})D)?"
+    rf"P(?=[0-9T])(?:(?P<week>{_NUMBER})W)?(?:(?P<day>{_NUMBER})D)?"
     rf"(?:T(?=[0-9])(?:(?P<hour>{_NUMBER})H)?(?:(?P<minute>{_NUMBER})M)?(?:(?P<second>{_NUMBER})S)?)?"
 )
 
