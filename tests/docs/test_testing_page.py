@@ -41,8 +41,8 @@ def test_python_examples_pass(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert len(blocks) == 13
-    assert "18 passed" in done.stdout
+    assert len(blocks) == 14
+    assert "19 passed" in done.stdout
 
 
 def test_script_runs_a_command_with_a_broker_and_leaves_nothing(tmp_path: Path) -> None:

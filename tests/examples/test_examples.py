@@ -19,6 +19,7 @@ from tests.support.programs import go_compiler
 
 EXAMPLES = tool_cache.PROJECT / "examples"
 README = (EXAMPLES / "README.md").read_text()
+JUNIT_LAUNCHER = "org.junit.platform:junit-platform-console-standalone:1.11.4"
 GREETINGS = "0 hello\n1 from\n2 Odradek\n"
 RUN_TIMEOUT_S = 240.0
 PYTHON = ("confluent_greetings.py", "kafka_python_greetings.py", "aiokafka_greetings.py")
@@ -48,11 +49,13 @@ def printed_by(command: Sequence[str], folder: Path) -> str:
 
 def built(name: str, command: Sequence[str]) -> Path:
     """A copy of an example's folder, in which `command` has fetched its libraries."""
-    sources = sorted(path for path in (EXAMPLES / name).iterdir() if path.is_file())
+    sources = sorted(path for path in (EXAMPLES / name).rglob("*") if path.is_file())
 
     def make(folder: Path) -> None:
         for source in sources:
-            shutil.copy(source, folder)
+            target = folder / source.relative_to(EXAMPLES / name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
         tool_cache.run_tool(list(command), folder=folder)
 
     target = tool_cache.TOOLS / "examples" / name
@@ -108,6 +111,24 @@ def passed_with_odradek(command: Sequence[str], folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_junit_test_starts_its_broker_and_passes() -> None:
+    """As `mvn test`, by JUnit's own launcher: Maven takes several times the time of the test."""
+    assert "`mvn test`" in README
+    fetch = " && ".join(
+        (
+            "mvn -q -B dependency:copy-dependencies -DoutputDirectory=libs",
+            f"mvn -q -B dependency:copy -Dartifact={JUNIT_LAUNCHER} -DoutputDirectory=launcher",
+            "javac -nowarn -cp 'libs/*' -d classes src/test/java/KafkaTest.java",
+        )
+    )
+    folder = built("java-junit", ["sh", "-c", fetch])
+    (launcher,) = (folder / "launcher").iterdir()
+    libraries = ":".join(str(jar) for jar in sorted((folder / "libs").glob("[!j]*.jar")))
+    words = ("execute", "--disable-banner", "--select-class", "KafkaTest", "--fail-if-no-tests")
+    java = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(launcher))
+    passed_with_odradek([*java, *words, "-cp", f"classes:{libraries}"], folder)
 
 
 def test_go_test_starts_its_broker_and_passes() -> None:
