@@ -38,9 +38,11 @@ from odradek.pipeline.spec.steps import (
     Map,
     Mask,
     Parse,
+    Python,
     Route,
     Sql,
     TopKeys,
+    Udf,
     Window,
 )
 
@@ -78,6 +80,9 @@ TEXTS: Final = ("string", "binary")
 def typed(types: Mapping[str, str]) -> dict[str, Type]:
     """Columns of types with their names."""
     return {name: type_named(kind) for name, kind in types.items()}
+
+
+FurtherStep = Deduplicate | Window | Correlate | TopKeys | Join | Anomalies | Udf
 
 
 @dataclass(slots=True)
@@ -145,6 +150,13 @@ class Analysis:
                 for topic, text in step.rules.items():
                     self.condition((*where, "rules", topic), text, {"": rows})
                 return rows.plus(typed({"topic": "STRING"}))
+            case Python():
+                return UNKNOWN
+        return self.further(where, step, rows)
+
+    def further(self, where: Path, step: FurtherStep, rows: Columns) -> Columns:
+        """Check a step that names columns by their keys."""
+        match step:
             case Deduplicate():
                 for number, name in enumerate(step.keys):
                     self.column((*where, "keys", number), rows, name)
@@ -161,6 +173,10 @@ class Analysis:
                     self.column((*where, "group_by", number), rows, name)
                 added = {"score": "DOUBLE", "expected": "DOUBLE", "is_anomaly": "BOOLEAN"}
                 return rows.plus(typed(added))
+            case Udf():
+                for number, name in enumerate(step.inputs):
+                    self.column((*where, "inputs", number), rows, name)
+                return rows.plus(typed({step.column: step.returns}))
 
     def parse(self, where: Path, step: Parse, rows: Columns) -> Columns:
         """Check a parse step; returns its columns."""
