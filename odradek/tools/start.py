@@ -22,8 +22,6 @@ from odradek.runtime.lazy_dataclass import dataclass
 from odradek.tools.settings_arguments import add_settings_arguments
 
 if TYPE_CHECKING:
-    from odradek.broker.test_control.clock import AdvancedClock
-    from odradek.broker.test_control.listener import ControlListener
     from odradek.tools.ephemeral import DataFolder
 
 LOG_LEVELS: Final = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR"}
@@ -338,8 +336,7 @@ def _run(
     set_up_logging(options.log_format, level=LOG_LEVELS[options.log_level])
     path = None if folder is None else folder.path
     make_node: Callable[..., Node] = Node
-    control: ControlListener | None = None
-    clock: AdvancedClock | None = None
+    control, clock = None, None
     try:
         settings = load_settings(options.config, _overrides(options, path, begin.settings))
         if folder is None and not is_fsync_enabled(settings.written):
