@@ -94,7 +94,10 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
         )
         return replica_fetcher.ReplicaFetcher(leader_id, context)
 
-    fetchers = ReplicaFetchers(make_fetcher, settings.num_replica_fetchers)
+    return _observing(failures, ReplicaFetchers(make_fetcher, settings.num_replica_fetchers))
+
+
+def _observing(failures: DirectoryFailures, fetchers: ReplicaFetchers) -> ReplicaFetchers:
     failures.observe(fetchers.drop_offline)
     return fetchers
 
