@@ -67,7 +67,15 @@ class Administration:
         brokers = [1 + (number // 7 + shift) % BROKERS for shift in range(BROKERS)]
         target = brokers if number & 1 else brokers[1:]
         if self._reassign(key, target):
+            if number & 2 and len(target) < BROKERS:
+                self._world.after(length_ms * 500, lambda: self._move(key, brokers[0]))
             self._world.after(length_ms * 1_000, lambda: self._give_back(key))
+
+    def _move(self, key: TopicPartition, broker_id: int) -> None:
+        """To a broker that has nothing of it."""
+        replicas = self._oracle.assignment_of(key.topic).partitions[key.partition]
+        if not self._world.is_calm and broker_id not in replicas:
+            self._reassign(key, [broker_id])
 
     def _reassign(self, key: TopicPartition, target: list[int]) -> bool:
         if not self._write(REASSIGN_PARTITIONS, encode_reassignments({key: target})):

@@ -8,6 +8,7 @@ of the session's time-out and connects again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,8 +19,11 @@ from odradek.controller.coordination.errors import (
     SessionExpired,
 )
 from odradek.controller.coordination.session import (
+    ANY_VERSION,
     Create,
+    Delete,
     EventCallback,
+    SetData,
     WatchEvent,
     ZkOperation,
 )
@@ -71,6 +75,8 @@ class Ensemble:
         self.world = world
         self.tree = Tree()
         self.sessions: dict[int, ServedSession] = {}
+        self._states: dict[str, zk_data.PartitionStateZnode] = {}
+        """As they were written last."""
         network.host(HOST).accept = self._accept
         self._expire_silent()
         self.tree.open_session(1)
@@ -90,6 +96,15 @@ class Ensemble:
             names = root.split("/")[1:]
             paths |= dict.fromkeys("/" + "/".join(names[: end + 1]) for end in range(len(names)))
         self.write(*(Create(path, None) for path in paths))
+
+    def controller_id(self) -> int | None:
+        """The broker that is the controller."""
+        node = self.tree.nodes.get(zk_data.CONTROLLER)
+        return None if node is None else int(json.loads(node.data or b"")["brokerid"])
+
+    def depose(self) -> None:
+        """Delete the controller's node: the brokers elect another one."""
+        self.write(Delete(zk_data.CONTROLLER, ANY_VERSION))
 
     def _now_ms(self) -> int:
         return self.world.now_us // 1_000
@@ -120,6 +135,17 @@ class Ensemble:
             session = self.sessions.get(owner)
             if session is not None and session.connection is not None:
                 session.connection.send(event)
+
+    def _check_state(self, written: SetData) -> None:
+        """The state of a partition is written by the newest controller, and its epochs grow."""
+        state = zk_data.PartitionStateZnode.decode(written.data)
+        newest = int(self.tree.nodes[zk_data.CONTROLLER_EPOCH].data or b"0")
+        former = self._states.get(written.path)
+        self._states[written.path] = state
+        if state.controller_epoch != newest:
+            self.world.fail(f"{written.path}: {state} is written in controller epoch {newest}")
+        if former is not None and state.leader_epoch < former.leader_epoch:
+            self.world.fail(f"{written.path}: the leader epoch falls from {former} to {state}")
 
     def _accept(self, connection: Connection) -> Callable[[Any], None]:
         session: ServedSession | None = None
@@ -194,6 +220,9 @@ class Ensemble:
     def _write(self, session_id: int, operations: tuple[Any, ...]) -> list[Any]:
         change = self.tree.transact(session_id, operations, self._now_ms())
         if change.steps:
+            for operation in operations:
+                if isinstance(operation, SetData) and operation.path.endswith("/state"):
+                    self._check_state(operation)
             self._fire(change)
         else:
             self.tree.undo(change)

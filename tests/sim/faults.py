@@ -24,6 +24,9 @@ FREE_BYTES_MAX: Final = 2_000
 SLOWNESS: Final = 150
 TRUNCATION_MS_MAX: Final = 3_000
 LEADER_BIT: Final = 1 << 10
+DEPOSED_MS_MAX: Final = 900
+"""Shorter than the silence after which a broker gives its connection up."""
+BOUNCE_US: Final = 150_000
 
 
 class Faults:
@@ -69,6 +72,8 @@ class Faults:
             "isolate": self._cut,
             "cut from coordination": self._cut,
             "expire": self._expire,
+            "controller moves": self._move_controller,
+            "bounce unseen": self._bounce_unseen,
             "clock": self._clock,
             "disk error": self._disk_error,
             "disk full": self._fill_disk,
@@ -295,6 +300,52 @@ class Faults:
         if session_id in ensemble.sessions:
             self._world.counts["forced expiry"] += 1
             ensemble.expire(session_id)
+
+    def _move_controller(self, process: Process, fault: Fault) -> None:
+        """As an administrator's tool does; the controller may learn of it late."""
+        controller_id = self._ensemble.controller_id()
+        if controller_id is None:
+            return
+        self._world.note(f"controller {controller_id} is deposed, and learns of it late")
+        self._world.counts["controller deposed"] += 1
+        link = (HOST, self._oracle.processes[controller_id].host.name)
+        if fault.second & 1 and link not in self._network.cuts:
+            self._network.cuts.add(link)
+            self._world.after(fault.second % DEPOSED_MS_MAX * 1_000, lambda: self._heal_link(link))
+        self._ensemble.depose()
+
+    def _heal_link(self, link: tuple[str, str]) -> None:
+        kept = sorted(self._network.cuts.difference([link]))
+        self._network.heal()
+        self._network.cuts.update(kept)
+
+    def _bounce_unseen(self, process: Process, fault: Fault) -> None:
+        """A broker loses power and is back before a new controller has looked."""
+        controller_id = self._ensemble.controller_id()
+        if controller_id is None or not process.is_up:
+            return
+        controller = self._oracle.processes[controller_id]
+        if controller is process or controller.loop.is_paused or not controller.is_up:
+            return
+        if not self._may_lose_records(process, fault):
+            return
+        sessions = process.session_id(), controller.session_id()
+        process.cut_power(0)
+        self._pause(controller, fault._replace(length_ms=max(500, fault.length_ms)))
+        self._world.counts["unseen bounce"] += 1
+        self._end_session(sessions[0])
+        life = process.life
+
+        def go_on() -> None:
+            if not process.is_up and process.life == life:
+                process.start()
+            self._world.after(BOUNCE_US, lambda: self._end_session(sessions[1]))
+
+        self._world.after(BOUNCE_US, go_on)
+
+    def _end_session(self, session_id: int) -> None:
+        if session_id in self._ensemble.sessions:
+            self._ensemble.expire(session_id)
 
     def _clock(self, process: Process, fault: Fault) -> None:
         offset_ms = fault.second * 977 % (2 * self._clock_ms_max) - self._clock_ms_max

@@ -223,7 +223,7 @@ class Member(GroupClient):
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             # An earlier request of its own, which arrived late, may have replaced it.
             self._member_id = ""
-            self.is_dead = self._is_replaced
+            self.is_dead = self.is_dead or self._is_replaced
 
     async def _hazard(self) -> bool:
         """It may end here, leave, or stop for long.
@@ -238,7 +238,8 @@ class Member(GroupClient):
             world.counts["member death"] += 1
             self.is_dead = True
             self._on_death()
-        elif (
+            return True
+        if (
             self._instance_id is not None
             and not self._is_replaced
             and not world.random.randrange(REPLACED_ONE_IN)
@@ -249,10 +250,10 @@ class Member(GroupClient):
             self._on_death()
             await pause(self._clients, world.random.randrange(1, STALL_US))
             return True
-        elif not self._is_replaced and not world.random.randrange(LEAVE_ONE_IN):
+        if not self._is_replaced and not world.random.randrange(LEAVE_ONE_IN):
             await self._leave()
             raise Expelled(ErrorCode.UNKNOWN_MEMBER_ID)
-        elif not world.random.randrange(STALL_ONE_IN):
+        if not world.random.randrange(STALL_ONE_IN):
             world.counts["member stalled"] += 1
             await pause(self._clients, STALL_US)
             return True

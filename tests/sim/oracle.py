@@ -265,6 +265,8 @@ class Oracle:
             if is_led and now.end_offset < before.end_offset:
                 fail(f"{who}: the end of a leader's log falls from {before} to {now}")
             truncated = now.end_offset < before.end_offset
+            if now.high_watermark < before.high_watermark and now.high_watermark < now.end_offset:
+                fail(f"{who}: the high watermark falls from {before} to {now}")
             if truncated and now.end_offset < len(found.batches):
                 self._check_truncation(key, process, now)
             verified = 0 if truncated else before.high_watermark

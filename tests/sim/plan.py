@@ -29,6 +29,8 @@ KINDS: Final = (
     "slow disk",
     "topic",
     "reassign",
+    "controller moves",
+    "bounce unseen",
 )
 TRANSACTIONAL, GROUPS, KINDS_OF_CLIENTS = 0, 1, 8
 """One history in eight has transactional clients, one has groups."""
@@ -40,7 +42,7 @@ CHECK_INTERVAL_MS: Final = 1_000
 """Between two looks for transactions that have timed out."""
 FAILOVERS_ONE_IN: Final = 15
 """Of how many other histories one has failovers in a row."""
-LOSING: Final = ("power", "power in an operation", "power after a truncation")
+LOSING: Final = ("power", "power in an operation", "power after a truncation", "bounce unseen")
 
 
 class Fault(NamedTuple):

@@ -46,17 +46,12 @@ from tests.sim.plan import Plan
 from tests.sim.planting import Bugs
 
 RARE: Final = (
-    "any_live_replica_is_elected",
-    "high_watermark_falls_with_a_new_follower",
-    "reassignments_end_at_once",
     "refused_in_sync_replicas_are_kept",
     "requests_of_earlier_controllers_are_applied",
     "states_are_written_without_their_version",
     "topics_are_unknown_while_a_controller_takes_over",
-    "unseen_deaths_are_ignored",
-    "watches_are_not_set_again",
 )
-"""The simulator is weak here: 60 short histories do not find them.  `make test` leaves them out."""
+"""The simulator is weak here: `make test` leaves them out."""
 BUGS: Final = Bugs()
 
 

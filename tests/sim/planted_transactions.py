@@ -26,7 +26,6 @@ from tests.sim.plan import Plan
 from tests.sim.planting import Bugs
 
 RARE_TRANSACTION_BUGS: Final = (
-    "batches_are_not_verified",
     "markers_are_done_when_appended",
     "full_disks_leave_transactions_prepared",
 )

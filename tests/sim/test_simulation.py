@@ -31,6 +31,7 @@ EFFECTS: Final = (
     "commit",
     "consumer assignment",
     "consumer member left",
+    "controller deposed",
     "cut",
     "delay",
     "deletion",
@@ -54,6 +55,7 @@ EFFECTS: Final = (
     "topic",
     "truncation",
     "two failovers",
+    "unseen bounce",
 )
 PLANTED_AT_ONCE: Final = 3
 

@@ -54,6 +54,7 @@ ABORTED_ONE_IN: Final = 10
 DEATH_ONE_IN: Final = 30
 STALL_ONE_IN: Final = 15
 RECORDS_MAX: Final = 3
+LATE_US_MAX: Final = 60_000
 WITHOUT_EFFECT: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -265,7 +266,7 @@ class TransactionalClient(CoordinatorClient):
         if not is_commit and random.randrange(2):
             # The transaction is aborted while the request is under way.
             self.has_unknown_effect = True
-            self._send(chosen[0], transaction.add(chosen[0]))
+            self._send_late(chosen[0], transaction.add(chosen[0]))
         transaction.is_commit_sent = is_commit
         response = await self.ask(
             self._key,
@@ -326,8 +327,25 @@ class TransactionalClient(CoordinatorClient):
         clients.oracle.on_acknowledged(key, value, offset)
         self._sequences[key] += 1
 
+    def _send_late(self, key: TopicPartition, value: bytes) -> None:
+        """The request is on its way for a while."""
+        request = self._make_produce(key, value)
+        delay_us = self.clients.world.random.randrange(LATE_US_MAX)
+        version = self._produce_version
+        self.clients.after(
+            delay_us,
+            lambda: self.clients.send(self.clients.leader_of(key), request, version),  # type: ignore[arg-type]
+        )
+
     def _send(self, key: TopicPartition, value: bytes) -> Pending[Any]:
-        clients = self.clients
+        request = self._make_produce(key, value)
+        return self.clients.send(self.clients.leader_of(key), request, self._produce_version)
+
+    @property
+    def _produce_version(self) -> int:
+        return 12 if self._is_v2 else 9
+
+    def _make_produce(self, key: TopicPartition, value: bytes) -> ProduceRequest:
         batch = build_batch(
             [Record(None, value, timestamp_ms=1_700_000_000_000)],
             producer_id=self._producer_id,
@@ -336,14 +354,13 @@ class TransactionalClient(CoordinatorClient):
             is_transactional=True,
         )
         data = PartitionProduceData(index=key.partition, records=memoryview(bytes(batch)))
-        request = ProduceRequest(
+        self.clients.oracle.on_sent(key, value)
+        return ProduceRequest(
             transactional_id=self.transactional_id,
             acks=-1,
             timeout_ms=REQUEST_TIMEOUT_MS - 1_000,
             topic_data=[TopicProduceData(name=key.topic, partition_data=[data])],
         )
-        clients.oracle.on_sent(key, value)
-        return clients.send(clients.leader_of(key), request, 12 if self._is_v2 else 9)
 
     async def _commit_offset(self, transaction: Transaction) -> None:
         group = self.transactional_id
