@@ -59,14 +59,7 @@ def apache_kraft_node(
         made.insert(1, f"-Dlog4j.configuration=file:{logging}")
         return made
 
-    formatting = ("format", "-t", CLUSTER_ID, "-c", str(properties))
-    done = subprocess.run(
-        command("kafka.tools.StorageTool", *formatting),
-        capture_output=True,
-        timeout=FORMAT_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    _format(command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)))
     with LoggedProcess(
         command("kafka.Kafka", str(properties), sharing=sharing), log=folder / "kafka.log"
     ) as process:
@@ -75,3 +68,8 @@ def apache_kraft_node(
         )
         yield ApacheBroker(address, data, process)
         process.stop(timeout_s=60.0)
+
+
+def _format(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, timeout=FORMAT_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
