@@ -227,6 +227,16 @@ def test_columns_of_a_table_of_a_database_are_unknown_and_no_mistakes() -> None:
     assert one == "steps.next.where: there is no column 'oo'; there are: id, o"
 
 
+def test_columns_of_python_functions_are_followed_and_those_of_python_steps_unknown() -> None:
+    udf = 'kind = "udf"\nfrom = "parsed"\nfunction = "m:f"\ninputs = ["{}"]\ncolumn = "near"\n'
+    more = f'[steps.next]\nkind = "filter"\nfrom = "tried"\nwhere = "near"\n{SINK}'
+    (one,) = found(udf.format("id") + 'returns = "DOUBLE"', more=more)
+    assert one == "steps.next.where: is DOUBLE, and a condition is BOOLEAN"
+    (one,) = found(udf.format("idd") + 'returns = "BOOLEAN"', more=more)
+    assert one.startswith("steps.tried.inputs.0: there is no column 'idd'")
+    assert found('kind = "python"\nfrom = "parsed"\nstep = "m:f"', more=more) == []
+
+
 def test_settings_that_spark_does_not_have_are_found() -> None:
     settings = {
         "spark.sql.shufle.partitions": "Spark has no such setting; did you mean spark.sql.shuffle.",
