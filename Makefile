@@ -19,6 +19,7 @@ OTHER_PORT := $(filter-out $(DEFAULT_PORT),$(PORT))
 AT_PORT := $(if $(OTHER_PORT),--override listeners=PLAINTEXT://127.0.0.1:$(PORT) \
 	--override log.dirs=data/kafka-logs-$(PORT))
 MINUTES ?= 60
+SEEDS ?= 3
 COVERED := tests/controller tests/protocol tests/runtime tests/storage \
 	$(addprefix tests/broker/,group handlers replication settings)
 # Tests that wait for programs of others, and those of the parts below the broker; `test-broker` runs
@@ -28,7 +29,7 @@ WITH_CLUSTERS := $(addprefix tests/,chaos cluster docs plugin)
 BELOW_BROKER := $(addprefix tests/,controller protocol runtime storage)
 PACKAGES := broker controller odradek protocol runtime storage
 
-.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
+.PHONY: run cluster test test-pipelines test-clusters test-tools test-clients test-broker test-parts test-mixed test-compose lint unit coverage docs release golden bench bench-transactions attack soak campaign-scripts campaign-cuts campaign-sim campaign-transactions chaos chaos-cluster chaos-pipeline test-connectors demo-pipeline plugin-runs measure-start tools system-packages clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/python -I -m odradek start $(CONFIG) $(AT_PORT) $(ARGS)
@@ -99,6 +100,11 @@ chaos: tools
 # New seeds of the simulator (tests/sim) for MINUTES; appends to tests/sim/ledger.jsonl.
 campaign-sim: $(VENV)/.dev
 	$(BIN)/python -m tests.sim.campaign $(MINUTES)
+
+# Every operation on the disk of every protocol of a log, of topics and of directories is cut, in every
+# way that a disk allows (tests/cuts/README.md); `make test` does a sample.
+campaign-cuts: $(VENV)/.dev
+	$(BIN)/python -m tests.cuts.campaign $(SEEDS)
 
 # 500 random scripts on ZooKeeper and on the tree that a broker serves; `make test` plays 150.
 campaign-scripts: tools

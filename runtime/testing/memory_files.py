@@ -22,11 +22,21 @@ from collections.abc import Callable, Sequence
 
 from odradek.runtime.files import Bytes, FileLock
 from odradek.runtime.randomness import Randomness
-from odradek.runtime.testing.memory_nodes import Directory, FileNode, Journal
+from odradek.runtime.testing.memory_nodes import (
+    CrashOutcome,
+    Directory,
+    FileNode,
+    Journal,
+    RandomOutcome,
+)
 
 UNLIMITED_BYTES = 1 << 62
 UNLIMITED_DESCRIPTORS = 1 << 30
 _MODIFIED_START_MS = 1_000_000_000_000
+
+
+def _ignore(what: str, path: str) -> None:
+    """Nothing."""
 
 
 class MemoryFile:
@@ -67,6 +77,7 @@ class MemoryFile:
         node = self._open_node()
         self._file_system.count_operation(self.path)
         self._file_system.check_space(size - len(node.content), self.path)
+        self._file_system.before_change("truncate", self.path)
         node.truncate(size)
         node.modified_ms = self._file_system.now_ms()
 
@@ -78,6 +89,7 @@ class MemoryFile:
         except OSError:
             node.forget_changes()
             raise
+        self._file_system.before_change("sync", self.path)
         node.sync()
 
     def fileno(self) -> int:
@@ -126,6 +138,9 @@ class MemoryFileSystem:
         self.descriptors_max = descriptors_max
         self.operations = 0
         """Opens, reads, writes, syncs, changes and lists of folders so far; stats are free."""
+        self.before_change: Callable[[str, str], None] = _ignore
+        """Called before each change and each sync: with what is done (a name of the methods here,
+        or `write`, `truncate`, `sync`, `create`), and the path."""
         self.now_ms = self._next_ms if now_ms is None else now_ms
         self._last_modified_ms = _MODIFIED_START_MS
         self._root = Directory(0)
@@ -143,9 +158,13 @@ class MemoryFileSystem:
 
         Closes all files and releases all locks; using a file that was open raises EBADF.
         """
+        self.crash_into(RandomOutcome(rng))
+
+    def crash_into(self, outcome: CrashOutcome) -> None:
+        """As `crash`, with what is left decided by `outcome`."""
         self.kill()
-        self._journal.crash(rng)
-        self._root.crash(rng)
+        self._journal.crash(outcome)
+        self._root.crash(outcome)
 
     def kill(self) -> None:
         """The process is killed: files are closed and locks released, all writes are kept."""
@@ -153,6 +172,17 @@ class MemoryFileSystem:
             file.close()
         self._locked.clear()
         self._failures.clear()
+
+    def copied(self) -> MemoryFileSystem:
+        """The same files with the same changes pending, none of them open."""
+        copy = MemoryFileSystem(
+            capacity_bytes=self.capacity_bytes, descriptors_max=self.descriptors_max
+        )
+        nodes: dict[int, FileNode | Directory] = {}
+        copy._root = self._root.copied(nodes)
+        copy._journal = self._journal.copied(nodes)
+        copy._last_modified_ms = self._last_modified_ms
+        return copy
 
     def fail_operation(self, n: int, error: OSError) -> None:
         """Let the n-th operation from now raise `error`; 1 is the next one."""
@@ -194,6 +224,7 @@ class MemoryFileSystem:
         if more_bytes > 0 and more_bytes > self._free_bytes():
             node.write(position, data[: len(data) - more_bytes + self._free_bytes()])
             self.check_space(more_bytes, path)
+        self.before_change("write", path)
         node.write(position, data)
         node.modified_ms = self.now_ms()
 
@@ -238,6 +269,7 @@ class MemoryFileSystem:
         for name in path.strip("/").split("/"):
             entry = directory.entries.get(name)
             if entry is None:
+                self.before_change("make_directory", path)
                 entry = Directory(self.now_ms())
                 self._journal.link(directory, name, entry)
             elif not isinstance(entry, Directory):
@@ -257,6 +289,7 @@ class MemoryFileSystem:
         elif isinstance(node, Directory) and isinstance(replaced, FileNode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), source)
         source_directory, source_name = self._parent(source)
+        self.before_change("rename", target)
         self._journal.rename(source_directory, source_name, directory, name)
 
     def remove(self, path: str) -> None:
@@ -264,6 +297,7 @@ class MemoryFileSystem:
         self.count_operation(path)
         self._find_file(path)
         directory, name = self._parent(path)
+        self.before_change("remove", path)
         self._journal.unlink(directory, name)
 
     def remove_tree(self, path: str) -> None:
@@ -278,12 +312,14 @@ class MemoryFileSystem:
                 self._journal.unlink(directory, name)
             raise
         parent, name = self._parent(path)
-        self._journal.unlink_tree(parent, name)
+        self._journal.unlink_tree(parent, name, lambda: self.before_change("remove_tree", path))
 
     def sync_directory(self, path: str) -> None:
         self._check_descriptors(path)
         self.count_operation(path)
-        self._journal.sync(self._find_directory(path))
+        directory = self._find_directory(path)
+        self.before_change("sync_directory", path)
+        self._journal.sync(directory)
 
     def lock(self, path: str) -> FileLock:
         self._check_descriptors(path)
@@ -360,6 +396,7 @@ class MemoryFileSystem:
         if not create:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         directory, name = self._parent(path)
+        self.before_change("create", path)
         node = FileNode(self.now_ms())
         self._journal.link(directory, name, node)
         return node

@@ -2,10 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
 from odradek.runtime.randomness import Randomness
+
+
+class CrashOutcome(Protocol):
+    """What a power failure leaves of the changes that no sync has followed.
+
+    Asked of the changes of names first, in their order, then of each file.
+    """
+
+    def is_name_kept(self) -> bool:
+        """Whether the next creation, rename or removal is durable.
+
+        False: none that follows in the same folder is.
+        """
+
+    def changes_kept(self, count: int) -> int:
+        """How many of the next file's `count` writes and truncations are durable, 0..`count`; the
+        one after them is torn."""
+
+    def torn(self, size: int) -> tuple[int, bool]:
+        """Of a torn write of `size` bytes: (how many are durable, whether the others are zeros)."""
+
+
+class RandomOutcome:
+    """Anything that is possible, by chance."""
+
+    def __init__(self, rng: Randomness) -> None:
+        self._rng = rng
+
+    def is_name_kept(self) -> bool:
+        """Two times of three."""
+        return self._rng.below(3) != 0
+
+    def changes_kept(self, count: int) -> int:
+        """Any number."""
+        return self._rng.below(count + 1)
+
+    def torn(self, size: int) -> tuple[int, bool]:
+        """Anywhere; XFS and ext4 may have extended the file before they write the blocks."""
+        return self._rng.below(size), self._rng.below(4) == 0
 
 
 class _Write(NamedTuple):
@@ -54,17 +93,29 @@ class FileNode:
         """Earlier changes will never be durable; they stay visible until a crash."""
         self._pending.clear()
 
-    def crash(self, rng: Randomness) -> None:
+    def copied(self, copies: dict[int, FileNode | Directory]) -> FileNode:
+        """A copy with the same changes pending, once for each node in `copies`."""
+        known = copies.get(id(self))
+        if isinstance(known, FileNode):
+            return known
+        copy = FileNode(self.modified_ms)
+        copies[id(self)] = copy
+        copy.content[:] = self.content
+        copy._durable[:] = self._durable
+        copy._pending[:] = self._pending
+        return copy
+
+    def crash(self, outcome: CrashOutcome) -> None:
         """Keep what is durable and a prefix of the changes since, the last one torn."""
-        kept = rng.below(len(self._pending) + 1)
+        kept = outcome.changes_kept(len(self._pending))
         for change in self._pending[:kept]:
             _apply(self._durable, change)
         if kept < len(self._pending):
             torn = self._pending[kept]
             if isinstance(torn, _Write):
-                written = torn.data[: rng.below(len(torn.data))]
-                # XFS and ext4 may have extended the file before they write the blocks.
-                if rng.below(4) == 0:
+                size, has_zeros = outcome.torn(len(torn.data))
+                written = torn.data[:size]
+                if has_zeros:
                     written = written.ljust(len(torn.data), b"\0")
                 if written:
                     _apply(self._durable, _Write(torn.position, written))
@@ -99,11 +150,24 @@ class Directory:
             else:
                 yield node
 
-    def crash(self, rng: Randomness) -> None:
+    def copied(self, copies: dict[int, FileNode | Directory]) -> Directory:
+        """As `FileNode.copied`."""
+        known = copies.get(id(self))
+        if isinstance(known, Directory):
+            return known
+        copy = Directory(self.modified_ms)
+        copies[id(self)] = copy
+        copy.entries = {name: node.copied(copies) for name, node in self.entries.items()}
+        copy.durable_entries = {
+            name: node.copied(copies) for name, node in self.durable_entries.items()
+        }
+        return copy
+
+    def crash(self, outcome: CrashOutcome) -> None:
         """Go back to the durable names, and everything below to its durable content."""
         self.entries = dict(self.durable_entries)
         for _, node in sorted(self.entries.items()):
-            node.crash(rng)
+            node.crash(outcome)
 
 
 class _EntryChange(NamedTuple):
@@ -118,6 +182,16 @@ class _EntryChange(NamedTuple):
             *(directory for directory, _ in self.removed),
             *(directory for directory, _, _ in self.added),
         ]
+
+    def copied(self, copies: dict[int, FileNode | Directory]) -> _EntryChange:
+        """The same change of the copies."""
+        return _EntryChange(
+            tuple((directory.copied(copies), name) for directory, name in self.removed),
+            tuple(
+                (directory.copied(copies), name, node.copied(copies))
+                for directory, name, node in self.added
+            ),
+        )
 
     def apply_durable(self) -> None:
         """Let it have reached the disk."""
@@ -143,12 +217,19 @@ class Journal:
         del directory.entries[name]
         self._pending.append(_EntryChange(((directory, name),), ()))
 
-    def unlink_tree(self, directory: Directory, name: str) -> None:
-        """Take a folder's name away, the names inside first."""
+    def copied(self, copies: dict[int, FileNode | Directory]) -> Journal:
+        """The same changes of the copies."""
+        copy = Journal()
+        copy._pending = [change.copied(copies) for change in self._pending]
+        return copy
+
+    def unlink_tree(self, directory: Directory, name: str, before: Callable[[], None]) -> None:
+        """Take a folder's name away, the names inside first; `before` is called before each."""
         node = directory.entries[name]
         if isinstance(node, Directory):
             for inner in sorted(node.entries):
-                self.unlink_tree(node, inner)
+                self.unlink_tree(node, inner, before)
+        before()
         self.unlink(directory, name)
 
     def rename(self, source: Directory, old: str, target: Directory, new: str) -> None:
@@ -180,12 +261,12 @@ class Journal:
             change.apply_durable()
         self._pending.clear()
 
-    def crash(self, rng: Randomness) -> None:
+    def crash(self, outcome: CrashOutcome) -> None:
         """Let a prefix of each folder's changes be durable after all."""
         cut: set[int] = set()
         for change in self._pending:
             places = [id(place) for place in change.directories()]
-            if not cut.isdisjoint(places) or rng.below(3) == 0:
+            if not cut.isdisjoint(places) or not outcome.is_name_kept():
                 cut.update(places)
             else:
                 change.apply_durable()

@@ -24,6 +24,7 @@ from odradek.storage.checkpoints.partition_metadata import CorruptPartitionMetad
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.events import StorageEvent
 from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.files.disk_errors import is_temporary
 from odradek.storage.files.names import (
     DELETE_FOLDER,
     FUTURE_FOLDER,
@@ -95,6 +96,11 @@ def load_directory(directory: LogDirectory, loading: Loading) -> LoadedDirectory
         if topic_id is not None:
             directory.topic_ids[path] = topic_id
     directory.on_loaded()
+    try:
+        directory.write_now(directory.checkpoints_above_ends())
+    except OSError as error:
+        if not is_temporary(error):
+            raise
     if found.checked.segments:
         report(
             StorageEvent(

@@ -256,6 +256,25 @@ class LogDirectory:
         """
         return self._checkpoint(HIGH_WATERMARK_FILE)
 
+    def checkpoints_above_ends(self) -> list[WriteCheckpoint]:
+        """Of those that were read at start, the ones that say more of a log than it has.
+
+        A crash in a truncation leaves them.  Appends would reach what they say, and the next start
+        would take what is not on disk, or not replicated, for what was.
+        """
+        return [
+            job
+            for name, offsets in (
+                (RECOVERY_POINT_FILE, self.recovery_points),
+                (HIGH_WATERMARK_FILE, self.high_watermarks),
+            )
+            if any(
+                offsets.get((log.topic, log.partition), 0) > log.end_offset
+                for log in self.all_logs()
+            )
+            for job in self._checkpoint(name)
+        ]
+
     def checkpoints_naming(self, key: TopicPartition) -> list[WriteCheckpoint]:
         """The checkpoints that may still hold a line of a deleted log of this name."""
         names = [name for name in _WRITTEN_HERE if key in self._forgotten[name]]

@@ -210,6 +210,8 @@ class _Loading:
             self.segments.clear()
             self.snapshots.remove_all()
             self.epoch_cache.epochs.clear()
+            # What the file says belongs to batches that are gone: `finish` writes it again.
+            self.was_checked |= bool(self.epoch_data)
             self._begin_segment(start_offset)
             self.recovery_point = start_offset
         else:
@@ -230,8 +232,9 @@ class _Loading:
         epochs = self.epoch_cache.epochs
         if not self.epoch_data:
             self._read_epochs_from_batches()
-        epochs.truncate_from_end(self.end_offset)
+        self._restore_first_epochs()
         epochs.truncate_from_start(self.log_start_offset)
+        epochs.truncate_from_end(self.end_offset)
         # After a clean stop a checkpoint with entries outside of the log does no harm: every load
         # takes them away, and the next epoch writes it.
         must_write = (self.was_checked or not self.epoch_data) and (
@@ -271,13 +274,36 @@ class _Loading:
             if not is_full(error):
                 raise
 
-    def _read_epochs_from_batches(self) -> None:
+    def _restore_first_epochs(self) -> None:
+        """Read the epochs before the first entry from the batches that are there.
+
+        The epochs are truncated with the log's start, and the checkpoint of that is written later:
+        a crash in between brings the start back, and without its epochs a follower that diverged
+        there would not notice (KIP-101).  Kafka leaves it so.
+        """
+        epochs = self.epoch_cache.epochs
+        former = epochs.entries
+        if not self.was_checked or not former:
+            return
+        if self.log_start_offset >= former[0].start_offset:
+            return
+        self._read_epochs_from_batches(up_to_offset=former[0].start_offset)
+        for entry in former:
+            if entry.epoch >= epochs.latest_epoch:
+                epochs.assign(*entry)
+
+    def _read_epochs_from_batches(self, up_to_offset: int = 1 << 63) -> None:
+        """Replace the epochs by those of the batches that begin below `up_to_offset`."""
         epochs = self.epoch_cache.epochs
         epochs.clear()
         for segment in self.segments:
+            if segment.base_offset >= up_to_offset:
+                break
             file = segment.handle.use()
             try:
                 for header in iterate_headers(file, 0, segment.size, chunk_bytes=_SCAN_CHUNK_BYTES):
+                    if header.base_offset >= up_to_offset:
+                        break
                     if header.leader_epoch > epochs.latest_epoch:
                         epochs.assign(header.leader_epoch, header.base_offset)
             except CorruptBatch as error:

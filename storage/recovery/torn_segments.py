@@ -142,15 +142,12 @@ class Checker:
         claims = _EpochClaims.take(self.epochs, segments[0].base_offset)
         self._batches_end = segments[0].base_offset
         kept = 0
-        is_whole = True
         for segment in segments:
             self._write_snapshot(segment.base_offset)
-            is_whole = self._check(segment, claims)
             kept += 1
-            if not is_whole:
+            if not self._check(segment, claims):
                 break
-        if is_whole:
-            self._write_snapshot(self.end_offset)
+        self._write_snapshot(self.end_offset)
         self._report_unusual(segments[0].directory)
         return kept
 

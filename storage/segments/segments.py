@@ -34,6 +34,7 @@ from typing import overload
 from odradek.runtime.lazy_dataclass import dataclass
 from odradek.storage.files import names
 from odradek.storage.files.descriptors import Descriptors
+from odradek.storage.files.disk_errors import is_out_of_descriptors
 from odradek.storage.segments.segment import Segment, TruncationPoint
 
 _INDEX_SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
@@ -161,7 +162,21 @@ class Segments:
         while self.base_offsets[-1] > offset:
             self.remove_last(paths)
         if point is not None:
+            if paths:
+                self._sync_removals()
             self.active.truncate(point, now_ms)
+
+    def _sync_removals(self) -> None:
+        """Have the removal of segments on disk before the one before them is cut.
+
+        A power cut that takes back the removal only would leave a hole below the recovery point,
+        where nothing looks for it.  Kafka has no such order.
+        """
+        try:
+            self.shared.files.sync_directory(self.directory)
+        except OSError as error:
+            if not is_out_of_descriptors(error):
+                raise
 
     def remove_all(self, paths: list[str]) -> None:
         """Take every segment out of the log, the newest first; `add` must follow.

@@ -332,12 +332,20 @@ class LogDirectoryMoves:
         return self._context.upkeep.is_flushing(future)
 
     def _flush(self, move: _Move) -> None:
-        """Have the copy on disk before it takes the place of the log."""
+        """Have the copy on disk before it takes the place of the log, with its log start offset
+        and high watermark: after a crash the checkpoints of the other directory say nothing of it.
+        """
         context = self._context
         move.flushed_end = move.future.end_offset
         job = context.upkeep.flush_log(move.future, now_ms=context.clock.now_ms())
-        if job is not None:
-            context.run_jobs([job])
+        directory = context.logs.directory_of(move.future)
+        context.run_jobs(
+            [
+                *([] if job is None else [job]),
+                *directory.checkpoints(),
+                *directory.checkpoint_high_watermarks(),
+            ]
+        )
 
     def _replace(self, key: TopicPartition, move: _Move) -> None:
         """The copy has everything, and nothing is appended within this call."""
