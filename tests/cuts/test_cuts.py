@@ -1,4 +1,4 @@
-"""A sample of the cuts, another one in each run; `make campaign-cuts` does them all."""
+"""A sample of the cuts, others in each run; `make campaign-cuts` does them all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.cuts.planted import BUGS, FOUND_BY
 from tests.cuts.variants import VARIANTS
 
 CUTS_OF_A_PROTOCOL: Final = 8
-SEEDS: Final = 1_000
+SEEDS: Final = 1
+"""Those of which the campaign was run whole."""
 BUGS_AT_ONCE: Final = 3
 SEEDS_FOR_A_BUG: Final = 6
 
