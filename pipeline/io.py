@@ -16,9 +16,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from odradek.pipeline import exactly_once, webhook
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.databases import options_of
+from odradek.pipeline.exactly_once import batch_writer as exactly_once_writer
+from odradek.pipeline.exactly_once import timeout_fault
 from odradek.pipeline.spec.endpoints import (
     Cluster,
     ConsoleSink,
@@ -43,6 +44,8 @@ from odradek.pipeline.transforms.step_input_error import StepInputError
 from odradek.pipeline.transforms.times import as_texts
 from odradek.pipeline.transforms.times import read as read_time
 from odradek.pipeline.upsert import batch_writer, upsert
+from odradek.pipeline.webhook import batch_writer as webhook_writer
+from odradek.pipeline.webhook import send
 
 
 class SaveFailed(Exception):
@@ -209,7 +212,7 @@ def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], fo
             _save(rows, sink, folder)
         case HttpSink():
             # A run that is repeated is another batch: nothing says which rows were sent.
-            webhook.send(rows, sink, batch=str(uuid4()))
+            send(rows, sink, batch=str(uuid4()))
         case ConsoleSink():
             rows.show(sink.rows, truncate=False)
 
@@ -257,7 +260,7 @@ def start(
             writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(batches)
         case HttpSink():
             writer = rows.writeStream.outputMode(sink.output_mode)
-            writer = writer.foreachBatch(webhook.batch_writer(sink, Path(checkpoint)))
+            writer = writer.foreachBatch(webhook_writer(sink, Path(checkpoint)))
         case SparkSink() if sink.foreach_batch:
             writer = rows.writeStream.outputMode(sink.output_mode)
             writer = writer.foreachBatch(lambda batch, _: _save_batch(batch, sink, folder))
@@ -310,11 +313,11 @@ def _transactions(
     """
     assert sink.topic is not None, "the model checks it"
     properties = producer_properties(sink, clusters[sink.cluster])
-    fault = exactly_once.timeout_fault(properties)
+    fault = timeout_fault(properties)
     if fault is not None:
         raise StepInputError(fault)
     begun = _last_batch(spark, f"{checkpoint}/offsets")
-    return exactly_once.batch_writer(
+    return exactly_once_writer(
         properties,
         sink.topic,
         owner=f"{head.name}-{name}",

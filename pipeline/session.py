@@ -15,7 +15,6 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from odradek.pipeline import java
 from odradek.pipeline.connectors import (
     EXTENSIONS,
     NoConnector,
@@ -28,6 +27,7 @@ from odradek.pipeline.connectors import (
 from odradek.pipeline.connectors import (
     settings as connector_settings,
 )
+from odradek.pipeline.java import LaunchFailed, StartLog, end, launch
 
 STOPPED: Final = "Cannot call methods on a stopped SparkContext"
 """The error of a session that could not register with its master."""
@@ -88,7 +88,7 @@ def open_session(
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    log: java.StartLog | None = None
+    log: StartLog | None = None
     if SparkContext._gateway is None:
         log = _launched(chosen, master)
         # The process has resolved these and added them, with their dependencies, to `spark.jars`.
@@ -106,15 +106,15 @@ def open_session(
             log.pass_on()
 
 
-def _launched(settings: Mapping[str, str], master: str | None) -> java.StartLog:
+def _launched(settings: Mapping[str, str], master: str | None) -> StartLog:
     """Start the Java process; print the fallback versions that Ivy took.
 
     raises  NoConnector, NoSpark
     """
     given = dict(settings) if master is None else {**settings, "spark.master": master}
     try:
-        log = java.launch(given)
-    except java.LaunchFailed as error:
+        log = launch(given)
+    except LaunchFailed as error:
         said = str(error)
         wanted = missing(said, pyspark.__version__)
         if wanted is not None:
@@ -133,7 +133,7 @@ def close_session(spark: SparkSession) -> None:
     """Stop Spark and wait until its Java process has exited; it may have exited already."""
     with suppress(Py4JError, OSError):
         spark.stop()
-    java.end()
+    end()
 
 
 def _merged(ours: Mapping[str, str], theirs: Mapping[str, object]) -> dict[str, str]:

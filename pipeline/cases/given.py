@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from odradek.pipeline import io
+from odradek.pipeline.io import read as read_source
 from odradek.pipeline.spec.cases import Rows
 from odradek.pipeline.spec.endpoints import (
     FileSource,
@@ -105,7 +105,7 @@ def _lines(
             "max_files_per_trigger": 1,
         }
     )
-    return io.read(spark, source, {}, head, folder)
+    return read_source(spark, source, {}, head, folder)
 
 
 def _record(row: Mapping[str, Any], source: KafkaSource, offset: int) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StructType
 
-from odradek.pipeline import io
 from odradek.pipeline.cases.compare import differences
 from odradek.pipeline.cases.given import GivenRowsError, read_given
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.failures import PartFailed
+from odradek.pipeline.io import records as records_of
 from odradek.pipeline.jobs.run import Built, build_from
 from odradek.pipeline.spec.cases import Case, CaseFile, Row, batches_of, check_names, load_cases
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
@@ -132,7 +132,7 @@ def _rows(built: Built, pipeline: Pipeline, name: str, folder: Path) -> list[Row
     if rows is None:
         rows = built.views[name]
     elif isinstance(sink, KafkaSink):
-        rows, mode = io.records(rows, sink), sink.output_mode
+        rows, mode = records_of(rows, sink), sink.output_mode
     else:
         mode = getattr(sink, "output_mode", mode)
     if rows.isStreaming:

@@ -17,12 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType
 
-from odradek.pipeline import io
 from odradek.pipeline.cases.given import read_given
 from odradek.pipeline.cases.report import FEW_ROWS, MASTER
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.connectors import NoConnector
 from odradek.pipeline.failures import PartFailed, part, quieten
+from odradek.pipeline.io import read as read_source
+from odradek.pipeline.io import records as records_of
 from odradek.pipeline.jobs.run import Built, build_from, needs
 from odradek.pipeline.session import close_session, open_session
 from odradek.pipeline.spec.endpoints import FileSource, KafkaSource, RateSource
@@ -69,7 +70,7 @@ def build_empty(spark: SparkSession, pipeline: Pipeline, folder: Path, empty: Pa
         source = pipeline.sources[name]
         if isinstance(source, OF_STREAMS):
             return read_given(spark, source, [], pipeline.pipeline, empty / name)
-        rows = io.read(spark, source, pipeline.clusters, pipeline.pipeline, folder)
+        rows = read_source(spark, source, pipeline.clusters, pipeline.pipeline, folder)
         return rows.where(F.lit(False))
 
     return build_from(spark, pipeline, folder, read)
@@ -87,7 +88,7 @@ def check_plans(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
         for name, (rows, sink) in built.outputs.items():
             where = ("sinks", name) if name in pipeline.sinks else ("steps", name)
             with part(where, pipeline):
-                written = io.records(rows, sink) if sink.kind == "kafka" else rows
+                written = records_of(rows, sink) if sink.kind == "kafka" else rows
                 if not written.isStreaming:
                     continue
                 mode = getattr(sink, "output_mode", "append").capitalize()
@@ -164,7 +165,7 @@ def _few(spark: SparkSession, pipeline: Pipeline, name: str, folder: Path, count
         )
     if isinstance(source, KafkaSource) and source.starting_offsets == "latest":
         source = source.model_copy(update={"starting_offsets": "earliest"})
-    rows = io.read(spark, source, pipeline.clusters, pipeline.pipeline, folder).limit(count)
+    rows = read_source(spark, source, pipeline.clusters, pipeline.pipeline, folder).limit(count)
     return spark.createDataFrame(rows.collect(), rows.schema)
 
 

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from odradek.pipeline import io
+from odradek.pipeline.io import read as read_source
 from odradek.pipeline.jobs.run import claim_folder
 from odradek.pipeline.mirror.clusters import ClusterFailed
 from odradek.pipeline.mirror.flow import Flow, TopicRecreatedError, Written
@@ -93,7 +93,7 @@ class MirrorJob:
         raises  PySparkException
         """
         head, topics = self._mirror.mirror, self._mirror.topics
-        rows = io.read(
+        rows = read_source(
             spark,
             ends.KafkaSource(
                 kind="kafka",

@@ -12,10 +12,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from odradek.pipeline import io
 from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
+from odradek.pipeline.io import read as read_source
+from odradek.pipeline.io import start as start_writing
+from odradek.pipeline.io import write_batch
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.spec.endpoints import (
     KafkaSink,
@@ -86,7 +88,7 @@ def build(spark: SparkSession, pipeline: Pipeline, folder: FilePath) -> Built:
         spark,
         pipeline,
         folder,
-        lambda name: io.read(
+        lambda name: read_source(
             spark, pipeline.sources[name], pipeline.clusters, pipeline.pipeline, folder
         ),
     )
@@ -195,7 +197,7 @@ def run_batch(pipeline: Pipeline, built: Built, folder: FilePath) -> None:
     """
     for name, (rows, sink) in built.outputs.items():
         with part(_where(pipeline, name), pipeline):
-            io.write_batch(rows, sink, pipeline.clusters, folder)
+            write_batch(rows, sink, pipeline.clusters, folder)
 
 
 def _where(pipeline: Pipeline, name: str) -> Path:
@@ -229,7 +231,7 @@ def start_query(pipeline: Pipeline, built: Built, folder: FilePath, name: str) -
     assert pipeline.pipeline.checkpoint is not None, "a stream has a checkpoint"
     rows, sink = built.outputs[name]
     with part(_where(pipeline, name), pipeline):
-        return io.start(
+        return start_writing(
             rows,
             sink,
             pipeline.clusters,

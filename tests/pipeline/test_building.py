@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.building import Pipeline
+from odradek.pipeline import Pipeline
 from odradek.pipeline.spec.problems import SpecError
 
 
