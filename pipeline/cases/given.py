@@ -45,11 +45,12 @@ def read_given(
 ) -> DataFrame:
     """The DataFrame of a source with given rows: a stream of one batch each, or a batch.
 
-    folder  for the files of this source
+    folder  for the files of this source, with its name
     raises  GivenRowsError
     """
     if _has_unknown_columns(source) and not any(batches):
-        raise GivenRowsError(f"a {source.kind} source needs a row, which gives it columns")
+        said = f"a {source.kind} source needs a row, which gives it columns"
+        raise GivenRowsError(f"{folder.name}: {said}")
     folder.mkdir(parents=True)
     offset = 0
     for number, rows in enumerate(batches):

@@ -255,7 +255,7 @@ def test_given_rows_that_no_source_has_fail_the_case(folder: Path, spark: SparkS
     )
     assert said.endswith("rows.json: line 2: not a JSON object")
     said = run(folder, spark, '[[case]]\nname = "a"\ngiven = {}\nexpected.placed = []\n')
-    assert said.endswith("towns: a table needs a row, which gives it columns")
+    assert said.endswith("towns: a jdbc source needs a row, which gives it columns")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
             SINK,
             JDBC.format(url="jdbc:mysql://h/d?password=secret"),
             "line 35: sinks.out.url: 'jdbc:mysql://h/d' is not allowed; allowed: jdbc:sqlite:...,"
-            " jdbc:postgresql:...",
+            " jdbc:postgresql:..., jdbc:mariadb:...",
         ),
         (
             SINK,
@@ -114,7 +114,8 @@ JDBC = 'kind = "jdbc"\nfrom = "windows"\nurl = "{url}"\ntable = "t"\nkeys = ["me
         (
             'kind = "kafka"\nfrom',
             "from",
-            "line 32: sinks.out.kind: must be given; allowed: 'kafka', 'files', 'jdbc', 'console'",
+            "line 32: sinks.out.kind: must be given; allowed: 'kafka', 'files', 'jdbc', 'spark',"
+            " 'http', 'console'",
         ),
         (
             "[steps.windows]",

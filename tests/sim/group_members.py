@@ -237,7 +237,8 @@ class Member(GroupClient):
             world.note(f"a member of {self.group} dies")
             world.counts["member death"] += 1
             self.is_dead = True
-            self._on_death()
+            if not self._is_replaced:
+                self._on_death()
             return True
         if (
             self._instance_id is not None

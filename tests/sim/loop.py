@@ -249,4 +249,7 @@ class SimulatedLoop:
         return True
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        self.world.note(f"exception in a task: {context}")
+        exception = context.get("exception")
+        # Python collects tasks of ended processes when it likes.
+        if not isinstance(exception, ProcessEnded):
+            self.world.note(f"exception in a task: {context.get('message')}: {exception!r}")
