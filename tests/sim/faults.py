@@ -327,6 +327,11 @@ class Faults:
         controller = self._oracle.processes[controller_id]
         if controller is process or controller.loop.is_paused or not controller.is_up:
             return
+        if not self._flushes and not self._is_whole():
+            # The controller's session ends as well: a third broker has to keep the records.
+            self._world.note(f"left out, since not all is well: {fault}")
+            self.made -= 1
+            return
         if not self._may_lose_records(process, fault):
             return
         sessions = process.session_id(), controller.session_id()

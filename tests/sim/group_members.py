@@ -192,7 +192,8 @@ class Member(GroupClient):
         self._instance_id = instance_id
         self._asked_us = 0
         """When it asked to join."""
-        self._is_replaced = False
+        self.is_replaced = False
+        """Another member with its instance id is to be started, and it goes on meanwhile."""
         self._member_id = ""
         self.generation = -1
         self.owned: list[TopicPartition] = []
@@ -223,7 +224,7 @@ class Member(GroupClient):
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             # An earlier request of its own, which arrived late, may have replaced it.
             self._member_id = ""
-            self.is_dead = self.is_dead or self._is_replaced
+            self.is_dead = self.is_dead or self.is_replaced
 
     async def _hazard(self) -> bool:
         """It may end here, leave, or stop for long.
@@ -237,21 +238,21 @@ class Member(GroupClient):
             world.note(f"a member of {self.group} dies")
             world.counts["member death"] += 1
             self.is_dead = True
-            if not self._is_replaced:
+            if not self.is_replaced:
                 self._on_death()
             return True
         if (
             self._instance_id is not None
-            and not self._is_replaced
+            and not self.is_replaced
             and not world.random.randrange(REPLACED_ONE_IN)
         ):
             world.note(f"{self._instance_id} of {self.group} is replaced, and goes on")
             world.counts["member replaced"] += 1
-            self._is_replaced = True
+            self.is_replaced = True
             self._on_death()
             await pause(self._clients, world.random.randrange(1, STALL_US))
             return True
-        if not self._is_replaced and not world.random.randrange(LEAVE_ONE_IN):
+        if not self.is_replaced and not world.random.randrange(LEAVE_ONE_IN):
             await self._leave()
             raise Expelled(ErrorCode.UNKNOWN_MEMBER_ID)
         if not world.random.randrange(STALL_ONE_IN):

@@ -47,7 +47,9 @@ class GroupWorkload:
             self._start(group, place)
 
         def on_death() -> None:
-            others = [one for one in self._members[group] if not one.is_dead]
+            others = [
+                one for one in self._members[group] if not one.is_dead and not one.is_replaced
+            ]
             if others and not self._clients.world.random.randrange(UNFILLED_ONE_IN):
                 return
             self._waiting += 1
