@@ -226,14 +226,20 @@ class Broker(KafkaHandle):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Stop the broker and write its state into a file, for `Broker(snapshot=path)`.
 
-        A broker that was stopped or killed is saved as it is.
+        A broker that was stopped or killed is saved as it is.  Afterwards it is closed: `start`
+        begins without data.  After a failure it has its data still.
         raises  BrokerFailed; OSError
         """
-        try:
-            self.stop_to_save()
-            save([self], path, self._settings, self._snapshot)
-        finally:
-            self.close()
+        check_snapshot_target(path)
+        self.check_has_data()
+        self.stop_to_save()
+        save([self], path, self._settings, self._snapshot)
+        self.close()
+
+    def check_has_data(self) -> None:
+        """raises  BrokerFailed for a broker that was never started, or is closed"""
+        if self._process is None and not self._has_data:
+            raise BrokerFailed("the broker has no data: it was not started, or is closed")
 
     @property
     def last_ahead_ms(self) -> int:
@@ -287,6 +293,16 @@ class Broker(KafkaHandle):
             self.keeps_log = True
             error.add_note(f"broker log, kept in {self.log_path}:\n{self.log()}")
         self.close()
+
+
+def check_snapshot_target(path: str | os.PathLike[str]) -> None:
+    """Check, before anything is stopped, that a file can be written.
+
+    raises  OSError
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OSError(f"the snapshot {os.fspath(path)}: {folder} is not a writable folder")
 
 
 def save(

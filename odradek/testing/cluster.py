@@ -9,7 +9,13 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from odradek.testing.broker import READY_TIMEOUT_S, Broker, BrokerFailed, save
+from odradek.testing.broker import (
+    READY_TIMEOUT_S,
+    Broker,
+    BrokerFailed,
+    check_snapshot_target,
+    save,
+)
 from odradek.testing.control import ControlClient
 from odradek.testing.handle import KafkaHandle
 from odradek.testing.waiting import wait_for
@@ -231,16 +237,18 @@ class Cluster(KafkaHandle):
         """Stop all brokers and write their state into one file, for `Cluster(snapshot=path)`.
 
         What clients have written is first replicated to every replica that is in sync.  Brokers
-        that were stopped or killed are saved as they are.
+        that were stopped or killed are saved as they are.  Afterwards the cluster is closed; after
+        a failure the brokers have their data still.
         raises  BrokerFailed; NotReached when the brokers get records all the time; OSError
         """
-        try:
-            wait_for(self._is_replicated, "replicas that are in sync have all records")
-            for broker in reversed(self.brokers):
-                broker.stop_to_save()
-            save(self.brokers, path, self._settings, self._snapshot)
-        finally:
-            self.close()
+        check_snapshot_target(path)
+        for broker in self.brokers:
+            broker.check_has_data()
+        wait_for(self._is_replicated, "replicas that are in sync have all records")
+        for broker in reversed(self.brokers):
+            broker.stop_to_save()
+        save(self.brokers, path, self._settings, self._snapshot)
+        self.close()
 
     def _is_replicated(self) -> bool:
         """Whether all replicas that are in sync end at the same offset."""

@@ -211,3 +211,18 @@ def test_broker_of_a_cluster_is_chosen_by_its_id(cluster_snapshot: Path) -> None
         Broker(snapshot=cluster_snapshot).start()
     with pytest.raises(ValueError, match="not a snapshot of 3 brokers, but of 0, 1"):
         Cluster(3, snapshot=cluster_snapshot)
+
+
+@pytest.mark.parametrize("kind", [Broker, Cluster])
+def test_save_that_fails_keeps_the_data_and_a_second_one_is_refused(
+    tmp_path: Path, kind: type[Broker] | type[Cluster]
+) -> None:
+    with kind() as kafka:
+        kafka.create_topic("orders")
+        with pytest.raises(OSError, match="is not a writable folder"):
+            kafka.save(tmp_path / "missing" / "orders.snapshot")
+        assert kafka.end_offsets("orders") == {0: 0}, "nothing was stopped"
+        kafka.save(tmp_path / "orders.snapshot")
+        with pytest.raises(BrokerFailed, match="the broker has no data"):
+            kafka.save(tmp_path / "again.snapshot")
+    assert [one.name for one in tmp_path.iterdir()] == ["orders.snapshot"]
