@@ -43,12 +43,14 @@ class RequestKind(NamedTuple):
     def api(self) -> str:
         """As Kafka writes it, such as ApiVersions; a number for an unknown key."""
         try:
-            return ApiKey(self.api_key).name.title().replace("_", "")
+            return ApiKey(self.api_key).camel_name
         except ValueError:
             return str(self.api_key)
 
 
 UNKNOWN: Final = ClientName("", "", "")
+OTHERS: Final = RequestKind(UNKNOWN, -1, -1)
+"""Requests of further APIs and versions, which clients can invent, beyond twice `ROWS_MAX`."""
 
 
 class ClientRequests:
@@ -81,6 +83,8 @@ class ClientRequests:
         kind = RequestKind(client, header.api_key, header.version)
         if kind not in self._counts and len(self._counts) >= ROWS_MAX:
             kind = kind._replace(client=UNKNOWN)
+            if kind not in self._counts and len(self._counts) >= 2 * ROWS_MAX:
+                kind = OTHERS
         self._counts[kind] += 1
 
     def client_of(self, connection: object) -> ClientName:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +12,7 @@ from typing import Any, Final, Self
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from odradek.pipeline.cases.given import read_given
+from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
 from odradek.pipeline.spec import model
 from odradek.pipeline.spec.document import Document
@@ -20,6 +22,10 @@ from odradek.pipeline.spec.problems import Line
 
 BUILT: Final = "pipeline"
 """The name of the file in error messages."""
+
+
+def _warn(failure: PartFailed, what_next: str) -> None:
+    print(f"WARN {failure}; {what_next}", file=sys.stderr)
 
 
 class Pipeline:
@@ -82,7 +88,7 @@ class Pipeline:
         if pipeline.pipeline.mode == "batch":
             run.run_batch(pipeline, built, self._folder)
         else:
-            run.wait(pipeline, run.start_stream(pipeline, built, self._folder))
+            run.run_stream(pipeline, built, self._folder, say=_warn)
 
     def test(
         self, spark: SparkSession, view: str, given: Mapping[str, Sequence[Mapping[str, Any]]]

@@ -113,6 +113,17 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
 
+    @property
+    def camel_name(self) -> str:
+        """As Kafka writes it: Produce, ListOffsets."""
+        return self.name.title().replace("_", "")
+
+
+def api_named(name: str) -> ApiKey | None:
+    """The API of a name in any case, with or without underscores; None when there is none."""
+    plain = name.replace("_", "").upper()
+    return next((api for api in ApiKey if api.name.replace("_", "") == plain), None)
+
 
 UNDECLARED: Final = frozenset(
     {
@@ -254,5 +265,5 @@ def messages_of(api_key: int) -> tuple[type[Any], type[Any]]:
         raise ValueError(f"the messages of {key.name} are not declared")
     name = key.name
     module = import_module(f"odradek.protocol.messages.{name.lower()}")
-    camel = name.title().replace("_", "")
+    camel = key.camel_name
     return getattr(module, f"{camel}Request"), getattr(module, f"{camel}Response")

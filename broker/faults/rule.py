@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from odradek.broker.faults.naming import KINDS, PARTITION, TOPIC, kinds_of
 from odradek.broker.faults.placement import carries_records, has_place, has_throttle_time
-from odradek.protocol.api_keys import ApiKey, messages_of
+from odradek.protocol.api_keys import ApiKey, api_named, messages_of
 from odradek.protocol.errors import ErrorCode
 from odradek.runtime.lazy_dataclass import dataclass
 
@@ -122,7 +122,7 @@ def parse_rule(number: int, fields: Mapping[str, Any], served: Mapping[ApiKey, r
     written = {name: value for name, value in fields.items() if value is not None}
     api = _api(written["api"], served) if "api" in written else None
     if api is not None:
-        written["api"] = title_of(api)
+        written["api"] = api.camel_name
     flags = {name: _flag(name, written.get(name, False)) for name in FLAG_FIELDS}
     actions = [one for one in Action if one.value in written and flags.get(one.value, True)]
     if len(actions) > 1:
@@ -154,7 +154,7 @@ def parse_rule(number: int, fields: Mapping[str, Any], served: Mapping[ApiKey, r
 def _check(rule: Rule, api: ApiKey, versions: range) -> None:
     if any(rule.can_apply(api, version) for version in versions):
         return
-    name, newest = title_of(api), versions[-1]
+    name, newest = api.camel_name, versions[-1]
     request, response = _messages(api)
     possible = kinds_of(request, newest) | kinds_of(response, newest)
     for kind in rule.wanted:
@@ -177,13 +177,12 @@ def _messages(api: ApiKey) -> tuple[Any, Any]:
 
 def _api(value: Any, served: Mapping[ApiKey, range]) -> ApiKey:
     if isinstance(value, int) and not isinstance(value, bool):
-        found = [api for api in served if api.value == value]
+        found = next((api for api in served if api.value == value), None)
     else:
-        plain = str(value).replace("_", "").lower()
-        found = [api for api in served if api.name.replace("_", "").lower() == plain]
-    if not found:
+        found = api_named(str(value))
+    if found is None or found not in served:
         raise FaultRefused(f"no API {value!r} is served")
-    return found[0]
+    return found
 
 
 def _error(value: Any) -> ErrorCode:
@@ -235,8 +234,3 @@ def _flag(name: str, value: Any) -> bool:
 
 def _shown(kind: str) -> str:
     return kind.replace("_", " ")
-
-
-def title_of(api: ApiKey) -> str:
-    """Produce, ListOffsets."""
-    return "".join(part.capitalize() for part in api.name.split("_"))

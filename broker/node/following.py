@@ -53,24 +53,7 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
     open_connection: OpenConnection | None,
 ) -> ReplicaFetchers:
     """The fetchers, which follow nothing yet."""
-
-    def connect(leader_id: int) -> NetworkClient | None:
-        broker = metadata.image.brokers.get(leader_id)
-        for endpoint in broker.endpoints if broker is not None else ():
-            if endpoint.listener_name == settings.inter_broker_listener_name:
-                return NetworkClient(
-                    platform.loop,
-                    endpoint.host,
-                    endpoint.port,
-                    client_id=f"broker-{broker_id}-fetcher",
-                    connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
-                    request_timeout_ms=settings.replica_socket_timeout_ms,
-                    wheel=platform.peer_wheel,
-                    after=platform.purgatory.run_notified,
-                    loop_watch=platform.loop_watch,
-                    open_connection=open_connection,
-                )
-        return None
+    connect = _connections(platform, settings, broker_id, metadata, open_connection)
 
     def make_fetcher(leader_id: int) -> ReplicaFetcher:
         # Imported for the first leader that is followed: a broker without others has none.
@@ -94,12 +77,39 @@ def build_replica_fetchers(  # noqa: PLR0913 - connections on one side, logs on 
         )
         return replica_fetcher.ReplicaFetcher(leader_id, context)
 
-    return _observing(failures, ReplicaFetchers(make_fetcher, settings.num_replica_fetchers))
-
-
-def _observing(failures: DirectoryFailures, fetchers: ReplicaFetchers) -> ReplicaFetchers:
+    fetchers = ReplicaFetchers(make_fetcher, settings.num_replica_fetchers)
     failures.observe(fetchers.drop_offline)
     return fetchers
+
+
+def _connections(
+    platform: Platform,
+    settings: BrokerSettings,
+    broker_id: int,
+    metadata: MetadataCache,
+    open_connection: OpenConnection | None,
+) -> Callable[[int], NetworkClient | None]:
+    """What makes a connection to a leader, by its id; None while its address is unknown."""
+
+    def connect(leader_id: int) -> NetworkClient | None:
+        broker = metadata.image.brokers.get(leader_id)
+        for endpoint in broker.endpoints if broker is not None else ():
+            if endpoint.listener_name == settings.inter_broker_listener_name:
+                return NetworkClient(
+                    platform.loop,
+                    endpoint.host,
+                    endpoint.port,
+                    client_id=f"broker-{broker_id}-fetcher",
+                    connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
+                    request_timeout_ms=settings.replica_socket_timeout_ms,
+                    wheel=platform.peer_wheel,
+                    after=platform.purgatory.run_notified,
+                    loop_watch=platform.loop_watch,
+                    open_connection=open_connection,
+                )
+        return None
+
+    return connect
 
 
 def build_throttle(

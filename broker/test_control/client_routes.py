@@ -17,6 +17,7 @@ from odradek.broker.test_control.routes import (
     not_found,
 )
 from odradek.broker.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for
+from odradek.protocol.api_keys import api_named
 from odradek.protocol.errors import BrokerError
 
 KINDS: Final = {"group": OFFSETS_TOPIC, "transactional_id": TRANSACTION_TOPIC}
@@ -34,7 +35,11 @@ class ClientRoutes:
     def add_to(self, routes: Routes) -> None:
         """Add the routes."""
         routes.add(
-            "GET", "/requests", "how many there were, by API, version and client", self.requests
+            "GET",
+            "/requests",
+            "how many there were, by API, version and client",
+            self.requests,
+            takes=("api",),
         )
         routes.add("DELETE", "/requests", "count from zero again", self.forget)
         routes.add(
@@ -55,8 +60,17 @@ class ClientRoutes:
         )
 
     def requests(self, arguments: Arguments) -> object:
+        """
+        api  only of this one, such as Produce
+        """
+        name = arguments.text("api", None)
+        wanted = None if name is None else api_named(name)
+        if name is not None and wanted is None:
+            raise bad_request(f"there is no API {name!r}: they are such as Produce")
         counts: Counter[tuple[str, int, str]] = Counter()
         for kind, count in self._requests.counts().items():
+            if wanted not in (None, kind.api_key):
+                continue
             counts[kind.api, kind.version, kind.client.client_id] += count
         names = ("api", "version", "client_id", "count")
         rows = [(*seen, count) for seen, count in sorted(counts.items())]

@@ -232,12 +232,14 @@ class KafkaHandle(FaultTarget):
 
         api        only of this API, such as Produce
         client_id  only of this client
+        raises     ControlFailed when there is no such API
         """
+        path = "/requests" if api is None else f"/requests?api={quote(api, '')}"
         counts: Counter[SeenRequest] = Counter()
         for control in self.controls:
-            for row in control.get("/requests")["requests"]:
+            for row in control.get(path)["requests"]:
                 seen = SeenRequest(row["api"], row["version"], row["client_id"])
-                if api in (None, seen.api) and client_id in (None, seen.client_id):
+                if client_id in (None, seen.client_id):
                     counts[seen] += row["count"]
         return counts
 

@@ -30,7 +30,6 @@ from odradek.pipeline.jobs.reachability import (
     check_clusters,
     report_availability,
 )
-from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.stop import Stop, Stopped
 from odradek.pipeline.metrics import serve
 from odradek.pipeline.progress import Progress, record, show
@@ -123,13 +122,11 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
             run.run_batch(pipeline, built, folder)
             return
         with stop.deferred(), progress_shown(spark, progress):
-            queries = run.start_stream(pipeline, built, folder)
-            run.wait(
+            run.run_stream(
                 pipeline,
-                queries,
-                restarts=Restarts(
-                    pipeline, lambda name: run.start_query(pipeline, built, folder, name), warn
-                ),
+                built,
+                folder,
+                say=warn,
                 is_stopped=stop.requested.is_set,
                 stopping=progress.stopping,
             )

@@ -223,6 +223,33 @@ def start_stream(pipeline: Pipeline, built: Built, folder: FilePath) -> list[Str
     return queries
 
 
+def run_stream(
+    pipeline: Pipeline,
+    built: Built,
+    folder: FilePath,
+    *,
+    say: Callable[[PartFailed, str], object],
+    is_stopped: Callable[[], bool] = lambda: False,
+    stopping: Callable[[str], object] = lambda query: None,
+) -> None:
+    """Start all queries, and wait as `wait` does; failed ones start again where the file says so.
+
+    say     called with a failure and what follows
+    raises  PartFailed, WrongCheckpoint
+    """
+
+    def start(name: str) -> StreamingQuery:
+        return start_query(pipeline, built, folder, name)
+
+    wait(
+        pipeline,
+        start_stream(pipeline, built, folder),
+        restarts=Restarts(pipeline, start, say),
+        is_stopped=is_stopped,
+        stopping=stopping,
+    )
+
+
 def start_query(pipeline: Pipeline, built: Built, folder: FilePath, name: str) -> StreamingQuery:
     """Start one query, whose checkpoint has been claimed.
 

@@ -80,6 +80,10 @@ def found(reference: str, folder: Path) -> Callable[..., Any]:
         ) from error
     finally:
         sys.path.remove(place)
+    beside = folder.joinpath(*name.split(".")).with_suffix(".py")
+    file = getattr(module, "__file__", None)
+    if beside.exists() and (file is None or not beside.samefile(file)):
+        raise StepInputError(f"another module {name} is imported already: {file or 'built in'}")
     _send(folder)
     function: Callable[..., Any] | None = getattr(module, attribute, None)
     if function is None or not callable(function):

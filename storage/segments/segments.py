@@ -170,7 +170,8 @@ class Segments:
         """Have the removal of segments on disk before the one before them is cut.
 
         A power cut that takes back the removal only would leave a hole below the recovery point,
-        where nothing looks for it.  Kafka has no such order.
+        where nothing looks for it.  Kafka has no such order.  Without a free descriptor the order
+        is given up, as a truncation that is refused would leave the replica without a leader.
         """
         try:
             self.shared.files.sync_directory(self.directory)

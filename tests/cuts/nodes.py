@@ -316,17 +316,7 @@ class MovingScene(Scene):
 
     def step(self) -> bool:
         """A step of the move, or the time until the next one; False when nothing is left."""
-        if self.deferred:
-            self.deferred.popleft()()
-            return True
-        wake_ms = self.wheel.next_opening_ms()
-        if wake_ms is None:
-            return False
-        clock = self.replicas.clock
-        clock.advance(max(0, wake_ms - clock.monotonic_ms()))
-        for callback in self.wheel.advance(clock.monotonic_ms()):
-            callback()
-        return True
+        return self.replicas.step(self.deferred, self.wheel)
 
     def played(self) -> Played:
         """To be returned at the end."""

@@ -44,7 +44,10 @@ def test_requests_are_counted_by_api_version_and_client(broker: Broker) -> None:
     ((api, version, client_id),) = found
     assert (api, client_id) == ("Produce", "counter")
     assert version >= 3
+    assert broker.requests("list_offsets", client_id="counter").total() == 0
     assert broker.requests(client_id="counter").total() > 3
+    with pytest.raises(ControlFailed, match="there is no API 'Produces'"):
+        broker.requests("Produces")
     broker.forget_requests()
     assert not broker.requests(client_id="counter")
 

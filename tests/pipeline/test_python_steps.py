@@ -115,3 +115,10 @@ def test_mistakes_of_the_file_are_reported(
 ) -> None:
     with pytest.raises(SpecError, match=said):
         built(spark, tmp_path, STEPS.replace(old, new), "batch", SCHEMAS)
+
+
+def test_module_that_another_has_hidden_is_reported(spark: SparkSession, folder: Path) -> None:
+    (folder / "tomllib.py").write_text(MODULE)
+    steps = STEPS.replace("odradek_prices:shout", "tomllib:shout")
+    with pytest.raises(PartFailed, match=r"another module tomllib is imported already: .*tomllib"):
+        built(spark, folder, steps, "batch", SCHEMAS)

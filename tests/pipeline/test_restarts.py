@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
-from odradek.pipeline.jobs.restarts import Restarts, RestartTimes
+from odradek.pipeline.jobs.restarts import RestartTimes
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.restart import Restart
@@ -70,8 +70,7 @@ def run_with_restarts(
 
     pipeline = parse(FILE.format(attempts=attempts), folder / "my.toml")
     built = run.build(spark, pipeline, folder)
-    restarts = Restarts(pipeline, lambda name: run.start_query(pipeline, built, folder, name), say)
-    run.wait(pipeline, run.start_stream(pipeline, built, folder), restarts=restarts)
+    run.run_stream(pipeline, built, folder, say=say)
     return said
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from uuid import UUID
 
 from odradek.broker.purgatory import Purgatory
@@ -53,6 +55,19 @@ class Replicas:
         self.live = [1, 2, 3]
         self.observers: list[LeadershipObserver] = []
         self._begin()
+
+    def step(self, deferred: deque[Callable[[], None]], wheel: TimingWheel) -> bool:
+        """Call what is deferred, or wait for the next timer; False when nothing is left."""
+        if deferred:
+            deferred.popleft()()
+            return True
+        wake_ms = wheel.next_opening_ms()
+        if wake_ms is None:
+            return False
+        self.clock.advance(max(0, wake_ms - self.clock.monotonic_ms()))
+        for callback in wheel.advance(self.clock.monotonic_ms()):
+            callback()
+        return True
 
     def _monotonic_ms(self) -> int:
         return self.clock.monotonic_ms()
