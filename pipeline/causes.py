@@ -9,9 +9,9 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from odradek.pipeline.spec.endpoints import KafkaSource
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.sources import KafkaSource
 
 CAUSES_MAX: Final = 20
 LINE_LENGTH_MAX: Final = 600

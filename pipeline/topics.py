@@ -9,9 +9,11 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.spec.endpoints import Cluster, KafkaSink, KafkaSource
+from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.sinks import KafkaSink
+from odradek.pipeline.spec.sources import KafkaSource
 from odradek.pipeline.spec.steps import Parse
 
 TIMEOUT_MS: Final = 10_000

@@ -13,9 +13,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from odradek.pipeline.io import read as read_source
+from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spec.cases import Rows
-from odradek.pipeline.spec.endpoints import (
+from odradek.pipeline.spec.model import Head
+from odradek.pipeline.spec.sources import (
     FileSource,
     KafkaSource,
     RateSource,
@@ -23,7 +24,6 @@ from odradek.pipeline.spec.endpoints import (
     SparkSource,
     TableSource,
 )
-from odradek.pipeline.spec.model import Head
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 KAFKA_ROW: Final = (

@@ -21,14 +21,14 @@ from odradek.pipeline.cases.compare import differences
 from odradek.pipeline.cases.given import GivenRowsError, read_given
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.failures import PartFailed
-from odradek.pipeline.io import records as records_of
 from odradek.pipeline.jobs.run import Built, build_from
+from odradek.pipeline.sinks.records import records as records_of
 from odradek.pipeline.spec.cases import Case, CaseFile, Row, batches_of, check_names, load_cases
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
-from odradek.pipeline.spec.endpoints import KafkaSink
 from odradek.pipeline.spec.load import Mode, pipeline_of
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.problems import SpecError
+from odradek.pipeline.spec.sinks import KafkaSink
 
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 

@@ -24,9 +24,9 @@ from odradek.pipeline.check.expressions import Checker
 from odradek.pipeline.check.findings import Finding, instead
 from odradek.pipeline.check.java_patterns import pattern_fault
 from odradek.pipeline.check.queries import check_query
-from odradek.pipeline.spec.endpoints import FileSource, KafkaSource, RateSource
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
 from odradek.pipeline.spec.steps import (
     DELETED,
     Anomalies,

@@ -22,12 +22,12 @@ from odradek.pipeline.cases.report import FEW_ROWS, MASTER
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.connectors import NoConnector
 from odradek.pipeline.failures import PartFailed, part, quieten
-from odradek.pipeline.io import read as read_source
-from odradek.pipeline.io import records as records_of
 from odradek.pipeline.jobs.run import Built, build_from, needs
 from odradek.pipeline.session import close_session, open_session
-from odradek.pipeline.spec.endpoints import FileSource, KafkaSource, RateSource
+from odradek.pipeline.sinks.records import records as records_of
+from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
 
 FAILED: Final = 1
 CELL_LENGTH_MAX: Final = 40

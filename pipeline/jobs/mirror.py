@@ -16,15 +16,16 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from odradek.pipeline.io import read as read_source
 from odradek.pipeline.jobs.run import claim_folder
 from odradek.pipeline.mirror.clusters import ClusterFailed
 from odradek.pipeline.mirror.flow import Flow, TopicRecreatedError, Written
 from odradek.pipeline.mirror.offsets import Run
 from odradek.pipeline.mirror.write import INPUT_COLUMNS, OUTPUT_SCHEMA, Plan, WriteFailed, write
-from odradek.pipeline.spec import endpoints as ends
+from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spec import model
+from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.mirror import Mirror
+from odradek.pipeline.spec.sources import KafkaSource
 
 NEEDS: Final = ("kafka",)
 QUERY: Final = "mirror"
@@ -95,7 +96,7 @@ class MirrorJob:
         head, topics = self._mirror.mirror, self._mirror.topics
         rows = read_source(
             spark,
-            ends.KafkaSource(
+            KafkaSource(
                 kind="kafka",
                 cluster="source",
                 pattern=self._flow.pattern,
@@ -105,7 +106,7 @@ class MirrorJob:
                 fail_on_data_loss=topics.fail_on_data_loss,
             ),
             {
-                "source": ends.Cluster(
+                "source": Cluster(
                     bootstrap_servers=self._mirror.source.bootstrap_servers,
                     options=self._mirror.source.spark_options,
                 )

@@ -15,23 +15,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
-from odradek.pipeline.io import read as read_source
-from odradek.pipeline.io import start as start_writing
-from odradek.pipeline.io import write_batch
 from odradek.pipeline.jobs.restarts import Restarts
-from odradek.pipeline.spec.endpoints import (
-    KafkaSink,
-    KafkaSource,
-    Sink,
-    SparkSink,
-    SparkSource,
-    TableSink,
-    TableSource,
-    database_of,
-)
+from odradek.pipeline.sinks.write import start as start_writing
+from odradek.pipeline.sinks.write import write_batch
+from odradek.pipeline.sources.read import read as read_source
+from odradek.pipeline.spec.ends import database_of
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.sinks import KafkaSink, Sink, SparkSink, TableSink
+from odradek.pipeline.spec.sources import KafkaSource, SparkSource, TableSource
 from odradek.pipeline.spec.steps import Parse
 from odradek.pipeline.topics import absent
 from odradek.pipeline.transforms.apply import apply

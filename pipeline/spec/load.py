@@ -13,10 +13,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of
-from odradek.pipeline.spec.endpoints import Cluster, Sink, Source
+from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Head, Pipeline, faults
 from odradek.pipeline.spec.problems import Problem, SpecError, placed
+from odradek.pipeline.spec.sinks import Sink
+from odradek.pipeline.spec.sources import Source
 from odradek.pipeline.spec.steps import AnyStep
 
 VALUE_LENGTH_MAX: Final = 80

@@ -8,20 +8,13 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from odradek.pipeline.spec.endpoints import (
-    Cluster,
-    FileSink,
-    FileSource,
-    KafkaSink,
-    KafkaSource,
-    RateSource,
-    Sink,
-    Source,
-)
+from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.field_types import Duration, Name, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.producer_properties import client_fault
 from odradek.pipeline.spec.restart import Restart
+from odradek.pipeline.spec.sinks import FileSink, KafkaSink, Sink
+from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource, Source
 from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,

@@ -6,8 +6,9 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
-from odradek.pipeline.spec.endpoints import Cluster, KafkaSink
+from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.field_types import Options
+from odradek.pipeline.spec.sinks import KafkaSink
 
 DEFAULTS: Final = {
     # A transaction of a killed job is aborted after this time, or when the job starts again.

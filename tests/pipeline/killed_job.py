@@ -15,8 +15,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from odradek.pipeline import exactly_once
 from odradek.pipeline.cli import main
+from odradek.pipeline.sinks import exactly_once
 
 FLUSH_TIMEOUT_S = 60.0
 

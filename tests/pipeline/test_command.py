@@ -11,7 +11,7 @@ import pytest
 
 from odradek.pipeline.cli import BAD_FILE, _parser, main
 from odradek.pipeline.jobs.reachability import AvailabilityReporter
-from odradek.pipeline.spec.endpoints import Cluster
+from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.field_types import Length, Part
 from tests.pipeline.mirroring import file
 from tests.pipeline.test_spec import GOOD

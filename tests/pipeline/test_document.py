@@ -11,11 +11,11 @@ import pytest
 
 from odradek.pipeline.cli import BAD_FILE, main
 from odradek.pipeline.spec.document import SECRET_BYTES_MAX, Outside
-from odradek.pipeline.spec.endpoints import ConsoleSink, KafkaSink
 from odradek.pipeline.spec.hiding import Hidden, hiding
 from odradek.pipeline.spec.load import load
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.problems import SpecError
+from odradek.pipeline.spec.sinks import ConsoleSink, KafkaSink
 from tests.pipeline.test_spec import GOOD
 
 PASSWORD = 'correct\'horse "battery" 漢字'

@@ -12,11 +12,11 @@ from pyspark.sql import Row, SparkSession
 from odradek.pipeline.cli import main
 from odradek.pipeline.connectors import NoConnector
 from odradek.pipeline.failures import PartFailed
-from odradek.pipeline.io import records
 from odradek.pipeline.jobs import lifecycle, run
 from odradek.pipeline.session import open_session
-from odradek.pipeline.spec.endpoints import KafkaSink
+from odradek.pipeline.sinks.records import records
 from odradek.pipeline.spec.load import parse
+from odradek.pipeline.spec.sinks import KafkaSink
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.feeding import feed, in_batch
 from tests.pipeline.test_run import consume, payment, produce

@@ -14,14 +14,15 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.exactly_once import Record, TransactionFailed, Transactions
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
-from odradek.pipeline.spec.endpoints import Cluster, KafkaSink
+from odradek.pipeline.sinks.exactly_once import Record, TransactionFailed, Transactions
+from odradek.pipeline.sinks.written_batch import WrittenBatch
+from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
 from odradek.pipeline.spec.producer_properties import producer_properties
-from odradek.pipeline.written_batch import WrittenBatch
+from odradek.pipeline.spec.sinks import KafkaSink
 from tests.pipeline.mirroring import Sent, content, create, send
 from tests.support.apache import apache_node
 from tests.support.broker_process import BrokerProcess, odradek_broker

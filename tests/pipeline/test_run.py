@@ -10,10 +10,10 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from odradek.pipeline import io
 from odradek.pipeline.jobs import run
-from odradek.pipeline.spec.endpoints import KafkaSink
+from odradek.pipeline.sinks.records import records
 from odradek.pipeline.spec.load import parse
+from odradek.pipeline.spec.sinks import KafkaSink
 from tests.support.broker_process import BrokerProcess
 
 READ_TIMEOUT_S = 180.0
@@ -171,5 +171,5 @@ def test_bytes_in_a_json_value_are_base64(spark: SparkSession) -> None:
     sink = KafkaSink.model_validate(
         {"kind": "kafka", "from": "rows", "cluster": "main", "topic": "out"}
     )
-    ((value, key),) = io.records(rows, sink).collect()
+    ((value, key),) = records(rows, sink).collect()
     assert (json.loads(value), key) == ({"key": "MA==", "n": 1}, b"0")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from odradek.pipeline.spec.endpoints import KafkaSink, KafkaSource
 from odradek.pipeline.spec.key_lines import lines_of
 from odradek.pipeline.spec.load import load, parse
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.problems import SpecError
+from odradek.pipeline.spec.sinks import KafkaSink
+from odradek.pipeline.spec.sources import KafkaSource
 from odradek.pipeline.spec.steps import Window
 
 FILE = Path("my.toml")

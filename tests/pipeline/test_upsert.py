@@ -17,8 +17,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek.pipeline.databases import options_of
-from odradek.pipeline.spec.endpoints import TableSink
-from odradek.pipeline.upsert import UpsertFailed, staging_name, upsert
+from odradek.pipeline.sinks.upsert import UpsertFailed, staging_name, upsert
+from odradek.pipeline.spec.sinks import TableSink
 from tests.support.compacted import wait_until
 from tests.support.mariadb import MariaDb, mariadb
 from tests.support.postgresql import PostgreSql, postgresql

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
+from odradek.pipeline.sinks.webhook import IdempotencyKeys
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.problems import SpecError
-from odradek.pipeline.webhook import IdempotencyKeys
 
 TIMEOUT_S: Final = 60.0
 FILE = """\

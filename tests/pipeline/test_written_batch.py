@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.pipeline.written_batch import UnknownBatch, WrittenBatch, is_written
+from odradek.pipeline.sinks.written_batch import UnknownBatch, WrittenBatch, is_written
 
 LAST = WrittenBatch(7, "of 7")
 

@@ -36,7 +36,8 @@ from odradek.pipeline.databases import (
     options_of,
     quoted_name,
 )
-from odradek.pipeline.spec.endpoints import TableSink, without_options
+from odradek.pipeline.spec.ends import without_options
+from odradek.pipeline.spec.sinks import TableSink
 from odradek.pipeline.transforms.columns import quoted
 
 SQLITE_FORMATS: Final[dict[type[DataType], str]] = {

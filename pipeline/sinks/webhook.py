@@ -23,8 +23,8 @@ from urllib3 import PoolManager, Retry
 from urllib3.exceptions import HTTPError, MaxRetryError
 
 from odradek.pipeline.causes import error_line
-from odradek.pipeline.spec.endpoints import HttpSink
 from odradek.pipeline.spec.field_types import duration_ms
+from odradek.pipeline.spec.sinks import HttpSink
 from odradek.pipeline.transforms.columns import column
 
 RETRIED: Final = (408, 425, 429, 500, 502, 503, 504)

@@ -36,8 +36,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from odradek.pipeline.causes import error_line
+from odradek.pipeline.sinks.written_batch import UnknownBatch, WrittenBatch, is_written
 from odradek.pipeline.spec.producer_properties import LOG_LEVEL
-from odradek.pipeline.written_batch import UnknownBatch, WrittenBatch, is_written
 
 OFFSET_PARTITION: Final = 0
 """The partition of the topic whose offset, in a group of the sink's own, is the number."""

@@ -1,0 +1,1 @@
+"""Writing: from DataFrames to the kinds of sinks."""

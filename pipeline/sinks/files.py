@@ -1,0 +1,51 @@
+"""The commit log that Spark keeps in a folder of files."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from odradek.pipeline.transforms.step_input_error import StepInputError
+
+COMMITS: Final = "_spark_metadata"
+"""The folder of Spark's commit log, which lists the committed files."""
+
+
+def check_batch_folder(spark: SparkSession, name: str, path: str) -> None:
+    """Check that no stream has written to a folder.
+
+    name    of the folder in the file
+    raises  StepInputError
+    """
+    if last_batch(spark, f"{path}/{COMMITS}") is not None:
+        raise StepInputError(f"{name} holds the files of a stream, whose readers see no others")
+
+
+def check_folder(spark: SparkSession, path: str, checkpoint: str) -> None:
+    """Check that the commit log of a folder belongs to the checkpoint.
+
+    Spark skips a batch whose number is in the commit log already.
+
+    raises  StepInputError
+    """
+    written = last_batch(spark, f"{path}/{COMMITS}")
+    begun = last_batch(spark, f"{checkpoint}/offsets")
+    if written is not None and written > (-1 if begun is None else begun):
+        raise StepInputError(
+            f"{path} holds files of batches up to {written} that this checkpoint does not know:"
+            f" another pipeline or checkpoint wrote them, and batches up to {written} would be left"
+            " out; give another folder, or that checkpoint"
+        )
+
+
+def last_batch(spark: SparkSession, log: str) -> int | None:
+    """The greatest batch number in one of Spark's logs; None when the log is empty."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(log)
+    context: Any = spark.sparkContext._jsc
+    files = path.getFileSystem(context.hadoopConfiguration())
+    if not files.exists(path):
+        return None
+    names = [one.getPath().getName().removesuffix(".compact") for one in files.listStatus(path)]
+    return max((int(name) for name in names if name.isdecimal()), default=None)

@@ -1,0 +1,32 @@
+"""The records of a Kafka sink."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StringType
+
+from odradek.pipeline.spec.sinks import (
+    KafkaSink,
+)
+from odradek.pipeline.transforms.columns import column
+
+
+def records(rows: DataFrame, sink: KafkaSink) -> DataFrame:
+    """Rows for a Kafka sink: key and value, and topic, partition and headers if present."""
+    if sink.value is None or sink.value == "value":
+        value = F.col("value")
+    else:
+        names = [name for name in rows.columns if name not in ("headers", "topic", "partition")]
+        chosen = names if sink.value == "*" else sink.value
+        value = F.to_json(F.struct(*(column(rows, name) for name in chosen)))
+    columns = {"value": value}
+    if sink.key is not None:
+        columns["key"] = column(rows, sink.key).cast("string")
+    elif "key" in rows.columns:
+        is_ready = isinstance(rows.schema["key"].dataType, BinaryType | StringType)
+        columns["key"] = F.col("key") if is_ready else F.col("key").cast("string")
+    for name in ("topic", "partition", "headers"):
+        if name in rows.columns and not (name == "topic" and sink.topic is not None):
+            columns[name] = F.col(name)
+    return rows.select(*(one.alias(name) for name, one in columns.items()))

@@ -1,0 +1,139 @@
+"""Writes DataFrames to sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from odradek.pipeline.sinks.connector import save, save_batch, stream_writer
+from odradek.pipeline.sinks.exactly_once import batch_writer as exactly_once_writer
+from odradek.pipeline.sinks.exactly_once import timeout_fault
+from odradek.pipeline.sinks.files import check_batch_folder, check_folder, last_batch
+from odradek.pipeline.sinks.records import records
+from odradek.pipeline.sinks.upsert import batch_writer, upsert
+from odradek.pipeline.sinks.webhook import batch_writer as webhook_writer
+from odradek.pipeline.sinks.webhook import send
+from odradek.pipeline.spark_options import kafka_options, resolve_path, resolve_url, texts
+from odradek.pipeline.spec.ends import Cluster
+from odradek.pipeline.spec.model import Head
+from odradek.pipeline.spec.producer_properties import producer_properties
+from odradek.pipeline.spec.sinks import (
+    ConsoleSink,
+    FileSink,
+    HttpSink,
+    KafkaSink,
+    Sink,
+    SparkSink,
+    TableSink,
+)
+from odradek.pipeline.transforms.step_input_error import StepInputError
+
+
+def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], folder: Path) -> None:
+    """Write all rows of a batch pipeline."""
+    match sink:
+        case KafkaSink():
+            writer = records(rows, sink).write.format("kafka")
+            writer.options(**_kafka_sink(sink, clusters)).save()
+        case FileSink():
+            check_batch_folder(rows.sparkSession, sink.path, resolve_path(folder, sink.path))
+            batch = rows.write.format(sink.format).mode("append").options(**texts(sink.options))
+            if sink.partition_by:
+                batch = batch.partitionBy(*sink.partition_by)
+            batch.save(resolve_path(folder, sink.path))
+        case TableSink():
+            upsert(rows, resolve_url(folder, sink.url), sink, owner=str(folder / sink.source))
+        case SparkSink():
+            save(rows, sink, folder)
+        case HttpSink():
+            # A run that is repeated is another batch: nothing says which rows were sent.
+            send(rows, sink, batch=str(uuid4()))
+        case ConsoleSink():
+            rows.show(sink.rows, truncate=False)
+
+
+def start(
+    rows: DataFrame,
+    sink: Sink,
+    clusters: Mapping[str, Cluster],
+    head: Head,
+    folder: Path,
+    *,
+    name: str,
+    checkpoint: str,
+) -> StreamingQuery:
+    """Begin to write a stream."""
+    writer: DataStreamWriter
+    match sink:
+        case KafkaSink() if sink.is_exactly_once:
+            batches = _transactions(rows.sparkSession, sink, clusters, head, name, checkpoint)
+            writer = records(rows, sink).writeStream
+            writer = writer.outputMode(sink.output_mode).foreachBatch(batches)
+        case KafkaSink():
+            writer = records(rows, sink).writeStream.format("kafka")
+            writer = writer.options(**_kafka_sink(sink, clusters)).outputMode(sink.output_mode)
+        case FileSink():
+            check_folder(rows.sparkSession, resolve_path(folder, sink.path), checkpoint)
+            writer = rows.writeStream.format(sink.format).options(**texts(sink.options))
+            if sink.partition_by:
+                writer = writer.partitionBy(*sink.partition_by)
+            writer = writer.option("path", resolve_path(folder, sink.path)).outputMode("append")
+        case TableSink():
+            batches = batch_writer(resolve_url(folder, sink.url), sink, owner=checkpoint)
+            writer = rows.writeStream.outputMode(sink.output_mode).foreachBatch(batches)
+        case HttpSink():
+            writer = rows.writeStream.outputMode(sink.output_mode)
+            writer = writer.foreachBatch(webhook_writer(sink, Path(checkpoint)))
+        case SparkSink() if sink.foreach_batch:
+            writer = rows.writeStream.outputMode(sink.output_mode)
+            writer = writer.foreachBatch(lambda batch, _: save_batch(batch, sink, folder))
+        case SparkSink():
+            writer = stream_writer(rows, sink, folder)
+        case ConsoleSink():
+            writer = rows.writeStream.format("console").outputMode(sink.output_mode)
+            writer = writer.option("numRows", sink.rows).option("truncate", "false")
+    writer = writer.queryName(name).option("checkpointLocation", checkpoint)
+    if head.mode == "available_now":
+        writer = writer.trigger(availableNow=True)
+    elif head.trigger is not None:
+        writer = writer.trigger(processingTime=head.trigger)
+    if isinstance(sink, SparkSink) and sink.table is not None and not sink.foreach_batch:
+        return writer.toTable(sink.table)
+    return writer.start()
+
+
+def _transactions(
+    spark: SparkSession,
+    sink: KafkaSink,
+    clusters: Mapping[str, Cluster],
+    head: Head,
+    name: str,
+    checkpoint: str,
+) -> Callable[[DataFrame, int], None]:
+    """The writer of an exactly-once sink.
+
+    raises  StepInputError when the cluster does not allow the transaction time-out
+    """
+    assert sink.topic is not None, "the model checks it"
+    properties = producer_properties(sink, clusters[sink.cluster])
+    fault = timeout_fault(properties)
+    if fault is not None:
+        raise StepInputError(fault)
+    begun = last_batch(spark, f"{checkpoint}/offsets")
+    return exactly_once_writer(
+        properties,
+        sink.topic,
+        owner=f"{head.name}-{name}",
+        checkpoint=Path(checkpoint),
+        repeated=begun if begun != last_batch(spark, f"{checkpoint}/commits") else None,
+    )
+
+
+def _kafka_sink(sink: KafkaSink, clusters: Mapping[str, Cluster]) -> dict[str, str]:
+    options = kafka_options(clusters[sink.cluster]) | texts(sink.options)
+    return options if sink.topic is None else options | {"topic": sink.topic}

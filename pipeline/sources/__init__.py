@@ -1,0 +1,1 @@
+"""Reading: from the kinds of sources to DataFrames."""

@@ -1,0 +1,238 @@
+"""Sinks of a pipeline file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from odradek.pipeline.spec.ends import (
+    Count,
+    FileFormat,
+    Packages,
+    Url,
+    check_place,
+    database_of,
+    without_options,
+)
+from odradek.pipeline.spec.field_types import (
+    Columns,
+    Duration,
+    Length,
+    Name,
+    Names,
+    Options,
+    Part,
+    Text,
+    Topic,
+)
+from odradek.pipeline.spec.restart import Restart
+
+DATABASES: Final = ("sqlite", "postgresql", "mariadb")
+"""Databases of sinks; a source reads any database with a JDBC driver."""
+
+
+OutputMode = Annotated[
+    Literal["append", "update", "complete"],
+    Field(
+        description="append: rows that are final; update: those that a batch has changed; "
+        "complete: all rows, after aggregates.  Spark's outputMode."
+    ),
+]
+
+
+class End(Part):
+    """A sink."""
+
+    source: Name = Field(alias="from")
+    """The source or step whose rows are written."""
+    restart: Restart | None = None
+    """Start the query of this sink again when it has failed; None: as `[pipeline.restart]` says."""
+
+
+class KafkaSink(End):
+    """A Kafka topic.
+
+    delivery_guarantee  at_least_once: Spark's connector writes, and a batch that is repeated after
+                        a crash writes its records again.  exactly_once: each batch is written in
+                        one transaction, once; `options`, and those of the cluster, are then
+                        properties of librdkafka's producer
+    value  columns of a JSON object, "*" for all; bytes (such as a kept `key`) are in base64.
+           "value" and None: the column `value`, unchanged
+    key    the column of the record key; None: the column `key` if it exists
+    """
+
+    kind: Literal["kafka"]
+    cluster: Text
+    """A table of `[clusters]`."""
+    topic: Topic | None = None
+    """None: the topic is in the column `topic`."""
+    key: Text | None = None
+    value: Columns | Literal["*", "value"] | None = "*"
+    output_mode: OutputMode = "append"
+    delivery_guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
+    options: Options = {}
+    """Further options of Spark's Kafka sink, or properties of the exactly-once producer."""
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether batches are written in transactions."""
+        return self.delivery_guarantee == "exactly_once"
+
+    @model_validator(mode="after")
+    def _one_topic(self) -> Self:
+        if self.is_exactly_once and self.topic is None:
+            raise ValueError('delivery_guarantee = "exactly_once" needs one topic: topic = ...')
+        return self
+
+
+class FileSink(End):
+    """A folder of files, exactly once: Spark's commit log in it lists the committed files."""
+
+    kind: Literal["files"]
+    path: Text
+    """The folder, relative to the pipeline file; or a URI that Spark writes."""
+    format: FileFormat
+    partition_by: Columns | None = None
+    """Columns whose values name folders, as `day=2026-01-01/`.  Spark's `partitionBy`."""
+    options: Options = {}
+    """Further options of Spark's writer of the format."""
+
+
+class TableSink(End):
+    """A table of a database with upserts by key, so a repeated batch changes nothing.
+
+    keys       the columns of the primary key
+    latest_by  the column by which the newer of two rows with one key is kept, in whatever order
+               they arrive; None: the row of the later batch is kept.  If it is in `omit`, rows
+               of a batch are compared, but not those of the table
+    delete_by  the BOOLEAN column that is true for a row which deletes its key, such as `deleted`
+               of a parse step; it is not stored, and requires `latest_by`
+    """
+
+    kind: Literal["jdbc"]
+    url: Url
+    """The JDBC address of a SQLite file, relative to the pipeline file, of PostgreSQL or MariaDB.
+    MariaDB stores texts in keys as VARCHAR(255), and times in UTC."""
+    table: Text
+    """The table; `schema.table` in PostgreSQL."""
+    keys: Columns
+    latest_by: Text | None = None
+    delete_by: Text | None = None
+    omit: Names = []
+    """Columns that are not stored, such as the `offset` that `latest_by` names."""
+    output_mode: OutputMode = "append"
+    create: bool = True
+    """Create the table unless it exists."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_database(cls, url: str) -> str:
+        if database_of(url) not in DATABASES:
+            known = ", ".join(f"jdbc:{name}:..." for name in DATABASES)
+            raise ValueError(f"{without_options(url)!r} is not allowed; allowed: {known}")
+        return url
+
+    @model_validator(mode="after")
+    def _deletes_are_ordered(self) -> Self:
+        if self.delete_by is not None and self.latest_by is None:
+            raise ValueError(
+                "delete_by needs latest_by: of a row and its deletion in one batch the later counts"
+            )
+        for name in self.keys:
+            if name in self.omit or name == self.delete_by:
+                raise ValueError(f"the key {name!r} must be stored")
+        return self
+
+
+class ConsoleSink(End):
+    """Standard output."""
+
+    kind: Literal["console"]
+    output_mode: OutputMode = "append"
+    rows: Count = 20
+    """Rows of a batch that are printed.  Spark's `numRows`."""
+
+
+class SparkSink(End):
+    """Any connector of Spark, by its format and options; Delta Lake and Iceberg among them.
+
+    The guarantee is that of the connector's streaming writer: Delta Lake and Iceberg write each
+    batch exactly once.  With `foreach_batch` it is at least once.
+    """
+
+    kind: Literal["spark"]
+    format: Text = Field(examples=["delta", "iceberg", "mongodb"])
+    """The name of the connector.  Spark's `format`."""
+    path: Text | None = None
+    """The path of the table, relative to the pipeline file; or a URI.  Spark's option `path`."""
+    table: Text | None = Field(None, examples=["lake.shop.orders"])
+    """Instead of `path`, the table in a catalog of `[pipeline.spark]`, which is created.  Spark's
+    `toTable`."""
+    partition_by: Columns | None = None
+    """Columns by whose values a new table is divided.  Spark's `partitionBy`."""
+    output_mode: OutputMode = "append"
+    foreach_batch: bool = False
+    """Write each batch of a stream as in batch mode, for a connector without a streaming writer.
+    Spark's `foreachBatch`."""
+    save_mode: Literal["append", "overwrite"] = "append"
+    """In batch mode and with `foreach_batch`: `overwrite` replaces the table by the rows.  Spark's
+    `mode`."""
+    packages: Packages = []
+    options: Options = {}
+    """Options of the connector."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        check_place(self.path, self.table)
+        return self
+
+
+def _http_address(url: str) -> str:
+    if re.match(r"https?://[^/?#@\s]+([/?]\S*)?$", url) is None:
+        raise ValueError("not an address like https://HOST/PATH; an account belongs into headers")
+    return url
+
+
+class HttpSink(End):
+    """An HTTP endpoint, one request per row, at least once: a webhook.
+
+    A batch that is repeated after a crash sends its requests again, with the same idempotency keys.
+    A stream that is stopped waits for the attempts of a request.
+
+    headers  of each request, such as `Authorization = "Bearer ${TOKEN}"`
+    timeout  of an attempt: to connect, and between parts of the response
+    retries  attempts after the first one, when there is no response or status 408, 425, 429, 500,
+             502, 503 or 504; any other status than 2xx ends the query, and so does the last attempt
+    backoff  before the second retry; it doubles with each one.  The first is sent at once, or after
+             `Retry-After`, which is bounded by `backoff_max`, too
+    """
+
+    kind: Literal["http"]
+    url: Annotated[str, AfterValidator(_http_address)] = Field(examples=["https://hooks.shop/new"])
+    """The address, with http or https."""
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    """Of each request."""
+    value: Columns | Literal["*", "value"] = "*"
+    """Columns of the JSON object that is sent, "*" for all; or "value": the column `value` as it
+    is."""
+    headers: dict[str, str] = {}
+    idempotency_header: Text = "Idempotency-Key"
+    """The header with the key of the request, by which an endpoint knows a row that it has."""
+    connections: Annotated[int, Field(ge=1, le=64)] = 1
+    """Requests at the same time; with more than one their order is not that of the rows."""
+    timeout: Length = "30 seconds"
+    retries: Annotated[int, Field(ge=0, le=100)] = 8
+    backoff: Duration = "1 second"
+    backoff_max: Duration = "1 minute"
+    """Bound on the time between two attempts."""
+    drop_statuses: list[Annotated[int, Field(ge=400, le=599)]] = []
+    """Statuses that mean that the endpoint does not want the row, which is dropped."""
+    output_mode: OutputMode = "append"
+
+
+Sink = Annotated[
+    KafkaSink | FileSink | TableSink | SparkSink | HttpSink | ConsoleSink,
+    Field(discriminator="kind"),
+]
