@@ -15,7 +15,10 @@ group_history   what coordinators have responded to them, and what the log says
 group_workload  all of them, and when their groups are stable
 plan            what a seed decides: the cluster, and when which fault happens
 faults          how faults are made
+script          waiting and cutting, for scripted faults
 failovers       two failovers in a row
+controller_moves  a controller is deposed within a change of in-sync replicas
+transaction_ends  what strikes while a transaction ends
 administration  topics that come and go, reassignments
 oracle          what must hold after each event, and in the end
 simulation      puts these together and runs one seed: `python -m tests.sim.simulation SEED`

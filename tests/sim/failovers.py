@@ -11,13 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from odradek.protocol.topic_partition import TopicPartition
-from tests.sim.ensemble import Ensemble
-from tests.sim.network import Network
-from tests.sim.oracle import Oracle
 from tests.sim.process import Process
-from tests.sim.world import World
+from tests.sim.script import Script
 
-STEP_US: Final = 5_000
 WAIT_US: Final = 1_200_000
 """Shorter than the lag with which a replica leaves the in-sync replicas."""
 
@@ -25,72 +21,46 @@ WAIT_US: Final = 1_200_000
 class TwoFailovers:
     """They need clients that write with acks=1."""
 
-    def __init__(
-        self,
-        world: World,
-        network: Network,
-        ensemble: Ensemble,
-        oracle: Oracle,
-        *,
-        start_later: Callable[[Process], None],
-    ) -> None:
-        self._world = world
-        self._network = network
-        self._ensemble = ensemble
-        self._oracle = oracle
+    def __init__(self, script: Script, start_later: Callable[[Process], None]) -> None:
+        self._script = script
         self._start_later = start_later
 
     def make(self, key: TopicPartition) -> None:
         """Begin, when every replica is in sync and nothing else is wrong."""
-        state = self._oracle.state_of(key)
-        if state is None or len(state.isr) < 3 or state.leader < 0 or self._network.cuts:
+        script = self._script
+        state = script.oracle.state_of(key)
+        if state is None or not script.is_whole(key):
             return
-        replicas = self._oracle.assignment_of(key.topic).partitions[key.partition]
-        processes = self._oracle.processes
+        replicas = script.oracle.assignment_of(key.topic).partitions[key.partition]
+        processes = script.oracle.processes
         first = processes[state.leader]
         second, third = (processes[one] for one in replicas if one != state.leader)
-        if not all(one.is_serving and not one.loop.is_paused for one in processes.values()):
-            return
-        self._world.note(f"{key}: {first.broker_id}, {second.broker_id} will fail in a row")
+        script.world.note(f"{key}: {first.broker_id}, {second.broker_id} will fail in a row")
         names = first.host.name, second.host.name, third.host.name
         links = [(names[0], names[1]), (names[1], names[0]), (names[1], names[2])]
-        self._network.cuts.update(links[:2])
-
-        def heal() -> None:
-            kept = sorted(self._network.cuts.difference(links))
-            self._network.heal()
-            self._network.cuts.update(kept)
+        script.cut(*links[:2])
 
         def fail_first() -> None:
-            self._network.cuts.add(links[2])
-            self._fail(first)
-            self._wait(lambda: self._has_written(key, second), fail_second, heal)
+            script.cut(links[2])
+            script.fail(first, self._start_later)
+            script.wait(
+                lambda: self._has_written(key, second),
+                fail_second,
+                lambda: script.heal(links),
+                WAIT_US,
+            )
 
         def fail_second() -> None:
-            self._world.counts["two failovers"] += 1
-            self._fail(second)
-            heal()
+            script.world.counts["two failovers"] += 1
+            script.fail(second, self._start_later)
+            script.heal(links)
 
-        self._wait(lambda: self._end(key, third) > self._end(key, second), fail_first, heal)
-
-    def _wait(
-        self, is_so: Callable[[], bool], then: Callable[[], None], give_up: Callable[[], None]
-    ) -> None:
-        left = WAIT_US // STEP_US
-
-        def look() -> None:
-            nonlocal left
-            left -= 1
-            if self._world.is_calm:
-                return
-            if is_so():
-                then()
-            elif left:
-                self._world.after(STEP_US, look)
-            else:
-                give_up()
-
-        look()
+        script.wait(
+            lambda: self._end(key, third) > self._end(key, second),
+            fail_first,
+            lambda: script.heal(links),
+            WAIT_US,
+        )
 
     def _end(self, key: TopicPartition, process: Process) -> int:
         partition = None if process.node is None else process.node.parts.partitions.get(*key)
@@ -102,12 +72,3 @@ class TwoFailovers:
         if partition is None or partition.leader is None:
             return False
         return partition.log.end_offset > partition.leader.epoch_start_offset
-
-    def _fail(self, process: Process) -> None:
-        if not process.is_up:
-            return
-        session_id = process.session_id()
-        process.kill()
-        if session_id in self._ensemble.sessions:
-            self._ensemble.expire(session_id)
-        self._start_later(process)

@@ -10,12 +10,15 @@ from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.sim.administration import Administration
+from tests.sim.controller_moves import ControllerMoves
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.failovers import TwoFailovers
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
 from tests.sim.plan import Fault
 from tests.sim.process import Process
+from tests.sim.script import Script
+from tests.sim.transaction_ends import TransactionEnds
 from tests.sim.world import World
 
 OPERATIONS_MAX: Final = 40
@@ -56,6 +59,7 @@ class Faults:
         self._ensemble = ensemble
         self._oracle = oracle
         self._keys = keys
+        self._script = Script(world, network, ensemble, oracle)
         self.made = 0
         self._exposed: Process | None = None
         """Has lost power, and with it records that it had not flushed: until the controller has
@@ -80,6 +84,9 @@ class Faults:
             "slow disk": self._slow_disk,
             "topic": lambda _, fault: administration.create_topic(fault.second, fault.length_ms),
             "two failovers": self._fail_twice,
+            "controller moves in a change": self._move_controller_in_a_change,
+            "marker of a dead leader": self._end_transaction,
+            "disk full at the end": self._end_transaction,
             "reassign": lambda _, fault: administration.reassign(fault.second, fault.length_ms),
         }
 
@@ -149,13 +156,17 @@ class Faults:
             self._start_later(process, fault)
 
     def _fail_twice(self, process: Process, fault: Fault) -> None:
-        TwoFailovers(
-            self._world,
-            self._network,
-            self._ensemble,
-            self._oracle,
-            start_later=lambda failed: self._start_later(failed, fault),
-        ).make(self._keys[0])
+        TwoFailovers(self._script, lambda failed: self._start_later(failed, fault)).make(
+            self._keys[0]
+        )
+
+    def _move_controller_in_a_change(self, process: Process, fault: Fault) -> None:
+        ControllerMoves(self._script).make(self._keys[0], fault.second)
+
+    def _end_transaction(self, process: Process, fault: Fault) -> None:
+        TransactionEnds(
+            self._script, self._keys, lambda failed: self._start_later(failed, fault)
+        ).make(fault.kind)
 
     def _stop(self, process: Process, fault: Fault) -> None:
         process.stop()

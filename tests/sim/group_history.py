@@ -55,7 +55,7 @@ class GroupHistory:
 
     # What is committed.
 
-    def on_committed(self, stored: StoredBatch) -> None:
+    def on_committed(self, _: TopicPartition, stored: StoredBatch) -> None:
         """A batch of `__consumer_offsets` is committed."""
         for batch in iterate_batches(memoryview(stored.content)):
             for record in decode_records(batch):

@@ -112,8 +112,8 @@ class Oracle:
         self.processes: dict[int, Process] = {}
         self._producers: dict[int, str] = {}
         self.checks = 0
-        self.on_committed: dict[str, Callable[[StoredBatch], None]] = {}
-        """Topic -> called with each batch that is committed."""
+        self.on_committed: dict[str, Callable[[TopicPartition, StoredBatch], None]] = {}
+        """Topic -> called with each batch that is committed, and its partition."""
 
     def of(self, key: TopicPartition) -> Committed:
         found = self.partitions.get(key)
@@ -192,6 +192,13 @@ class Oracle:
         node = process.node
         if not process.is_up or node is None or not process.is_serving:
             return
+        epoch = node.parts.metadata.image.controller_epoch
+        if epoch < process.controller_epoch:
+            self.world.fail(
+                f"broker {process.broker_id}: the controller epoch falls from"
+                f" {process.controller_epoch} to {epoch}"
+            )
+        process.controller_epoch = epoch
         latest = process.views
         for partitions in node.parts.partitions._by_topic.values():
             for partition in partitions.values():
@@ -322,7 +329,7 @@ class Oracle:
         batches.extend([stored] * (stored.next_offset - stored.base_offset))
         call = self.on_committed.get(key.topic)
         if call is not None:
-            call(stored)
+            call(key, stored)
 
     def _commit_of_producer(
         self, key: TopicPartition, found: Committed, stored: StoredBatch

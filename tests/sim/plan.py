@@ -40,8 +40,12 @@ TRANSACTIONAL_CLOCK_MS_MAX: Final = 1_000
 """A transaction times out by the clock of its coordinator, wherever that is."""
 CHECK_INTERVAL_MS: Final = 1_000
 """Between two looks for transactions that have timed out."""
-FAILOVERS_ONE_IN: Final = 15
-"""Of how many other histories one has failovers in a row."""
+SCRIPTS_ONE_IN: Final = 8
+"""Of how many other histories one has scripted faults instead of random ones."""
+SCRIPTS: Final = ("two failovers", "controller moves in a change")
+SCRIPTED_ENDS_ONE_IN: Final = 2
+"""Of how many histories with transactions one has scripted faults instead of random ones."""
+SCRIPTS_OF_ENDS: Final = ("marker of a dead leader", "disk full at the end")
 LOSING: Final = ("power", "power in an operation", "power after a truncation", "bounce unseen")
 
 
@@ -199,7 +203,7 @@ def make_plan(seed: int) -> Plan:
     clients = rng.randrange(KINDS_OF_CLIENTS)
     if clients not in (GROUPS, TRANSACTIONAL):
         scenario = random.Random(f"scenario {seed}")
-        return plan if scenario.randrange(FAILOVERS_ONE_IN) else _with_failovers(plan, scenario)
+        return plan if scenario.randrange(SCRIPTS_ONE_IN) else _scripted(plan, scenario)
     if clients == GROUPS:
         groups = rng.choice((1, 1, 2))
         return replace(
@@ -211,21 +215,29 @@ def make_plan(seed: int) -> Plan:
             group_kinds=tuple(rng.choice(GROUP_KINDS) for _ in range(groups)),
         )
     versions = tuple(rng.random() < 0.5 for _ in range(rng.choice((1, 2))))
-    return replace(
+    plan = replace(
         plan,
         partitions=max(2, plan.partitions),
         producers=1,
         has_scribbler=False,
         transactional_clients=versions,
     )
+    scenario = random.Random(f"scenario {seed}")
+    if scenario.randrange(SCRIPTED_ENDS_ONE_IN):
+        return plan
+    ends = _in_a_row(plan, scenario, scenario.choice(SCRIPTS_OF_ENDS), each_ms=700)
+    return replace(plan, pause_us=100_000, faults=ends)
 
 
-def _with_failovers(plan: Plan, rng: random.Random) -> Plan:
-    """The same with failovers in a row instead of other faults, and clients that write more."""
-    failovers = sorted(
-        Fault(rng.randrange(1_000, 2_000) + number * 3_000, "two failovers", 0, 0, 2_000)
-        for number in range(plan.length_ms // 4_000)
-    )
-    return replace(
-        plan, partitions=1, has_scribbler=True, pause_us=100_000, faults=tuple(failovers)
+def _scripted(plan: Plan, rng: random.Random) -> Plan:
+    """The same with scripted faults in a row, and clients that write more."""
+    faults = _in_a_row(plan, rng, rng.choice(SCRIPTS))
+    return replace(plan, partitions=1, has_scribbler=True, pause_us=100_000, faults=faults)
+
+
+def _in_a_row(plan: Plan, rng: random.Random, kind: str, each_ms: int = 3_000) -> tuple[Fault, ...]:
+    first_ms = rng.randrange(1_000, 2_000)
+    return tuple(
+        Fault(at_ms, kind, 0, rng.randrange(1 << 16), 2_000)
+        for at_ms in range(first_ms, plan.length_ms - 1_000, each_ms)
     )

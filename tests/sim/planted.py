@@ -45,13 +45,6 @@ from odradek.storage.producers.producer_state import ProducerStates
 from tests.sim.plan import Plan
 from tests.sim.planting import Bugs
 
-RARE: Final = (
-    "refused_in_sync_replicas_are_kept",
-    "requests_of_earlier_controllers_are_applied",
-    "states_are_written_without_their_version",
-    "topics_are_unknown_while_a_controller_takes_over",
-)
-"""The simulator is weak here: `make test` leaves them out."""
 BUGS: Final = Bugs()
 
 

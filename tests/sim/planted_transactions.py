@@ -25,11 +25,6 @@ from odradek.storage.producers.producer_state import ProducerStates
 from tests.sim.plan import Plan
 from tests.sim.planting import Bugs
 
-RARE_TRANSACTION_BUGS: Final = (
-    "markers_are_done_when_appended",
-    "full_disks_leave_transactions_prepared",
-)
-"""500 short histories do not find them."""
 TRANSACTION_BUGS: Final = Bugs()
 
 

@@ -245,6 +245,8 @@ class Process:
         """Called once, when a log is being truncated."""
         self.views: dict[Partition, Any] = {}
         """What the oracle saw of each replica last."""
+        self.controller_epoch = 0
+        """That the broker knew last."""
         self.positions: dict[FileNode, tuple[int, int]] = {}
         """An offset in each file and its position, from which the oracle reads on."""
         self.files = ProcessFiles(self.disk, lambda: None)
@@ -275,6 +277,7 @@ class Process:
         self.is_up, self.is_serving, self.is_stopping = True, False, False
         self.host.is_powered = True
         self.views, self.positions = {}, {}
+        self.controller_epoch = 0
         self.files = ProcessFiles(self.disk, lambda: None)
         self.disk.on_cut = self._on_cut
         loop = self.host.loop = SimulatedLoop(

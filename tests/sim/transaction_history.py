@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
 
+from odradek.protocol.records.batch import CONTROL, TRANSACTIONAL
 from odradek.protocol.topic_partition import TopicPartition
+from tests.sim.oracle import StoredBatch
 from tests.sim.world import World
+
+VALUE: Final = re.compile(rb"transaction-(\d+)-")
 
 
 @dataclass
@@ -39,6 +45,8 @@ class TransactionHistory:
         self._world = world
         self.transactions: list[Transaction] = []
         self._newest: dict[str, tuple[int, int]] = {}
+        self._open: dict[tuple[TopicPartition, int], int] = {}
+        """Partition and producer id -> the transaction whose marker is missing."""
 
     def begin(self, transactional_id: str) -> Transaction:
         """Its number is greater than that of each one before."""
@@ -58,6 +66,23 @@ class TransactionHistory:
         if got <= floor:
             self._world.fail(f"{transactional_id} has producer id and epoch {got} after {floor}")
         self._newest[transactional_id] = max(got, self.newest_epoch(transactional_id))
+
+    def on_committed(self, key: TopicPartition, stored: StoredBatch) -> None:
+        """A batch is in all replicas: a transaction begins after the marker of the one before."""
+        if not stored.attributes & TRANSACTIONAL:
+            return
+        if stored.attributes & CONTROL:
+            self._open.pop((key, stored.producer_id), None)
+            return
+        found = VALUE.search(stored.content)
+        assert found is not None, "transactional clients write such values only"
+        number = int(found[1])
+        former = self._open.setdefault((key, stored.producer_id), number)
+        if former != number:
+            self._world.fail(
+                f"{key}: {self.transactions[number]} begins, {self.transactions[former]} has no"
+                " marker"
+            )
 
     def on_read(self, key: TopicPartition, value: bytes) -> None:
         """A reader of committed records has got a record."""

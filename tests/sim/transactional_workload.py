@@ -86,6 +86,7 @@ class TransactionalWorkload:
         self._pause_us = plan.pause_us
         self._keys = keys
         self.history = TransactionHistory(clients.world)
+        oracle.on_committed[TOPIC] = self.history.on_committed
         self._reader = CommittedReader(clients, self.history, keys, 2 * plan.pause_us)
         self._transactional: list[TransactionalClient] = []
         self._names: list[str] = []
