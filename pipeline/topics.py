@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.spec.sources import KafkaSource
-from odradek.pipeline.spec.steps import Parse
 
 TIMEOUT_MS: Final = 10_000
 KAFKA: Final = "org.apache.kafka"

@@ -26,9 +26,9 @@ from odradek.pipeline.check.java_patterns import pattern_fault
 from odradek.pipeline.check.queries import check_query
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.parse_step import DELETED, Parse
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
 from odradek.pipeline.spec.steps import (
-    DELETED,
     Anomalies,
     AnyStep,
     Correlate,
@@ -37,7 +37,6 @@ from odradek.pipeline.spec.steps import (
     Join,
     Map,
     Mask,
-    Parse,
     Python,
     Route,
     Sql,

@@ -23,9 +23,9 @@ from odradek.pipeline.spec.ends import database_of
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.sinks import KafkaSink, Sink, SparkSink, TableSink
 from odradek.pipeline.spec.sources import KafkaSource, SparkSource, TableSource
-from odradek.pipeline.spec.steps import Parse
 from odradek.pipeline.topics import absent
 from odradek.pipeline.transforms.apply import apply
 from odradek.pipeline.transforms.times import Bound

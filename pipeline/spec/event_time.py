@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from odradek.pipeline.spec.model import REJECTS, Pipeline
+from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.row_schema import columns_of
 from odradek.pipeline.spec.steps import (
     Anomalies,
@@ -16,7 +17,6 @@ from odradek.pipeline.spec.steps import (
     Join,
     Map,
     Mask,
-    Parse,
     Python,
     Route,
     Sql,

@@ -11,6 +11,7 @@ from pydantic import Field
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.field_types import Duration, Name, Options, Part, Text
 from odradek.pipeline.spec.key_lines import Path
+from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.producer_properties import client_fault
 from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.sinks import FileSink, KafkaSink, Sink
@@ -21,7 +22,6 @@ from odradek.pipeline.spec.steps import (
     Correlate,
     Deduplicate,
     Join,
-    Parse,
     Python,
     Sql,
     TopKeys,

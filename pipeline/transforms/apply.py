@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.ml import PipelineModel
 from pyspark.sql import DataFrame, SparkSession
 
+from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
@@ -18,7 +19,6 @@ from odradek.pipeline.spec.steps import (
     Join,
     Map,
     Mask,
-    Parse,
     Python,
     Route,
     Sql,

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.pipeline.spec.steps import CORRUPT, DELETED, Parse
+from odradek.pipeline.spec.parse_step import CORRUPT, DELETED, Parse
 from odradek.pipeline.transforms.avro import read_avro
 from odradek.pipeline.transforms.columns import column, quoted
 from odradek.pipeline.transforms.times import Bound, as_texts, has_times, is_wrong, read, reasons

@@ -23,8 +23,8 @@ from odradek.pipeline.progress import Progress, record
 from odradek.pipeline.spec.event_time import event_times, stateful_steps
 from odradek.pipeline.spec.load import parse
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.problems import SpecError
-from odradek.pipeline.spec.steps import Parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.feeding import document, feed, in_batch
 from tests.pipeline.test_progress import scraped

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
+from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.row_schema import columns_of
-from odradek.pipeline.spec.steps import Parse
 from odradek.pipeline.transforms.parse import parse
 
 
