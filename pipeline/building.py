@@ -45,6 +45,10 @@ class Pipeline:
         """Add a cluster."""
         return self._add("clusters", name, {"bootstrap_servers": bootstrap_servers, **keys})
 
+    def registry(self, name: str, url: str, **keys: Any) -> Self:
+        """Add a schema registry."""
+        return self._add("registries", name, {"url": url, **keys})
+
     def source(self, name: str, kind: str, **keys: Any) -> Self:
         """Add a source."""
         return self._add("sources", name, {"kind": kind, **keys})

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StructType
 
 from odradek.pipeline.cases.compare import differences
+from odradek.pipeline.cases.formats import in_json
 from odradek.pipeline.cases.given import GivenRowsError, read_given
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.failures import PartFailed
@@ -115,6 +116,7 @@ def _run(
         source = tested.sources[name]
         return read_given(spark, source, batches, tested.pipeline, folder / "given" / name)
 
+    tested = in_json(spark, tested, pipeline_file.resolve().parent)
     built = build_from(spark, tested, pipeline_file.resolve().parent, read)
     for name, rows in case.expected.items():
         expected = [row for batch in batches_of(rows, beside) for row in batch]

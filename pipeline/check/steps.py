@@ -184,9 +184,31 @@ class Analysis:
             name: self.column((*where, "keep", number), rows, name)
             for number, name in enumerate(step.keep)
         }
-        parsed = of_avro(step.row_schema) if step.format == "avro" else of_schema(step.row_schema)
+        parsed = self.parsed(where, step)
         added = typed({DELETED: "BOOLEAN"} if step.marks_deletions else {})
         return Columns({**kept, **parsed.types, **added}, is_open=parsed.is_open)
+
+    def parsed(self, where: Path, step: Parse) -> Columns:
+        """The columns of the schema of a parse step."""
+        if step.message is not None and step.descriptor is not None:
+            # Imported here: most pipelines need none of its libraries.
+            from odradek.pipeline.registry.protobuf import (
+                BadDescriptor,
+                avro_schema,
+                message_type,
+            )
+
+            try:
+                content = (self.folder / step.descriptor).read_bytes()
+                return of_avro(avro_schema(message_type(content, step.message).DESCRIPTOR))
+            except OSError as error:
+                self.wrong((*where, "descriptor"), f"{step.descriptor}: {error.strerror}")
+            except BadDescriptor as error:
+                self.wrong((*where, "message"), str(error))
+            return UNKNOWN
+        if step.row_schema is None:
+            return UNKNOWN
+        return of_schema(step.row_schema) if step.is_text else of_avro(step.row_schema)
 
     def filter(self, where: Path, step: Filter, rows: Columns) -> Columns:
         """Check a filter."""

@@ -26,8 +26,10 @@ from odradek.pipeline.spec.model import REJECTS, Pipeline
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.sinks import KafkaSink, Sink, SparkSink, TableSink
 from odradek.pipeline.spec.sources import KafkaSource, SparkSource, TableSource
+from odradek.pipeline.spec.steps import AnyStep
 from odradek.pipeline.topics import absent
 from odradek.pipeline.transforms.apply import apply
+from odradek.pipeline.transforms.decoding import Decoding
 from odradek.pipeline.transforms.times import Bound
 
 IDENTITY: Final = "pipeline.json"
@@ -66,7 +68,10 @@ def needs(pipeline: Pipeline) -> Iterator[str]:
         place = getattr(end, "path", None)
         if place is not None and place.startswith("s3a:"):
             yield S3
-    if any(isinstance(step, Parse) and step.format == "avro" for step in pipeline.steps.values()):
+    steps = pipeline.steps.values()
+    if any(isinstance(step, Parse) and not step.is_text for step in steps) or any(
+        isinstance(sink, KafkaSink) and sink.format == "avro" for sink in pipeline.sinks.values()
+    ):
         yield "avro"
 
 
@@ -108,7 +113,7 @@ def build_from(
     for name, step in pipeline.steps.items():
         with part(("steps", name), pipeline):
             bound = Bound(name, pipeline.pipeline.ahead_max, times.get(name, ()))
-            applied = apply(spark, step, views, folder, bound)
+            applied = apply(spark, step, views, folder, bound, _decoding(pipeline, step, folder))
             views[name] = applied.rows
             views[name].createOrReplaceTempView(name)
         if applied.rejects is not None and isinstance(step, Parse) and step.rejects_cluster:
@@ -125,6 +130,15 @@ def build_from(
     for name, sink in pipeline.sinks.items():
         outputs[name] = (views[sink.source], sink)
     return Built(outputs, views)
+
+
+def _decoding(pipeline: Pipeline, step: AnyStep, folder: FilePath) -> Decoding | None:
+    if not isinstance(step, Parse) or (step.format != "protobuf" and step.registry is None):
+        return None
+    # Imported here: most pipelines need none of its libraries.
+    from odradek.pipeline.registry.reading import decoding_of
+
+    return decoding_of(step, pipeline.registries, pipeline.topic_of(step.source), folder)
 
 
 def _check_topics(spark: SparkSession, pipeline: Pipeline) -> None:
@@ -190,7 +204,7 @@ def run_batch(pipeline: Pipeline, built: Built, folder: FilePath) -> None:
     """
     for name, (rows, sink) in built.outputs.items():
         with part(_where(pipeline, name), pipeline):
-            write_batch(rows, sink, pipeline.clusters, folder)
+            write_batch(rows, sink, pipeline, folder)
 
 
 def _where(pipeline: Pipeline, name: str) -> Path:
@@ -254,8 +268,7 @@ def start_query(pipeline: Pipeline, built: Built, folder: FilePath, name: str) -
         return start_writing(
             rows,
             sink,
-            pipeline.clusters,
-            pipeline.pipeline,
+            pipeline,
             folder,
             name=name,
             checkpoint=str(folder / pipeline.pipeline.checkpoint / name),

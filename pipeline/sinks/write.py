@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,13 +14,12 @@ from odradek.pipeline.sinks.connector import save, save_batch, stream_writer
 from odradek.pipeline.sinks.exactly_once import batch_writer as exactly_once_writer
 from odradek.pipeline.sinks.exactly_once import timeout_fault
 from odradek.pipeline.sinks.files import check_batch_folder, check_folder, last_batch
-from odradek.pipeline.sinks.records import records
+from odradek.pipeline.sinks.records import records, value_columns
 from odradek.pipeline.sinks.upsert import batch_writer, upsert
 from odradek.pipeline.sinks.webhook import batch_writer as webhook_writer
 from odradek.pipeline.sinks.webhook import send
 from odradek.pipeline.spark_options import kafka_options, resolve_path, resolve_url, texts
-from odradek.pipeline.spec.ends import Cluster
-from odradek.pipeline.spec.model import Head
+from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.producer_properties import producer_properties
 from odradek.pipeline.spec.sinks import (
     ConsoleSink,
@@ -34,12 +33,12 @@ from odradek.pipeline.spec.sinks import (
 from odradek.pipeline.transforms.step_input_error import StepInputError
 
 
-def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], folder: Path) -> None:
+def write_batch(rows: DataFrame, sink: Sink, pipeline: Pipeline, folder: Path) -> None:
     """Write all rows of a batch pipeline."""
     match sink:
         case KafkaSink():
-            writer = records(rows, sink).write.format("kafka")
-            writer.options(**_kafka_sink(sink, clusters)).save()
+            writer = _records(rows, sink, pipeline, folder).write.format("kafka")
+            writer.options(**_kafka_sink(sink, pipeline)).save()
         case FileSink():
             check_batch_folder(rows.sparkSession, sink.path, resolve_path(folder, sink.path))
             batch = rows.write.format(sink.format).mode("append").options(**texts(sink.options))
@@ -60,8 +59,7 @@ def write_batch(rows: DataFrame, sink: Sink, clusters: Mapping[str, Cluster], fo
 def start(
     rows: DataFrame,
     sink: Sink,
-    clusters: Mapping[str, Cluster],
-    head: Head,
+    pipeline: Pipeline,
     folder: Path,
     *,
     name: str,
@@ -71,12 +69,12 @@ def start(
     writer: DataStreamWriter
     match sink:
         case KafkaSink() if sink.is_exactly_once:
-            batches = _transactions(rows.sparkSession, sink, clusters, head, name, checkpoint)
-            writer = records(rows, sink).writeStream
+            batches = _transactions(rows.sparkSession, sink, pipeline, name, checkpoint)
+            writer = _records(rows, sink, pipeline, folder).writeStream
             writer = writer.outputMode(sink.output_mode).foreachBatch(batches)
         case KafkaSink():
-            writer = records(rows, sink).writeStream.format("kafka")
-            writer = writer.options(**_kafka_sink(sink, clusters)).outputMode(sink.output_mode)
+            writer = _records(rows, sink, pipeline, folder).writeStream.format("kafka")
+            writer = writer.options(**_kafka_sink(sink, pipeline)).outputMode(sink.output_mode)
         case FileSink():
             check_folder(rows.sparkSession, resolve_path(folder, sink.path), checkpoint)
             writer = rows.writeStream.format(sink.format).options(**texts(sink.options))
@@ -98,6 +96,7 @@ def start(
             writer = rows.writeStream.format("console").outputMode(sink.output_mode)
             writer = writer.option("numRows", sink.rows).option("truncate", "false")
     writer = writer.queryName(name).option("checkpointLocation", checkpoint)
+    head = pipeline.pipeline
     if head.mode == "available_now":
         writer = writer.trigger(availableNow=True)
     elif head.trigger is not None:
@@ -107,11 +106,21 @@ def start(
     return writer.start()
 
 
+def _records(rows: DataFrame, sink: KafkaSink, pipeline: Pipeline, folder: Path) -> DataFrame:
+    """raises  StepInputError, RegistryFailed, OSError"""
+    if sink.format == "json":
+        return records(rows, sink)
+    # Imported here: most pipelines need none of its libraries.
+    from odradek.pipeline.registry.writing import encoding_of
+
+    chosen = value_columns(rows, sink)
+    return records(rows, sink, encoding_of(rows, chosen, sink, pipeline.registries, folder))
+
+
 def _transactions(
     spark: SparkSession,
     sink: KafkaSink,
-    clusters: Mapping[str, Cluster],
-    head: Head,
+    pipeline: Pipeline,
     name: str,
     checkpoint: str,
 ) -> Callable[[DataFrame, int], None]:
@@ -120,7 +129,7 @@ def _transactions(
     raises  StepInputError when the cluster does not allow the transaction time-out
     """
     assert sink.topic is not None, "the model checks it"
-    properties = producer_properties(sink, clusters[sink.cluster])
+    properties = producer_properties(sink, pipeline.clusters[sink.cluster])
     fault = timeout_fault(properties)
     if fault is not None:
         raise StepInputError(fault)
@@ -128,12 +137,12 @@ def _transactions(
     return exactly_once_writer(
         properties,
         sink.topic,
-        owner=f"{head.name}-{name}",
+        owner=f"{pipeline.pipeline.name}-{name}",
         checkpoint=Path(checkpoint),
         repeated=begun if begun != last_batch(spark, f"{checkpoint}/commits") else None,
     )
 
 
-def _kafka_sink(sink: KafkaSink, clusters: Mapping[str, Cluster]) -> dict[str, str]:
-    options = kafka_options(clusters[sink.cluster]) | texts(sink.options)
+def _kafka_sink(sink: KafkaSink, pipeline: Pipeline) -> dict[str, str]:
+    options = kafka_options(pipeline.clusters[sink.cluster]) | texts(sink.options)
     return options if sink.topic is None else options | {"topic": sink.topic}

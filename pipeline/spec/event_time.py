@@ -64,7 +64,7 @@ def _origin(steps: Mapping[str, AnyStep], view: str, column: str) -> tuple[str, 
     """The parse step that a column of a view comes from, and its name there; or None."""
     while (step := steps.get(view)) is not None:
         if isinstance(step, Parse):
-            if step.format == "avro":
+            if not step.is_text or step.row_schema is None:
                 return view, column
             top = column.partition(".")[0].lower()
             if any(one.lower() in (top, column.lower()) for one in columns_of(step.row_schema)):

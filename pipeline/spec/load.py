@@ -17,6 +17,7 @@ from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Head, Pipeline, faults
 from odradek.pipeline.spec.problems import Problem, SpecError, placed
+from odradek.pipeline.spec.registries import Registry
 from odradek.pipeline.spec.sinks import Sink
 from odradek.pipeline.spec.sources import Source
 from odradek.pipeline.spec.steps import AnyStep
@@ -34,6 +35,7 @@ def _by_kind(union: Any) -> dict[str | None, type[BaseModel]]:
 PARTS: Final[dict[str | int, dict[str | None, type[BaseModel]]]] = {
     "pipeline": {None: Head},
     "clusters": {None: Cluster},
+    "registries": {None: Registry},
     "sources": _by_kind(Source),
     "steps": _by_kind(AnyStep),
     "sinks": _by_kind(Sink),

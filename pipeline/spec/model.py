@@ -13,6 +13,7 @@ from odradek.pipeline.spec.field_types import Duration, Name, Options, Part, Tex
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.producer_properties import client_fault
+from odradek.pipeline.spec.registries import Registry, options_fault
 from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.sinks import FileSink, KafkaSink, Sink
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource, Source
@@ -61,6 +62,7 @@ class Pipeline(Part):
 
     pipeline: Head
     clusters: dict[str, Cluster] = {}
+    registries: dict[str, Registry] = {}
     sources: dict[Name, Source] = Field(min_length=1)
     steps: dict[Name, AnyStep] = {}
     sinks: dict[Name, Sink] = Field(min_length=1)
@@ -112,6 +114,16 @@ class Pipeline(Part):
             }
         )
 
+    def topic_of(self, view: str) -> str | None:
+        """The topic that the rows of a view come from; None if there are several, or none."""
+        while (step := self.steps.get(view)) is not None:
+            if isinstance(step, Sql | Join):
+                return None
+            view = step.source
+        source = self.sources.get(view)
+        topics = source.topics if isinstance(source, KafkaSource) else []
+        return topics[0] if len(topics) == 1 else None
+
     def sources_of(self, name: str) -> set[str]:
         """The sources that a sink or step depends on; for a SQL step, all sources."""
         found: set[str] = set()
@@ -138,6 +150,7 @@ def faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     if head.mode == "batch":
         yield from _restarts(pipeline)
     yield from _clusters(pipeline)
+    yield from _registries(pipeline)
     yield from _names(pipeline)
     yield from _of_mode(pipeline)
     yield from _paths(pipeline)
@@ -282,6 +295,26 @@ def _clusters(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     for path, cluster in wanted:
         if cluster not in pipeline.clusters:
             yield path, _unknown(cluster, "cluster", pipeline.clusters)
+
+
+def _registries(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    wanted: list[tuple[Path, str | None]] = []
+    for name, step in pipeline.steps.items():
+        if isinstance(step, Parse):
+            wanted.append((("steps", name, "registry"), step.registry))
+            is_newest = step.format == "avro" and step.row_schema is None and not step.subject
+            if step.registry and is_newest and pipeline.topic_of(step.source) is None:
+                yield ("steps", name), "subject must be given: there is not one topic above"
+    for name, sink in pipeline.sinks.items():
+        if isinstance(sink, KafkaSink):
+            wanted.append((("sinks", name, "registry"), sink.registry))
+    for name, one in pipeline.registries.items():
+        fault = options_fault(one)
+        if fault is not None:
+            yield ("registries", name, "options"), fault
+    for path, registry in wanted:
+        if registry is not None and registry not in pipeline.registries:
+            yield path, _unknown(registry, "registry", pipeline.registries)
 
 
 def _unknown(name: str, what: str, known: object) -> str:

@@ -26,8 +26,9 @@ class Step(Part):
 class Parse(Step):
     """Parses the bytes or text of one column into columns.
 
-    schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON.  NOT NULL means
-             the same as `required`
+    schema   as in `CREATE TABLE`; with `format = "avro"` the Avro schema in JSON, and with a
+             registry the latest version of `subject` unless it is given.  NOT NULL means the same
+             as `required`
     epoch    the unit of numbers in TIMESTAMP columns of JSON and CSV; without it a row with such a
              number is a dead letter
     rejects  topic (of `rejects_cluster`) for dead letters, with reason and position of the record
@@ -36,9 +37,19 @@ class Parse(Step):
     """
 
     kind: Literal["parse"]
-    format: Literal["json", "csv", "avro"]
+    format: Literal["json", "csv", "avro", "protobuf"]
     """How rows are encoded."""
-    row_schema: Text = Field(alias="schema")
+    row_schema: Text | None = Field(None, alias="schema")
+    registry: Text | None = None
+    """A table of `[registries]`: each record has the id of its writer's schema before it.  Avro is
+    read by that schema, into the columns of `schema`."""
+    subject: Text | None = None
+    """The subject of the registry whose latest version is the schema; None: `TOPIC-value`."""
+    descriptor: Text | None = Field(None, examples=["shop.desc"])
+    """For Protobuf, the file that `protoc --include_imports --descriptor_set_out` writes, relative
+    to the pipeline file."""
+    message: Text | None = Field(None, examples=["shop.Order"])
+    """The message in `descriptor`, with its package."""
     epoch: Epoch = None
     column: Text = "value"
     """The column that is parsed."""
@@ -61,7 +72,9 @@ class Parse(Step):
 
     @field_validator("row_schema")
     @classmethod
-    def _known_types(cls, text: str, info: ValidationInfo) -> str:
+    def _known_types(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is None:
+            return None
         if info.data.get("format") == "avro":
             avro_columns_of(text)
         elif "format" in info.data:
@@ -72,8 +85,9 @@ class Parse(Step):
 
     @model_validator(mode="after")
     def _known_columns(self) -> Self:
-        is_avro = self.format == "avro"
-        names = (avro_columns_of if is_avro else columns_of)(self.row_schema)
+        if self.row_schema is None:
+            return self
+        names = (columns_of if self.is_text else avro_columns_of)(self.row_schema)
         for name in self.required:
             if name not in names:
                 raise ValueError(
@@ -85,6 +99,11 @@ class Parse(Step):
         if again is not None:
             raise ValueError(f"keep: the schema has a column {again!r} too")
         return self
+
+    @property
+    def is_text(self) -> bool:
+        """Whether values have no types of their own."""
+        return self.format in ("json", "csv")
 
     @property
     def marks_deletions(self) -> bool:
@@ -99,10 +118,30 @@ class Parse(Step):
 
     @model_validator(mode="after")
     def _epoch_has_columns(self) -> Self:
-        if self.format == "avro" and self.epoch is not None:
-            raise ValueError("epoch: an Avro schema gives the unit itself: timestamp-millis, ...")
-        if self.format != "avro":
+        if self.is_text and self.row_schema is not None:
             check_epoch(self.epoch, self.row_schema)
+        elif self.epoch is not None:
+            raise ValueError("epoch: a schema gives the unit itself: timestamp-millis, ...")
+        return self
+
+    @model_validator(mode="after")
+    def _one_schema(self) -> Self:
+        is_protobuf = self.format == "protobuf"
+        if is_protobuf != (self.descriptor is not None) or is_protobuf != (
+            self.message is not None
+        ):
+            raise ValueError('descriptor and message belong to format = "protobuf"')
+        if is_protobuf and self.row_schema is not None:
+            raise ValueError("schema: the columns of Protobuf are the fields of message")
+        is_in_registry = self.format == "avro" and self.registry is not None
+        if self.row_schema is None and not is_protobuf and not is_in_registry:
+            raise ValueError("schema must be given")
+        if self.registry is not None and self.format == "csv":
+            raise ValueError('registry: for format = "avro", "protobuf" or "json"')
+        if self.registry is not None and self.envelope is not None:
+            raise ValueError("envelope: change events of a registry are Avro records; flatten them")
+        if self.subject is not None and (not is_in_registry or self.row_schema is not None):
+            raise ValueError("subject: for Avro of a registry without schema")
         return self
 
     @model_validator(mode="after")

@@ -70,7 +70,7 @@ class Table:
 
 def pipeline_tables() -> list[Table]:
     """The tables of a pipeline file, kind by kind."""
-    tables = _tables(PARTS, named=("clusters", "sources", "steps", "sinks"))
+    tables = _tables(PARTS, named=("clusters", "registries", "sources", "steps", "sinks"))
     restart = Table(
         "[pipeline.restart], [sinks.NAME.restart]", _about(Restart), tuple(_keys(Restart))
     )

@@ -61,6 +61,9 @@ class KafkaSink(End):
     value  columns of a JSON object, "*" for all; bytes (such as a kept `key`) are in base64.
            "value" and None: the column `value`, unchanged
     key    the column of the record key; None: the column `key` if it exists
+    schema  of `avro` the schema in JSON, of `json_schema` the JSON Schema; None: for Avro that of
+            the columns.  It is registered for `subject` when the sink starts, and rows must have
+            its fields
     """
 
     kind: Literal["kafka"]
@@ -70,6 +73,20 @@ class KafkaSink(End):
     """None: the topic is in the column `topic`."""
     key: Text | None = None
     value: Columns | Literal["*", "value"] | None = "*"
+    format: Literal["json", "avro", "protobuf", "json_schema"] = "json"
+    """How `value` is encoded; `json_schema` is JSON with the id of a schema before it."""
+    row_schema: Text | None = Field(None, alias="schema")
+    registry: Text | None = None
+    """A table of `[registries]`: the id of the schema precedes each value."""
+    subject: Text | None = None
+    """Of the schema in the registry; None: `TOPIC-value`."""
+    register_schema: bool = True
+    """Register the schema; false: it must be there, and without `schema` the latest is taken."""
+    descriptor: Text | None = Field(None, examples=["shop.desc"])
+    """For Protobuf, the file that `protoc --include_imports --descriptor_set_out` writes, relative
+    to the pipeline file."""
+    message: Text | None = Field(None, examples=["shop.Order"])
+    """The message in `descriptor`, with its package."""
     output_mode: OutputMode = "append"
     delivery_guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
     options: Options = {}
@@ -79,6 +96,32 @@ class KafkaSink(End):
     def is_exactly_once(self) -> bool:
         """Whether batches are written in transactions."""
         return self.delivery_guarantee == "exactly_once"
+
+    @property
+    def subject_name(self) -> str:
+        """The subject of the schema, and the name of an Avro record that has no schema."""
+        return self.subject or f"{self.topic}-value"
+
+    @model_validator(mode="after")
+    def _one_schema(self) -> Self:
+        is_protobuf = self.format == "protobuf"
+        if is_protobuf != (self.descriptor is not None) or is_protobuf != (
+            self.message is not None
+        ):
+            raise ValueError('descriptor and message belong to format = "protobuf"')
+        if self.format == "json" and (self.registry or self.row_schema):
+            raise ValueError('registry and schema: for format = "avro", "protobuf", "json_schema"')
+        if self.format != "json" and self.value in (None, "value"):
+            raise ValueError(f"value: {self.format} needs columns")
+        if is_protobuf and self.row_schema is not None:
+            raise ValueError("schema: the fields of Protobuf are those of message")
+        if self.format == "json_schema" and self.registry is None:
+            raise ValueError('format = "json_schema" needs a registry; without one it is "json"')
+        if self.format == "json_schema" and self.row_schema is None and self.register_schema:
+            raise ValueError("schema must be given, or register_schema = false")
+        if self.registry is not None and self.topic is None and self.subject is None:
+            raise ValueError("subject must be given: rows have topics of their own")
+        return self
 
     @model_validator(mode="after")
     def _one_topic(self) -> Self:

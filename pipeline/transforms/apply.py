@@ -28,6 +28,7 @@ from odradek.pipeline.spec.steps import (
 )
 from odradek.pipeline.transforms import python, rows, windows
 from odradek.pipeline.transforms.anomalies import find_anomalies
+from odradek.pipeline.transforms.decoding import Decoding
 from odradek.pipeline.transforms.parse import parse
 from odradek.pipeline.transforms.step_input_error import StepInputError
 from odradek.pipeline.transforms.times import Bound
@@ -41,12 +42,18 @@ class StepResult:
 
 
 def apply(
-    spark: SparkSession, step: AnyStep, views: Mapping[str, DataFrame], folder: Path, bound: Bound
+    spark: SparkSession,
+    step: AnyStep,
+    views: Mapping[str, DataFrame],
+    folder: Path,
+    bound: Bound,
+    decoding: Decoding | None = None,
 ) -> StepResult:
     """Apply a step to the views before it.
 
     bound   bound on the event times that advance the step's watermark
     folder  the base of relative paths of models and SQL files
+    decoding  of a parse step with a registry, or of Protobuf
     raises  StepInputError, OSError; pyspark.errors.PySparkException for SQL that does not fit
     """
     if isinstance(step, Sql):
@@ -56,7 +63,7 @@ def apply(
         source = bound.drop_ahead(source, step.time)
     match step:
         case Parse():
-            return StepResult(*parse(source, step, bound))
+            return StepResult(*parse(source, step, bound, decoding))
         case Filter():
             model = None if step.model is None else PipelineModel.load(str(folder / step.model))
             return StepResult(rows.keep(source, step, model))

@@ -23,9 +23,11 @@ from pyspark.sql.types import (
 from odradek.pipeline.spec.parse_step import CORRUPT, DELETED, Parse
 from odradek.pipeline.transforms.avro import read_avro
 from odradek.pipeline.transforms.columns import column, quoted
+from odradek.pipeline.transforms.decoding import Decoding
 from odradek.pipeline.transforms.times import Bound, as_texts, has_times, is_wrong, read, reasons
 
 PARSED: Final = "_parsed"
+DECODED: Final = "_decoded"
 ENVELOPE: Final = "_envelope"
 ORIGIN: Final = ("topic", "partition", "offset")
 """Columns of a Kafka source in the headers of a dead letter, besides the timestamp."""
@@ -33,7 +35,9 @@ HEADER_PREFIX: Final = "odradek."
 """Prefix of the headers that are added to a dead letter; other headers do not have it."""
 
 
-def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[DataFrame, DataFrame]:
+def parse(
+    rows: DataFrame, step: Parse, bound: Bound | None = None, decoding: Decoding | None = None
+) -> tuple[DataFrame, DataFrame]:
     """The parsed rows (kept columns, then those of the schema), and the dead letters as records.
 
     A missing field is null, a field that is not in the schema is ignored.  Of two equal keys in
@@ -45,7 +49,8 @@ def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[Dat
     3. something follows the value;
     4. a time is outside of the years 1 to 9999, or a number without a unit in `epoch`;
     5. in a stream with `rejects`, a time is beyond the bound;
-    6. the envelope is not that of a change of a row.
+    6. the envelope is not that of a change of a row;
+    7. `decoding` has a reason.
 
     A dead letter has the key and value of its record, and as headers those of the record (if the
     rows have the column `headers`, and without `odradek.*`), then `odradek.reason`, and for rows of
@@ -54,41 +59,16 @@ def parse(rows: DataFrame, step: Parse, bound: Bound | None = None) -> tuple[Dat
     data = column(rows, step.column)
     if step.tombstones == "drop":
         rows = rows.where(data.isNotNull())
-    if step.format == "avro":
-        avro = read_avro(rows, data, step.row_schema, PARSED)
-        reason = F.when(data.isNull(), F.lit("no value"))
-        for name, is_text in avro.texts.items():
-            reason = reason.when(~is_text, F.lit(f"{name} is not UTF-8"))
-        reason = reason.when(~avro.is_readable, F.lit("not Avro of this schema"))
-        is_good = data.isNotNull() & avro.is_readable
-        parsed = _Parsed(avro.rows, avro.schema, is_good, reason, list(step.required), F.lit(False))
-        return _divided(_with_times(parsed, step), step, bound)
-    text = data.cast("string")
-    envelope = None
-    if step.envelope is not None:
-        rows, text, envelope = _unwrapped(rows, text)
-    schema = StructType.fromDDL(step.row_schema)
-    assert isinstance(schema, StructType), "a schema names columns"
-    # Columns that the schema declares NOT NULL are required.
-    wanted = [one.name for one in schema.fields if not one.nullable]
-    if step.format == "csv":
-        text = F.rtrim(text, F.lit("\r\n"))
-    plain = as_texts(schema)
-    assert isinstance(plain, StructType), "the schema's columns with other types"
-    marked = StructType([*plain.fields, StructField(CORRUPT, StringType())])
-    is_whole = F.is_valid_utf8(text) & (_is_object(text) if step.format == "json" else text != "")
-    reason = F.when(text.isNull() | (text == ""), F.lit("no value"))
-    if envelope is not None:
-        reason = envelope.reason
-    parsed = _Parsed(
-        rows.withColumn(PARSED, _from_text(text, marked, step)),
-        schema,
-        is_whole & F.col(PARSED).isNotNull() & F.col(PARSED)[CORRUPT].isNull(),
-        _reason(reason, text, plain, step),
-        list(dict.fromkeys([*step.required, *wanted])),
-        F.lit(False) if envelope is None else envelope.is_deletion,
-    )
-    return _divided(_with_times(parsed, step), step, bound)
+    reason = F.when(data.isNull(), F.lit("no value"))
+    if decoding is not None:
+        rows = rows.withColumn(DECODED, decoding.outcome(data))
+        data = F.col(DECODED)["payload"]
+        fault = F.col(DECODED)["fault"]
+        reason = reason.when(fault.isNotNull(), fault)
+    schema = step.row_schema if decoding is None else decoding.schema or step.row_schema
+    assert schema is not None, "the model has a schema, or the registry"
+    decoded = _from_text_column if step.is_text else _from_avro
+    return _divided(_with_times(decoded(rows, data, schema, reason, step), step), step, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +83,48 @@ class _Parsed:
     is_deletion: Column
 
 
+def _from_avro(rows: DataFrame, data: Column, schema: str, reason: Column, step: Parse) -> _Parsed:
+    avro = read_avro(rows, data, schema, PARSED)
+    for name, is_text in avro.texts.items():
+        reason = reason.when(~is_text, F.lit(f"{name} is not UTF-8"))
+    reason = reason.when(~avro.is_readable, F.lit("not Avro of this schema"))
+    is_good = data.isNotNull() & avro.is_readable
+    return _Parsed(avro.rows, avro.schema, is_good, reason, list(step.required), F.lit(False))
+
+
+def _from_text_column(
+    rows: DataFrame, data: Column, schema_text: str, reason: Column, step: Parse
+) -> _Parsed:
+    text = data.cast("string")
+    envelope = None
+    if step.envelope is not None:
+        rows, text, envelope = _unwrapped(rows, text)
+    schema = StructType.fromDDL(schema_text)
+    assert isinstance(schema, StructType), "a schema names columns"
+    # Columns that the schema declares NOT NULL are required.
+    wanted = [one.name for one in schema.fields if not one.nullable]
+    if step.format == "csv":
+        text = F.rtrim(text, F.lit("\r\n"))
+    plain = as_texts(schema)
+    assert isinstance(plain, StructType), "the schema's columns with other types"
+    marked = StructType([*plain.fields, StructField(CORRUPT, StringType())])
+    is_whole = F.is_valid_utf8(text) & (_is_object(text) if step.format == "json" else text != "")
+    reason = reason.when(text.isNull() | (text == ""), F.lit("no value"))
+    if envelope is not None:
+        reason = envelope.reason
+    return _Parsed(
+        rows.withColumn(PARSED, _from_text(text, marked, step)),
+        schema,
+        is_whole & F.col(PARSED).isNotNull() & F.col(PARSED)[CORRUPT].isNull(),
+        _reason(reason, text, plain, step),
+        list(dict.fromkeys([*step.required, *wanted])),
+        F.lit(False) if envelope is None else envelope.is_deletion,
+    )
+
+
 def _with_times(parsed: _Parsed, step: Parse) -> _Parsed:
     """Mark rows with a time that cannot be read as bad."""
-    is_text = step.format != "avro"
+    is_text = step.is_text
     is_good, reason = parsed.is_good, parsed.reason
     for path, value, kind in _times(parsed.schema, F.col(PARSED)):
         is_bad = is_wrong(value, kind, step.epoch, path, is_text=is_text)
@@ -159,7 +178,7 @@ def _unwrapped(rows: DataFrame, text: Column) -> tuple[DataFrame, Column, _Envel
 
 
 def _divided(parsed: _Parsed, step: Parse, bound: Bound | None) -> tuple[DataFrame, DataFrame]:
-    is_text = step.format != "avro"
+    is_text = step.is_text
     is_good, reason = parsed.is_good, parsed.reason
     for name in parsed.required:
         missing = F.col(PARSED)[name].isNull() & ~parsed.is_deletion

@@ -99,8 +99,8 @@ def test_valid_file_is_parsed_into_its_model(tmp_path: Path) -> None:
         (
             'format = "json"',
             'format = "xml"',
-            "line 18: steps.parsed.format: \"xml\" is not allowed: Input should be 'json', 'csv' or"
-            " 'avro'",
+            "line 18: steps.parsed.format: \"xml\" is not allowed: Input should be 'json', 'csv',"
+            " 'avro' or 'protobuf'",
         ),
         (
             'bootstrap_servers = "127.0.0.1:9092"',

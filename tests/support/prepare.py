@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 from tests.chaos import failing_syncs, java_workload
-from tests.support import apache, make_class_archives, maven, newest_pyspark, programs
+from tests.support import (
+    apache,
+    make_class_archives,
+    maven,
+    newest_pyspark,
+    programs,
+    schema_registry,
+)
 
 SPARK_VERSION: Final = "4.0.0"
 
@@ -22,6 +29,7 @@ def main() -> None:
     maven.spark_connectors(SPARK_VERSION)
     maven.mirror_client_libraries(apache.JUDGE_VERSION)
     newest_pyspark.main()
+    schema_registry.program()
     make_class_archives.main()
 
 

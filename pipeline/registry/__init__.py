@@ -1,0 +1,1 @@
+"""Schema registries: records with the id of their schema, in Avro, Protobuf and JSON."""

@@ -1,0 +1,249 @@
+"""Turns records of a registry, and Protobuf, into what Spark parses: Avro of one schema, or JSON.
+
+A record in Avro is decoded by the schema that its writer has registered, and encoded again by the
+reader's; one of the reader's own schema is taken as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import fastavro
+from google.protobuf.message import DecodeError
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
+
+from odradek.pipeline.registry import frames
+from odradek.pipeline.registry.client import NoSuchSchema, client_of
+from odradek.pipeline.registry.protobuf import (
+    BadDescriptor,
+    avro_schema,
+    indexes_of,
+    message_type,
+    translator,
+)
+from odradek.pipeline.spec.parse_step import Parse
+from odradek.pipeline.spec.registries import Registry
+from odradek.pipeline.transforms.decoding import Decoding
+from odradek.pipeline.transforms.step_input_error import StepInputError
+
+OUTCOME: Final = "payload BINARY, fault STRING"
+TEXT_MAX: Final = 200
+"""Characters of a library's reason in a dead letter."""
+Translate = Callable[[bytes], bytes]
+
+
+class _Bad(Exception):
+    """A record that cannot be read; the text is the reason."""
+
+
+def decoding_of(
+    step: Parse, registries: Mapping[str, Registry], topic: str | None, folder: Path
+) -> Decoding | None:
+    """None for a step whose column is parsed as it is.
+
+    topic   that the rows come from, if it is one
+    folder  of the pipeline file
+    raises  StepInputError, RegistryFailed, OSError
+    """
+    if step.format == "protobuf":
+        return _protobuf(step, folder)
+    if step.registry is None:
+        return None
+    if step.format != "avro":
+        return Decoding(None, _without_header)
+    registry = registries[step.registry].model_dump_json()
+    schema = step.row_schema
+    if schema is None:
+        subject = step.subject or f"{topic}-value"
+        try:
+            _, schema = client_of(registry).newest(subject)
+        except NoSuchSchema as error:
+            raise StepInputError(f"subject {subject}: {error}") from error
+    return Decoding(schema, _applied(_avro(registry, schema)))
+
+
+def descriptor_set_of(folder: Path, file: str | None) -> bytes:
+    """raises  OSError"""
+    assert file is not None, "the model has a descriptor"
+    return (folder / file).read_bytes()
+
+
+def _protobuf(step: Parse, folder: Path) -> Decoding:
+    descriptor_set = descriptor_set_of(folder, step.descriptor)
+    assert step.message is not None, "the model has a message"
+    try:
+        message = message_type(descriptor_set, step.message).DESCRIPTOR
+        schema = avro_schema(message)
+    except BadDescriptor as error:
+        raise StepInputError(f"{step.descriptor}: {error}") from error
+    is_framed = step.registry is not None
+    return Decoding(
+        schema, _applied(_message(descriptor_set, step.message, indexes_of(message), is_framed))
+    )
+
+
+def _without_header(data: Column) -> Column:
+    """In Spark's own expressions: the rest of a frame, whatever its id is."""
+    is_frame = (F.length(data) >= frames.HEADER_BYTES) & (
+        F.substring(data, 1, 1) == F.lit(bytes([frames.MAGIC]))
+    )
+    payload = F.substring(data, frames.HEADER_BYTES + 1, (1 << 31) - 1)
+    return F.when(
+        data.isNotNull(),
+        F.struct(
+            F.when(is_frame, payload).alias("payload"),
+            F.when(~is_frame, F.lit(frames.NOT_FRAMED)).alias("fault"),
+        ),
+    )
+
+
+def _applied(translate_in: Callable[[], Translate]) -> Callable[[Column], Column]:
+    """Applies on the executors what a function makes there."""
+    import pandas
+
+    def outcomes(frames_in: pandas.Series) -> pandas.DataFrame:
+        translate = translate_in()
+        payloads: list[bytes | None] = []
+        faults: list[str | None] = []
+        for frame in frames_in:
+            payload = fault = None
+            if frame is not None:
+                try:
+                    payload = translate(frame)
+                except _Bad as error:
+                    fault = str(error)
+            payloads.append(payload)
+            faults.append(fault)
+        return pandas.DataFrame({"payload": payloads, "fault": faults}, dtype=object)
+
+    outcomes.__annotations__ = {"frames_in": pandas.Series, "return": pandas.DataFrame}
+    of_series: Any = pandas_udf
+    computed = of_series(outcomes, OUTCOME)
+    return lambda data: computed(data.cast("binary"))
+
+
+def _short(error: object) -> str:
+    said = " ".join(str(error).split())
+    return said if len(said) <= TEXT_MAX else said[: TEXT_MAX - 3] + "..."
+
+
+_TRANSLATORS: Final[dict[tuple[Any, ...], Translate]] = {}
+"""Of this process, by what they are made of."""
+
+
+def _kept(key: tuple[Any, ...], make: Callable[[], Translate]) -> Translate:
+    found = _TRANSLATORS.get(key)
+    if found is None:
+        found = _TRANSLATORS[key] = make()
+    return found
+
+
+def _message(
+    descriptor_set: bytes, name: str, indexes: tuple[int, ...], is_framed: bool
+) -> Callable[[], Translate]:
+    def make() -> Translate:
+        translate = translator(descriptor_set, name)
+
+        def read(data: bytes) -> bytes:
+            place = 0
+            if is_framed:
+                if frames.id_of(data) is None:
+                    raise _Bad(frames.NOT_FRAMED)
+                try:
+                    found, place = frames.after_indexes(data)
+                except ValueError as error:
+                    raise _Bad(str(error)) from error
+                if found != indexes:
+                    raise _Bad(f"another message of its file, {list(found)}, than {name}")
+            try:
+                return translate(data[place:])
+            except DecodeError as error:
+                raise _Bad(f"not a message {name}: {_short(error)}") from error
+
+        return read
+
+    return lambda: _kept((descriptor_set, name, is_framed), make)
+
+
+def _avro(registry: str, schema: str) -> Callable[[], Translate]:
+    return lambda: _kept((registry, schema), lambda: _AvroReader(registry, schema).read)
+
+
+class _AvroReader:
+    """Reads records of any schema of a registry by one schema.
+
+    registry  the model as JSON
+    """
+
+    def __init__(self, registry: str, schema: str) -> None:
+        self._registry = registry
+        self._schema = fastavro.parse_schema(json.loads(schema))
+        self._written = json.loads(schema)
+        self._readers: dict[int, Translate] = {}
+
+    def read(self, frame: bytes) -> bytes:
+        """The record by the reader's schema; raises _Bad, RegistryFailed."""
+        schema_id = frames.id_of(frame)
+        if schema_id is None:
+            raise _Bad(frames.NOT_FRAMED)
+        translate = self._readers.get(schema_id)
+        if translate is None:
+            translate = self._readers[schema_id] = self._translator(schema_id)
+        return translate(frame[frames.HEADER_BYTES :])
+
+    def _translator(self, schema_id: int) -> Translate:
+        """What reads the records of a schema; of one that cannot be read, what says so."""
+        try:
+            found = client_of(self._registry).by_id(schema_id)
+        except NoSuchSchema:
+            # It may be registered later: the registry is asked again.
+            raise _Bad(f"schema id {schema_id} is not in the registry") from None
+        if (found.schema_type or "AVRO") != "AVRO":
+            return _failing(f"schema id {schema_id} is {found.schema_type}, not Avro")
+        assert found.schema_str is not None, "a schema has a text"
+        written = json.loads(found.schema_str)
+        if written == self._written and not found.references:
+            return lambda data: data
+        try:
+            writer = fastavro.parse_schema(written, named_schemas=self._named(found))
+        except Exception as error:  # noqa: BLE001 - the errors of the library are many
+            return _failing(f"schema id {schema_id}: {_short(error)}")
+        return self._between(writer, schema_id)
+
+    def _named(self, schema: Any) -> dict[str, Any]:
+        """The schemas to which one refers; fastavro adds those that it parses."""
+        named: dict[str, Any] = {}
+        for reference in schema.references or ():
+            found = client_of(self._registry).version(reference.subject, reference.version)
+            assert found.schema_str is not None, "a schema has a text"
+            named |= self._named(found)
+            fastavro.parse_schema(json.loads(found.schema_str), named_schemas=named)
+        return named
+
+    def _between(self, writer: Any, schema_id: int) -> Translate:
+        def translate(data: bytes) -> bytes:
+            source = io.BytesIO(data)
+            try:
+                record = fastavro.schemaless_reader(source, writer, self._schema)
+            except Exception as error:
+                raise _Bad(f"not a record of schema id {schema_id}: {_short(error)}") from error
+            if source.tell() != len(data):
+                raise _Bad(f"something follows the record of schema id {schema_id}")
+            target = io.BytesIO()
+            fastavro.schemaless_writer(target, self._schema, record)
+            return target.getvalue()
+
+        return translate
+
+
+def _failing(said: str) -> Translate:
+    def fail(data: bytes) -> bytes:
+        raise _Bad(said)
+
+    return fail

@@ -1,0 +1,471 @@
+"""Records of a schema registry, read and written beside Confluent's own serializers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import SparkSession
+
+from odradek.pipeline.cases.report import assert_cases
+from odradek.pipeline.failures import PartFailed
+from odradek.pipeline.jobs import run
+from odradek.pipeline.spec.document import Outside
+from odradek.pipeline.spec.load import load, parse
+from tests.support.broker_process import BrokerProcess
+from tests.support.schema_registry import SchemaRegistry, schema_registry
+from tests.support.tool_cache import PROJECT
+
+AT_MS: Final = 1_767_225_600_123
+FIRST: Final[dict[str, Any]] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "shop", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+SECOND: Final[dict[str, Any]] = {
+    **FIRST,
+    "fields": [*FIRST["fields"], {"name": "note", "type": ["null", "string"], "default": None}],
+}
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    with schema_registry(tmp_path_factory.mktemp("registry")) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def client(registry: SchemaRegistry) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": registry.url})
+
+
+def head(broker: BrokerProcess, registry: SchemaRegistry, topic: str) -> str:
+    return f"""
+[pipeline]
+name = "formats"
+mode = "batch"
+[clusters.main]
+bootstrap_servers = "{broker.address}"
+[registries.main]
+url = "{registry.url}"
+[sources.records]
+kind = "kafka"
+cluster = "main"
+subscribe = ["{topic}"]
+"""
+
+
+def send(broker: BrokerProcess, topic: str, values: Sequence[bytes | None]) -> None:
+    """To partition 0, in their order."""
+    producer = Producer({"bootstrap.servers": broker.address})
+    for value in values:
+        producer.produce(topic, value, key=b"k", partition=0)
+    assert producer.flush(30) == 0
+
+
+def avro(client: SchemaRegistryClient, topic: str, schema: Any, value: Any) -> bytes:
+    serializer = AvroSerializer(client, json.dumps(schema))
+    written: bytes = serializer(value, SerializationContext(topic, MessageField.VALUE))
+    return written
+
+
+def rows_and_reasons(
+    spark: SparkSession, folder: Path, text: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of the step `parsed`, by id, and the reasons of its dead letters in their order."""
+    built = run.build(spark, parse(text, folder / "my.toml"), folder)
+    rows = [row.asDict(recursive=True) for row in built.views["parsed"].collect()]
+    dead = built.outputs["parsed_rejects"][0].collect()
+    reasons = []
+    for row in dead:
+        found = {one["key"]: one["value"] for one in row.headers}
+        reasons.append((int(found["odradek.offset"]), found["odradek.reason"].decode()))
+    return sorted(rows, key=lambda row: row["id"]), [reason for _, reason in sorted(reasons)]
+
+
+AVRO_STEP: Final = """
+[steps.parsed]
+kind = "parse"
+from = "records"
+format = "avro"
+registry = "main"
+rejects = "avro-read-rejects"
+rejects_cluster = "main"
+[sinks.out]
+kind = "console"
+from = "parsed"
+"""
+
+
+def test_avro_of_several_schemas_is_read_by_one(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    tmp_path: Path,
+) -> None:
+    topic = "avro-read"
+    first = avro(client, topic, FIRST, {"id": 1, "shop": "a", "at": AT_MS})
+    second = avro(client, topic, SECOND, {"id": 2, "shop": "b", "at": AT_MS, "note": "n"})
+    other = json.dumps(
+        {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "int"}]}
+    )
+    other_id = client.register_schema("another-subject", Schema(other, "AVRO"))
+    values = [
+        first,
+        second,
+        None,
+        b'{"id": 3}',
+        b"\x00\x00",
+        b"\x00\x7f\xff\xff\xff\x02",
+        first[:-1],
+        second + b"\x00",
+        bytes([0]) + other_id.to_bytes(4, "big") + b"\x02",
+    ]
+    send(broker, topic, values)
+    text = head(broker, registry, topic) + AVRO_STEP
+    rows, reasons = rows_and_reasons(spark, tmp_path, text)
+    assert [(row["id"], row["shop"], row["note"]) for row in rows] == [
+        (1, "a", None),
+        (2, "b", "n"),
+    ]
+    assert {round(row["at"].timestamp() * 1000) for row in rows} == {AT_MS}
+    assert reasons[:4] == [
+        "no value",
+        "no frame of a schema registry",
+        "no frame of a schema registry",
+        f"schema id {0x7FFFFFFF} is not in the registry",
+    ]
+    assert reasons[4].startswith("not a record of schema id")
+    assert reasons[5] in ("not Avro of this schema", "something follows the record of schema id 2")
+    assert reasons[6].startswith(f"not a record of schema id {other_id}")
+    assert len(reasons) == 7
+    # By an older schema the new field is left out.
+    older = text.replace(
+        'registry = "main"', f"registry = \"main\"\nschema = '{json.dumps(FIRST)}'"
+    )
+    rows, _ = rows_and_reasons(spark, tmp_path, older)
+    assert [sorted(row) for row in rows] == [["at", "id", "shop"]] * 2
+
+
+PROTO: Final = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "money.proto";
+message Unrelated { int32 x = 1; }
+message Order {
+  message Line { string article = 1; uint32 count = 2; }
+  enum State { NEW = 0; PAID = 1; }
+  int64 id = 1;
+  string shop = 2;
+  optional string note = 3;
+  State state = 4;
+  repeated Line lines = 5;
+  map<string, double> weights = 6;
+  google.protobuf.Timestamp at = 7;
+  bytes seal = 8;
+  Money price = 9;
+}
+"""
+MONEY: Final = """
+syntax = "proto3";
+package shop;
+message Money { int64 cents = 1; string currency = 2; }
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of two messages, their descriptor set, and their Python modules."""
+    folder = tmp_path_factory.mktemp("proto")
+    (folder / "odradek_order.proto").write_text(PROTO)
+    (folder / "money.proto").write_text(MONEY)
+    compile_proto(folder, "odradek_order.proto", "money.proto")
+    return folder
+
+
+def compile_proto(folder: Path, *names: str) -> None:
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"--python_out={folder}"]
+    out = f"--descriptor_set_out={folder / 'shop.desc'}"
+    subprocess.run([*command, out, "--include_imports", *names], check=True, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def messages(compiled: Path) -> Iterator[Any]:
+    """The compiled module."""
+    sys.path.insert(0, str(compiled))
+    yield importlib.import_module("odradek_order_pb2")
+    sys.path.remove(str(compiled))
+
+
+def order(messages: Any, number: int) -> Any:
+    found = messages.Order(id=number, shop="a", state=1, seal=b"\x01\xff", weights={"x": 0.5})
+    found.lines.add(article="tea", count=3)
+    found.at.FromMilliseconds(AT_MS)
+    found.price.cents = 250
+    return found
+
+
+def framed(client: SchemaRegistryClient, topic: str, kind: Any, message: Any) -> bytes:
+    serializer = ProtobufSerializer(kind, client, {"use.deprecated.format": False})
+    written: bytes = serializer(message, SerializationContext(topic, MessageField.VALUE))
+    return written
+
+
+PROTOBUF_STEP: Final = """
+[steps.parsed]
+kind = "parse"
+from = "records"
+format = "protobuf"
+descriptor = "{folder}/shop.desc"
+message = "shop.Order"
+{registry}
+rejects = "protobuf-rejects"
+rejects_cluster = "main"
+"""
+
+
+def test_protobuf_is_read_with_and_without_a_registry(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    messages: Any,
+    compiled: Path,
+    tmp_path: Path,
+) -> None:
+    written = order(messages, 1)
+    inner = framed(client, "protobuf-inner", messages.Order.Line, messages.Order.Line(article="x"))
+    send(
+        broker,
+        "protobuf-read",
+        [framed(client, "protobuf-read", messages.Order, written), inner, b"\x01\x02", None],
+    )
+    send(broker, "protobuf-plain", [written.SerializeToString(), b"\xff"])
+    sink = '[sinks.out]\nkind = "console"\nfrom = "parsed"\n'
+    found = []
+    for topic, named in (("protobuf-read", 'registry = "main"'), ("protobuf-plain", "")):
+        step = PROTOBUF_STEP.format(folder=compiled, registry=named)
+        text = head(broker, registry, topic) + step + sink
+        (row,), reasons = rows_and_reasons(spark, tmp_path, text)
+        found.append(reasons)
+        assert round(row.pop("at").timestamp() * 1000) == AT_MS
+        assert row == {
+            "id": 1,
+            "shop": "a",
+            "note": None,
+            "state": "PAID",
+            "lines": [{"article": "tea", "count": 3}],
+            "weights": {"x": 0.5},
+            "seal": b"\x01\xff",
+            "price": {"cents": 250, "currency": ""},
+        }
+    assert found[0] == [
+        "another message of its file, [1, 0], than shop.Order",
+        "no frame of a schema registry",
+        "no value",
+    ]
+    (reason,) = found[1]
+    assert reason.startswith("not a message shop.Order")
+
+
+def run_all(spark: SparkSession, folder: Path, text: str) -> None:
+    pipeline = parse(text, folder / "my.toml")
+    run.run_batch(pipeline, run.build(spark, pipeline, folder), folder)
+
+
+def values_of(spark: SparkSession, broker: BrokerProcess, topic: str) -> list[bytes]:
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.address)
+    rows = reader.option("subscribe", topic).load().orderBy("partition", "offset").collect()
+    return [bytes(row.value) for row in rows]
+
+
+ORDERS: Final = """
+[steps.orders]
+kind = "sql"
+query = '''
+  SELECT 7L AS id, 'a' AS shop, CAST(NULL AS STRING) AS note,
+         TIMESTAMP '2026-01-01T00:00:00Z' AS at, 'PAID' AS state,
+         array(named_struct('article', 'tea', 'count', 3)) AS lines
+  FROM records LIMIT 1
+'''
+"""
+
+
+def sink(topic: str, more: str) -> str:
+    return (
+        f'[sinks.out]\nkind = "kafka"\nfrom = "orders"\ncluster = "main"\ntopic = "{topic}"\n'
+        f'registry = "main"\n{more}\n'
+    )
+
+
+def test_what_sinks_write_is_read_by_confluents_deserializers(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    messages: Any,
+    compiled: Path,
+    tmp_path: Path,
+) -> None:
+    send(broker, "one-record", [b"x"])
+    begin = head(broker, registry, "one-record") + ORDERS
+    run_all(spark, tmp_path, begin + sink("avro-out", 'format = "avro"'))
+    (value,) = values_of(spark, broker, "avro-out")
+    found: Any = AvroDeserializer(client)(value, None)
+    assert found["at"].timestamp() == 1_767_225_600
+    assert (found["id"], found["note"]) == (7, None)
+    assert found["lines"] == [{"article": "tea", "count": 3}]
+
+    proto = f'format = "protobuf"\ndescriptor = "{compiled}/shop.desc"\nmessage = "shop.Order"'
+    run_all(spark, tmp_path, begin + sink("protobuf-out", proto))
+    (value,) = values_of(spark, broker, "protobuf-out")
+    reader = ProtobufDeserializer(messages.Order, {"use.deprecated.format": False}, client)
+    message: Any = reader(value, SerializationContext("protobuf-out", MessageField.VALUE))
+    assert (message.id, message.state, message.lines[0].count) == (7, 1, 3)
+    assert not message.HasField("note")
+
+    schema = {"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}}
+    text = json.dumps(schema)
+    columns = f'format = "json_schema"\nvalue = ["id", "shop"]\nschema = \'{text}\''
+    run_all(spark, tmp_path, begin + sink("json-out", columns))
+    (value,) = values_of(spark, broker, "json-out")
+    read: Any = JSONDeserializer(text)(value, SerializationContext("json-out", MessageField.VALUE))
+    assert read == {"id": 7, "shop": "a"}
+    # And read again here: the id is cut off.
+    step = (
+        '[steps.parsed]\nkind = "parse"\nfrom = "records"\nformat = "json"\nregistry = "main"\n'
+        'schema = "id BIGINT NOT NULL, shop STRING"\nrejects = "r"\nrejects_cluster = "main"\n'
+        '[sinks.out]\nkind = "console"\nfrom = "parsed"\n'
+    )
+    send(broker, "json-out", [b'{"id": 8}'])
+    rows, reasons = rows_and_reasons(spark, tmp_path, head(broker, registry, "json-out") + step)
+    assert rows == [{"id": 7, "shop": "a"}]
+    assert reasons == ["no frame of a schema registry"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("SCHEMA", "schema registry http.*(I|i)ncompatib"),
+        ("REGISTERED", "subject refused-out-value: "),
+        ("SHORT", "the schema has a field weight, the rows have: id, shop, note"),
+        ("LONG", "column note is not in the schema; leave it out"),
+        ("UNKNOWN", "'shop.Ordr' is not a message there; there are: .*shop.Order"),
+        ("NO FIELD", "column lines is not in the schema; .*id, cents|has: cents, currency"),
+    ],
+)
+def test_schema_that_does_not_fit_ends_the_start(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    compiled: Path,
+    tmp_path: Path,
+    more: str,
+    said: str,
+) -> None:
+    topic = "refused-out"
+    text = json.dumps({**FIRST, "fields": [{"name": "id", "type": "string"}]})
+    if more == "SCHEMA":
+        client.register_schema(f"{topic}-value", Schema(text, "AVRO"))
+        client.set_compatibility(f"{topic}-value", "BACKWARD")
+    weighed = json.dumps({**FIRST, "fields": [*FIRST["fields"], {"name": "weight", "type": "int"}]})
+    proto = f'format = "protobuf"\ndescriptor = "{compiled}/shop.desc"\nmessage = '
+    chosen = {
+        "SCHEMA": 'format = "avro"',
+        "REGISTERED": 'format = "avro"\nregister_schema = false\nschema = \'{"type": "record", '
+        '"name": "Z", "fields": [{"name": "id", "type": "long"}]}\'\nvalue = ["id"]',
+        "SHORT": f"format = \"avro\"\nschema = '{weighed}'",
+        "LONG": f'format = "avro"\nvalue = ["id", "note"]\nschema = \'{text}\'',
+        "UNKNOWN": f'{proto}"shop.Ordr"',
+        "NO FIELD": f'{proto}"shop.Money"\nvalue = ["lines"]',
+    }[more]
+    send(broker, "one-record", [b"x"])
+    text = head(broker, registry, "one-record") + ORDERS + sink(topic, chosen)
+    with pytest.raises(PartFailed, match=said) as failed:
+        run_all(spark, tmp_path, text)
+    assert "\n" not in str(failed.value)
+
+
+def test_registry_that_is_away_is_named_in_one_line(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    tmp_path: Path,
+) -> None:
+    topic = "away"
+    send(broker, topic, [avro(client, topic, FIRST, {"id": 1, "shop": "a", "at": 0})])
+    text = head(broker, registry, topic).replace(
+        f'url = "{registry.url}"',
+        'url = "http://127.0.0.1:9"\noptions = { "max.retries" = 1, "retries.wait.ms" = 10 }',
+    )
+    step = (
+        '[steps.parsed]\nkind = "parse"\nfrom = "records"\nformat = "avro"\nSCHEMA\n'
+        'registry = "main"\n[sinks.out]\nkind = "files"\nfrom = "parsed"\npath = "out"\n'
+        'format = "json"\n'
+    )
+    for schema in ("", f"schema = '{json.dumps(FIRST)}'"):
+        with pytest.raises(PartFailed, match=r"schema registry http://127\.0\.0\.1:9: ") as failed:
+            run_all(spark, tmp_path, text + step.replace("SCHEMA", schema))
+        assert "\n" not in str(failed.value)
+
+
+EXAMPLE: Final = PROJECT / "config/pipelines/registry.toml"
+CASES: Final = """
+[[case]]
+name = "a window has the orders of a shop"
+given.orders = [
+  { value = { id = 1, shop = "a", amount = 2.5, at = 2026-01-01T00:00:05Z } },
+  { value = { id = 2, shop = "a", amount = 1.5, at = 2026-01-01T00:00:09Z, coupon = "x" } },
+  { value = { id = 3, shop = "b" } },
+]
+columns = ["shop", "total", "orders"]
+expected.takings = [{ shop = "a", total = 4.0, orders = 2 }]
+"""
+
+
+def test_example_is_tested_in_json_without_a_registry(spark: SparkSession, tmp_path: Path) -> None:
+    cases = tmp_path / "registry.test.toml"
+    cases.write_text(CASES)
+    assert_cases(EXAMPLE, cases, spark=spark)
+
+
+def test_example_goes_on_when_producers_have_a_new_schema(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    tmp_path: Path,
+) -> None:
+    amount = {"name": "amount", "type": "double"}
+    newer = {"name": "channel", "type": "string", "default": "web"}
+    outside = Outside({"KAFKA": broker.address, "REGISTRY": registry.url})
+    pipeline = load(EXAMPLE, "available_now", outside)
+    for number, more in enumerate(([], [newer])):
+        schema = {**FIRST, "fields": [*FIRST["fields"], amount, *more]}
+        value = {"id": number, "shop": "a", "amount": 2.5, "at": AT_MS + number * 3_600_000}
+        send(broker, "orders", [avro(client, "orders", schema, {**value, "channel": "app"})])
+        built = run.build(spark, pipeline, tmp_path)
+        run.wait(pipeline, run.start_stream(pipeline, built, tmp_path))
+    written = [AvroDeserializer(client)(one, None) for one in values_of(spark, broker, "takings")]
+    assert [(one["shop"], one["total"], one["orders"]) for one in written] == [("a", 2.5, 1)]
+    assert client.get_versions("takings-value") == [1]
