@@ -79,6 +79,23 @@ class ProgressCollector(Collector):
                     for step, value in by_step(one).items():
                         family.add_metric([one.name, step], value)
                 yield family
+        yield self._parts(queries)
+        yield self._clusters()
+
+    def _parts(self, queries: list[QueryProgress]) -> Metric:
+        said = "Time of the last batch by Spark's parts."
+        family = GaugeMetricFamily(PREFIX + "batch_part_seconds", said, labels=("query", "part"))
+        for one in queries:
+            for part, part_ms in one.batch_parts_ms.items():
+                family.add_metric([one.name, part], part_ms / 1_000)
+        return family
+
+    def _clusters(self) -> Metric:
+        said = "1 while a broker of the cluster accepts connections."
+        family = GaugeMetricFamily(PREFIX + "cluster_available", said, labels=("cluster",))
+        for name, is_available in list(self._progress.available.items()):
+            family.add_metric([name], is_available)
+        return family
 
 
 def serve(progress: Progress, port: int, *, host: str = "127.0.0.1") -> Callable[[], None]:

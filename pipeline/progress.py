@@ -30,6 +30,8 @@ from rich.table import Table
 from odradek.pipeline.transforms.times import AHEAD
 
 REFRESHES_PER_SECOND: Final = 2
+WHOLE: Final = "triggerExecution"
+"""Spark's name for the time of a batch."""
 COLUMNS: Final = (
     "query",
     "batch",
@@ -77,6 +79,8 @@ class QueryProgress:
     """Step -> memory of its state."""
     watermark_ms: int | None = None
     """Event time in ms since 1970; None before the first row, and without a watermark."""
+    batch_parts_ms: Mapping[str, int] = field(default_factory=dict)
+    """Part of the last batch -> its time, by Spark's names: addBatch, queryPlanning, ..."""
 
 
 class Progress(StreamingQueryListener):
@@ -101,6 +105,8 @@ class Progress(StreamingQueryListener):
         self._lock = Lock()
         self._queries: dict[str, QueryProgress] = {}
         self._names: dict[str, str] = {}
+        self.available: dict[str, bool] = {}
+        """Cluster -> whether a broker of it accepted a connection when it was checked last."""
         self.on_change: list[Callable[[QueryProgress], None]] = []
 
     def queries(self) -> list[QueryProgress]:
@@ -129,7 +135,7 @@ class Progress(StreamingQueryListener):
                 rows=done.numInputRows,
                 rows_total=known.rows_total + done.numInputRows,
                 rows_per_second=done.processedRowsPerSecond,
-                batch_ms=int(done.durationMs.get("triggerExecution", 0)),
+                batch_ms=int(done.durationMs.get(WHOLE, 0)),
                 offsets_behind=sum(_lag(source) for source in done.sources),
                 state="running",
                 late=_added(known.late, _by_step(done, steps, "numRowsDroppedByWatermark")),
@@ -139,6 +145,7 @@ class Progress(StreamingQueryListener):
                 state_rows=_by_step(done, steps, "numRowsTotal"),
                 state_bytes=_by_step(done, steps, "memoryUsedBytes"),
                 watermark_ms=_watermark_ms(done),
+                batch_parts_ms=_parts_ms(done),
             )
         )
 
@@ -248,6 +255,10 @@ def _watermark_ms(done: Any) -> int | None:
     if text is None:
         return None
     return round(datetime.fromisoformat(text).timestamp() * 1_000) or None
+
+
+def _parts_ms(done: Any) -> dict[str, int]:
+    return {part: int(ms) for part, ms in done.durationMs.items() if part != WHOLE}
 
 
 def _ahead(done: Any) -> dict[str, int]:

@@ -188,8 +188,10 @@ def _run(job: Job, choices: Choices, stop: Stop) -> int:
             stack.callback(close_session, spark)
             stop.install()
             quieten(spark)
+            if spark.sparkContext.uiWebUrl is not None:
+                print(f"Spark UI: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
             try:
-                with report_availability(job.clusters):
+                with report_availability(job.clusters, progress.available):
                     job.work(spark, progress)
             except (PySparkException, Py4JError) as error:
                 # Read the causes before the Java process ends.

@@ -71,6 +71,7 @@ class AvailabilityReporter:
     Spark's log, which would report that, is off.
     clusters  by their names in the file
     report    is called with one line
+    note      is called with each cluster that was checked, and whether it is available
     now_s     the time of day
     """
 
@@ -78,10 +79,12 @@ class AvailabilityReporter:
         self,
         clusters: Sequence[tuple[str, Addressed]],
         report: Callable[[str], object],
+        note: Callable[[str, bool], object] = lambda name, is_available: None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._clusters = clusters
         self._report = report
+        self._note = note
         self._now_s = now_s
         self._away_since_s: dict[str, float] = {}
 
@@ -89,6 +92,7 @@ class AvailabilityReporter:
         """Connect to every cluster once; costs two seconds for a broker that does not respond."""
         for name, cluster in self._clusters:
             refused = [_refusal(one.strip()) for one in cluster.bootstrap_servers.split(",")]
+            self._note(name, None in refused)
             since_s = self._away_since_s.get(name)
             if None not in refused and since_s is None:
                 self._away_since_s[name] = now_s = self._now_s()
@@ -101,10 +105,18 @@ class AvailabilityReporter:
 
 
 @contextmanager
-def report_availability(clusters: Sequence[tuple[str, Addressed]]) -> Iterator[None]:
-    """Within, a thread checks the clusters and prints changes of their availability on stderr."""
+def report_availability(
+    clusters: Sequence[tuple[str, Addressed]], available: dict[str, bool]
+) -> Iterator[None]:
+    """Within, a thread checks the clusters and prints changes of their availability on stderr.
+
+    available  what it found last, by cluster; all of them were available before
+    """
     ended = Event()
-    reporter = AvailabilityReporter(clusters, lambda line: print(line, file=sys.stderr))
+    available.update((name, True) for name, _ in clusters)
+    reporter = AvailabilityReporter(
+        clusters, lambda line: print(line, file=sys.stderr), available.__setitem__
+    )
 
     def run() -> None:
         while not ended.wait(CHECK_INTERVAL_S):

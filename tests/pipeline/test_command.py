@@ -172,10 +172,14 @@ def test_unavailable_cluster_is_reported_once_and_its_return_once() -> None:
     other = Cluster(bootstrap_servers=f"127.0.0.1:{here.getsockname()[1]}")
     main_cluster = Cluster(bootstrap_servers=address)
     clusters = [("main", main_cluster), ("other", other)]
-    reporter = AvailabilityReporter(clusters, said.append, lambda: next(times_s))
+    available: dict[str, bool] = {}
+    reporter = AvailabilityReporter(
+        clusters, said.append, available.__setitem__, lambda: next(times_s)
+    )
     reporter.check()
     reporter.check()
     assert len(said) == 1
+    assert available == {"main": False, "other": True}
     assert said[0].startswith("WARN cluster main is unavailable since ")
     assert said[0].endswith(f": {address}: Connection refused")
     host, _, port = address.rpartition(":")
@@ -183,4 +187,5 @@ def test_unavailable_cluster_is_reported_once_and_its_return_once() -> None:
         reporter.check()
         reporter.check()
     assert said[1:] == ["cluster main is available again after 42 s"]
+    assert available == {"main": True, "other": True}
     here.close()

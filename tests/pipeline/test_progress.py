@@ -182,7 +182,7 @@ def batch(
         "timestamp": "2026-01-01T00:00:00.000Z",
         "batchId": number,
         "batchDuration": 5,
-        "durationMs": {"triggerExecution": 5},
+        "durationMs": {"triggerExecution": 5, "addBatch": 3},
         "eventTime": {} if watermark is None else {"watermark": watermark},
         "stateOperators": list(operators),
         "sources": [],
@@ -345,6 +345,7 @@ def test_prometheus_metrics_match_sparks_progress() -> None:
         ("state_bytes", "windows", "unique"): 4_000,
     }
     assert found["dead_letters_total", "parsed_rejects", "parsed"] == 6
+    assert found["batch_part_seconds", "addBatch", "windows"] == 0.003, "the part comes first"
     assert (again["rows_total", "windows"], again["failures_total", "windows"]) == (0, 1)
 
 
