@@ -115,22 +115,21 @@ class Job:
         limit = OFFSETS_PER_TRIGGER
         address = target.bootstrap
         file.write_text(FILE.format(mode=mode, address=address, topic=topic, limit=limit))
-        jars = maven.spark_connectors(SPARK_VERSION)
-        command = [
-            sys.executable,
-            "-m",
-            "odradek.pipeline.cli",
-            "run",
-            str(file),
-            "--jars",
-            str(jars),
-        ]
-        command += ["--master", f"local[{CORES}]", "--progress-file", str(self._progress)]
+        command = self.command(file, self._progress, topic, mode, address)
         self.begin_ms = time.time() * 1_000
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
+
+    def command(self, file: Path, progress: Path, topic: str, mode: str, address: str) -> list[str]:
+        """What runs the job.
+
+        progress  the file to which it appends a line of JSON for each batch
+        """
+        jars = str(maven.spark_connectors(SPARK_VERSION))
+        run = [sys.executable, "-m", "odradek.pipeline.cli", "run", str(file), "--jars", jars]
+        return [*run, "--master", f"local[{CORES}]", "--progress-file", str(progress)]
 
     def batches(self) -> list[dict[str, float]]:
         """Lines of the progress file that tell of a batch with rows."""
@@ -164,13 +163,7 @@ class Job:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write the page; with --quick only print."""
-    parser = argparse.ArgumentParser(prog="bench.pipeline")
-    parser.add_argument("--records", type=int, default=5_000_000, help="of the backlog")
-    parser.add_argument("--rate", type=int, default=5_000, help="records per second, for the delay")
-    parser.add_argument("--seconds", type=int, default=60, help="how long the steady rate lasts")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="do not write the page")
-    parsed = parser.parse_args(arguments)
+    parsed = arguments_of("bench.pipeline", arguments)
     found: list[Figures] = []
     targets = {key: made(WORK / f"pipeline-{key}") for key, made in TARGETS.items()}
     try:
@@ -178,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # In turns, each round beginning with another one.
             keys = list(targets)[:: 1 if number % 2 == 0 else -1]
             for key in keys:
-                found.append(measure(targets[key], parsed, number))
+                found.append(measure(targets[key], parsed, number, key))
                 print(found[-1], flush=True)
     finally:
         for target in targets.values():
@@ -193,8 +186,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(target: Target, parsed: argparse.Namespace, number: int) -> Figures:
-    """One round of one broker, on an empty directory."""
+def arguments_of(module: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line of a measurement."""
+    parser = argparse.ArgumentParser(prog=module)
+    parser.add_argument("--records", type=int, default=5_000_000, help="of the backlog")
+    parser.add_argument("--rate", type=int, default=5_000, help="records per second, for the delay")
+    parser.add_argument("--seconds", type=int, default=60, help="how long the steady rate lasts")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="do not write the page")
+    return parser.parse_args(arguments)
+
+
+def measure(
+    target: Target, parsed: argparse.Namespace, number: int, row: str, job: type[Job] = Job
+) -> Figures:
+    """One round of one broker, on an empty directory.
+
+    row  its name in the table
+    """
     target.wipe()
     target.directory.mkdir(parents=True)
     target.start()
@@ -207,9 +216,9 @@ def measure(target: Target, parsed: argparse.Namespace, number: int) -> Figures:
         send(target.bootstrap, "start", 1)
         before = machine.Busy.now()
         used_s = os.times().children_user + os.times().children_system
-        start_s = measure_start(target, folder / "start")
-        batches = Job(target, folder / "backlog", "backlog", "available_now").wait()
-        p50_ms, p95_ms = measure_delay(target, folder / "steady", parsed)
+        start_s = measure_start(target, folder / "start", job)
+        batches = job(target, folder / "backlog", "backlog", "available_now").wait()
+        p50_ms, p95_ms = measure_delay(target, folder / "steady", parsed, job)
         ours_s = os.times().children_user + os.times().children_system - used_s
         others = machine.foreign_share(before, machine.Busy.now(), ours_s)
     finally:
@@ -218,12 +227,12 @@ def measure(target: Target, parsed: argparse.Namespace, number: int) -> Figures:
     if rows != parsed.records:
         raise SystemExit(f"{target.key}: {rows} of {parsed.records} rows were read")
     per_second = rows / sum(one["batch_ms"] for one in batches) * 1_000
-    return Figures(target.key, start_s, rows, per_second, p50_ms, p95_ms, others)
+    return Figures(row, start_s, rows, per_second, p50_ms, p95_ms, others)
 
 
-def measure_start(target: Target, folder: Path) -> float:
+def measure_start(target: Target, folder: Path, kind: type[Job]) -> float:
     """Seconds until the first record has been worked on."""
-    job = Job(target, folder, "start", "stream")
+    job = kind(target, folder, "start", "stream")
     try:
         (first, *_) = job.await_rows(1)
     finally:
@@ -231,9 +240,11 @@ def measure_start(target: Target, folder: Path) -> float:
     return (first["at_ms"] - job.begin_ms) / 1_000
 
 
-def measure_delay(target: Target, folder: Path, parsed: argparse.Namespace) -> tuple[float, float]:
+def measure_delay(
+    target: Target, folder: Path, parsed: argparse.Namespace, kind: type[Job]
+) -> tuple[float, float]:
     """Median and 95th percentile of the windows after the first third, while all is warm."""
-    job = Job(target, folder, "steady", "stream")
+    job = kind(target, folder, "steady", "stream")
     try:
         send(target.bootstrap, "steady", KEYS)
         job.await_rows(KEYS)
@@ -312,34 +323,49 @@ ROWS: Final = (
 
 def render(found: Sequence[Figures], parsed: argparse.Namespace, facts: dict[str, str]) -> str:
     """The page: medians, and the ratio within each round (above 1: Odradek is better)."""
-    ours = [one for one in found if one.target == "odradek"]
-    theirs = [one for one in found if one.target != "odradek"]
-    lines = [
-        "# One pipeline beside two brokers",
-        "",
-        f"`python -m bench.pipeline --records {parsed.records} --rate {parsed.rate}"
+    return "\n".join(
+        [
+            "# One pipeline beside two brokers",
+            "",
+            conditions("bench.pipeline", parsed, facts),
+            "",
+            "Source -> parse -> window of 10 s per key -> Kafka sink. Medians of the rounds, in"
+            " which the brokers take turns; the ratio is the median of those within a round, above"
+            " 1 where Odradek is better, with the least and the greatest.",
+            "",
+            *table(found, "odradek", ("Odradek", "Apache Kafka 3.9.2")),
+            "",
+        ]
+    )
+
+
+def conditions(module: str, parsed: argparse.Namespace, facts: dict[str, str]) -> str:
+    """The command, the day and the machine."""
+    return (
+        f"`python -m {module} --records {parsed.records} --rate {parsed.rate}"
         f" --seconds {parsed.seconds} --rounds {parsed.rounds}`;"
         f" {time.strftime('%Y-%m-%d', time.gmtime())}; "
         + ", ".join(f"{name}: {value}" for name, value in facts.items())
-        + f"; Spark {SPARK_VERSION}, local[{CORES}], broker, job and load on the same cores.",
-        "",
-        "Source -> parse -> window of 10 s per key -> Kafka sink. Medians of the rounds, in which"
-        " the brokers take turns; the ratio is the median of those within a round, above 1 where"
-        " Odradek is better.",
-        "",
-        "| | Odradek | Apache Kafka 3.9.2 | ratio |",
-        "|---|---|---|---|",
-    ]
+        + f"; Spark {SPARK_VERSION}, local[{CORES}], broker, job and load on the same cores."
+    )
+
+
+def table(found: Sequence[Figures], first: str, labels: tuple[str, str]) -> list[str]:
+    """Medians of the rows named `first` and of the others, and their ratios."""
+    ours = [one for one in found if one.target == first]
+    theirs = [one for one in found if one.target != first]
+    lines = [f"| | {labels[0]} | {labels[1]} | ratio |", "|---|---|---|---|"]
     for name, label, form, is_less_better in ROWS:
         mine = [getattr(one, name) for one in ours]
         other = [getattr(one, name) for one in theirs]
         ratio = ""
         if name != "others":
             pairs = [(b, a) if is_less_better else (a, b) for a, b in zip(mine, other, strict=True)]
-            ratio = f"{statistics.median(a / b for a, b in pairs):.2f}"
+            ratios = [a / b for a, b in pairs]
+            ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         cells = (form.format(statistics.median(mine)), form.format(statistics.median(other)))
         lines.append(f"| {label} | {cells[0]} | {cells[1]} | {ratio} |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 if __name__ == "__main__":
