@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from odradek.pipeline.sinks.connector import save, save_batch, stream_writer
+from odradek.pipeline.sinks.connector import save, save_batch, save_numbered, stream_writer
 from odradek.pipeline.sinks.exactly_once import batch_writer as exactly_once_writer
 from odradek.pipeline.sinks.exactly_once import timeout_fault
-from odradek.pipeline.sinks.files import check_batch_folder, check_folder, last_batch
+from odradek.pipeline.sinks.files import add_files, check_batch_folder, check_folder, last_batch
+from odradek.pipeline.sinks.query_id import query_id
 from odradek.pipeline.sinks.records import records
 from odradek.pipeline.sinks.upsert import batch_writer, upsert
 from odradek.pipeline.sinks.webhook import batch_writer as webhook_writer
@@ -97,14 +98,61 @@ def start(
         case ConsoleSink():
             writer = rows.writeStream.format("console").outputMode(sink.output_mode)
             writer = writer.option("numRows", sink.rows).option("truncate", "false")
+    table = sink.table if isinstance(sink, SparkSink) and not sink.foreach_batch else None
+    return start_writer(writer, head, name=name, checkpoint=checkpoint, table=table)
+
+
+def start_writer(
+    writer: DataStreamWriter, head: Head, *, name: str, checkpoint: str, table: str | None = None
+) -> StreamingQuery:
+    """Start a query, with the trigger of the pipeline."""
     writer = writer.queryName(name).option("checkpointLocation", checkpoint)
     if head.mode == "available_now":
         writer = writer.trigger(availableNow=True)
     elif head.trigger is not None:
         writer = writer.trigger(processingTime=head.trigger)
-    if isinstance(sink, SparkSink) and sink.table is not None and not sink.foreach_batch:
-        return writer.toTable(sink.table)
-    return writer.start()
+    return writer.start() if table is None else writer.toTable(table)
+
+
+def batch_writer_of(
+    spark: SparkSession,
+    sink: Sink,
+    clusters: Mapping[str, Cluster],
+    head: Head,
+    folder: Path,
+    *,
+    name: str,
+    checkpoint: str,
+) -> Callable[[DataFrame, int], None]:
+    """The writer of the batches of a stream, for a sink that shares its query with others.
+
+    It keeps the guarantee of the sink when a batch is written again.
+
+    checkpoint  of the query
+    raises      StepInputError
+    """
+    match sink:
+        case KafkaSink() if sink.is_exactly_once:
+            in_transactions = _transactions(spark, sink, clusters, head, name, checkpoint)
+            return lambda batch, number: in_transactions(records(batch, sink), number)
+        case FileSink():
+            path = resolve_path(folder, sink.path)
+            check_folder(spark, path, checkpoint)
+            return lambda batch, number: add_files(batch, sink, path, number)
+        case TableSink():
+            # Two sinks of a query may write to one table: each has a staging table.
+            owner = f"{checkpoint}/{name}"
+            return batch_writer(resolve_url(folder, sink.url), sink, owner=owner)
+        case HttpSink():
+            return webhook_writer(sink, Path(checkpoint), sender=name)
+        case SparkSink() if not sink.foreach_batch:
+            return lambda batch, number: save_numbered(
+                batch, sink, folder, writer=f"{query_id(Path(checkpoint))}-{name}", number=number
+            )
+        case SparkSink():
+            return lambda batch, _: save_batch(batch, sink, folder)
+        case ConsoleSink() | KafkaSink():
+            return lambda batch, _: write_batch(batch, sink, clusters, folder)
 
 
 def _transactions(
