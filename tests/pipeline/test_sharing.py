@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -18,9 +19,10 @@ from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
 from odradek.pipeline.progress import Progress
 from odradek.pipeline.spec.load import parse
-from tests.pipeline.crashes import create_topics
+from tests.pipeline.crashes import await_none, create_topics
 from tests.pipeline.mirroring import content
 from tests.support.broker_process import BrokerProcess
+from tests.support.pipeline_job import PipelineJob
 
 FILE = """\
 [pipeline]
@@ -161,11 +163,39 @@ def stored(folder: Path) -> list[tuple[int, str]]:
         return database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
 
 
+def check_output(
+    spark: SparkSession, address: str, folder: Path, suffix: str, keys: list[str]
+) -> int:
+    """Check what each sink has written; returns the duplicates of the at-least-once Kafka sink."""
+    count = FILE_COUNT * PER_FILE
+    assert landed(spark, folder) == list(range(count))
+    assert stored(folder) == [(one, f"name {one % 3}") for one in range(count)]
+    even = [{"id": one, "name": f"NAME {one % 3}"} for one in range(0, count, 2)]
+
+    def rows_of(topic: str) -> list[dict[str, object]]:
+        records = content(address, f"{topic}-{suffix}")[0]
+        rows = [json.loads(one.value or b"") for one in records]
+        return sorted(rows, key=lambda row: row["id"])
+
+    assert rows_of("once") == even
+    copied = rows_of("copied")
+    assert [one for place, one in enumerate(copied) if one not in copied[:place]] == even
+    assert len(set(keys)) == len(even), "a repeated request has the same key"
+    rejected = content(address, f"rejected-{suffix}")[0]
+    assert {one.value for one in rejected} == {b"no json"}
+    assert len(rejected) >= FILE_COUNT
+    return len(copied) - len(even)
+
+
+def create_output_topics(address: str, suffix: str) -> None:
+    names = [f"{one}-{suffix}" for one in ("rejected", "copied", "once")]
+    create_topics(address, *names, partitions=1)
+
+
 def test_every_kind_of_sink_gets_its_rows_from_one_query(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    topics = ("rejected-one", "copied-one", "once-one")
-    create_topics(broker.address, *topics, partitions=1)
+    create_output_topics(broker.address, "one")
     write_input(tmp_path)
     progress = Progress()
     with endpoint() as (hook, keys):
@@ -179,21 +209,60 @@ def test_every_kind_of_sink_gets_its_rows_from_one_query(
     assert sum(one["numInputRows"] for one in queries[0].recentProgress) == (
         FILE_COUNT * (PER_FILE + 1)
     ), "each row is read once"
-    count = FILE_COUNT * PER_FILE
-    assert landed(spark, tmp_path) == list(range(count))
-    assert stored(tmp_path) == [(one, f"name {one % 3}") for one in range(count)]
-    even = [{"id": one, "name": f"NAME {one % 3}"} for one in range(0, count, 2)]
-    for topic in ("copied-one", "once-one"):
-        records = content(broker.address, topic)[0]
-        values = [json.loads(one.value or b"") for one in records]
-        assert sorted(values, key=lambda row: row["id"]) == even
-    assert len(set(keys)) == len(keys) == len(even)
-    rejected = content(broker.address, topics[0])[0]
-    assert [one.value for one in rejected] == [b"no json"] * FILE_COUNT
+    assert check_output(spark, broker.address, tmp_path, "one", keys) == 0
     (known,) = progress.queries()
     assert known.dead_letters == {"parsed": FILE_COUNT}
     context: Any = spark.sparkContext._jsc
     assert not context.getPersistentRDDs()
+
+
+def killed_and_finished(
+    spark: SparkSession, address: str, folder: Path, suffix: str, kills: list[tuple[str, str, int]]
+) -> int:
+    """Run the file with a kill in each run, then to its end; returns what `check_output` does.
+
+    kills  when, sink, batch
+    """
+    create_output_topics(address, suffix)
+    write_input(folder)
+    file = folder / "shop.toml"
+    with endpoint() as (hook, keys):
+        text = FILE.format(address=address, suffix=suffix, folder=folder, hook=hook)
+        file.write_text(text)
+        for place, (when, sink, batch) in enumerate(kills):
+            job = PipelineJob(
+                file,
+                log=folder / f"killed-{place}.log",
+                program=("tests.pipeline.killed_writer", when, sink, str(batch)),
+            )
+            try:
+                assert job.wait() == -signal.SIGKILL, job.process.tail()
+            finally:
+                job.close()
+            await_none(job)
+            commits = folder / "state" / "lines_shared" / "commits" / str(batch)
+            assert not commits.exists(), "Spark repeats the batch"
+        pipeline = parse(text, file)
+        built = run.build(spark, pipeline, folder)
+        run.run_stream(pipeline, built, folder, say=lambda failure, what_next: None)
+    return check_output(spark, address, folder, suffix, keys)
+
+
+def test_job_killed_between_two_sinks_keeps_the_promise_of_each(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    kills = [("after", "landed", 0), ("after", "once", 1)]
+    duplicates = killed_and_finished(spark, broker.address, tmp_path, "killed", kills)
+    assert duplicates == PER_FILE // 2, "batch 1 was repeated after the sink had written it"
+
+
+@pytest.mark.slow
+def test_job_killed_before_and_after_each_sink_keeps_the_promise_of_each(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    sinks = ("landed", "stored", "copied", "once", "hooked")
+    kills = [(when, sink, 1) for sink in sinks for when in ("before", "after")]
+    killed_and_finished(spark, broker.address, tmp_path, "slow", kills)
 
 
 def test_failure_names_the_sink_and_the_next_run_repeats_the_batch(
