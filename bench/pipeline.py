@@ -39,6 +39,8 @@ TIMEOUT_S: Final = 1_800.0
 READ_TIMEOUT_S: Final = 60.0
 OFFSETS_PER_TRIGGER: Final = 500_000
 PAGE: Final = PROJECT / "bench" / "PIPELINE.md"
+SINKS_HEADING: Final = "# One read for several sinks"
+"""The section of the page that `bench.pipeline_sinks` writes."""
 TARGETS: Final[dict[str, type[Target]]] = {"odradek": Odradek, "apache39": ApacheWithZooKeeper}
 
 FILE: Final = """\
@@ -179,7 +181,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page = render(found, parsed, machine.describe(PROJECT))
     print(page)
     if not parsed.quick:
-        PAGE.write_text(page)
+        sinks = "".join(PAGE.read_text().partition(SINKS_HEADING)[1:])
+        PAGE.write_text(f"{page}\n{sinks}" if sinks else page)
         RESULTS.mkdir(exist_ok=True)
         rows = [asdict(one) for one in found]
         (RESULTS / "pipeline.json").write_text(json.dumps(rows, indent=1) + "\n")

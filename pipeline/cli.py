@@ -91,6 +91,7 @@ def _check(document: Document, parsed: argparse.Namespace) -> int:
     from odradek.pipeline.check.analysis import check_document
     from odradek.pipeline.spec.load import pipeline_of
     from odradek.pipeline.spec.problems import SpecError
+    from odradek.pipeline.spec.sharing import said_of, shared_queries
 
     pipeline = pipeline_of(document)
     wrong, warnings = check_document(pipeline, document, parsed.file)
@@ -102,6 +103,8 @@ def _check(document: Document, parsed: argparse.Namespace) -> int:
         status = _inspect(pipeline, parsed)
         if status:
             return status
+    for query in shared_queries(pipeline):
+        print(f"{parsed.file}: {said_of(query)}")
     print(f"{parsed.file}: {_counts(pipeline)}")
     return 0
 

@@ -149,6 +149,11 @@ class Progress(StreamingQueryListener):
             )
         )
 
+    def count_dead_letters(self, query: str, step: str, number: int) -> None:
+        """Count the dead letters of a step that a query has written besides the rows of sinks."""
+        known = self._known(query)
+        self._put(replace(known, dead_letters=_added(known.dead_letters, {step: number})))
+
     def stopping(self, name: str) -> None:
         """Note that this process stops a query: however it ends, it has not failed."""
         self._stopped.add(name)

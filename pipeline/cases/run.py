@@ -22,7 +22,8 @@ from odradek.pipeline.cases.formats import in_json
 from odradek.pipeline.cases.given import GivenRowsError, read_given
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.failures import PartFailed
-from odradek.pipeline.jobs.run import Built, build_from
+from odradek.pipeline.jobs.built import Built
+from odradek.pipeline.jobs.run import build_from
 from odradek.pipeline.sinks.records import records as records_of
 from odradek.pipeline.spec.cases import Case, CaseFile, Row, batches_of, check_names, load_cases
 from odradek.pipeline.spec.document import Document, Outside, read_document, text_of

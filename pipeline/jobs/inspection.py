@@ -22,11 +22,14 @@ from odradek.pipeline.cases.report import FEW_ROWS, MASTER
 from odradek.pipeline.causes import error_line
 from odradek.pipeline.connectors import NoConnector
 from odradek.pipeline.failures import PartFailed, part, quieten
-from odradek.pipeline.jobs.run import Built, build_from, needs
+from odradek.pipeline.jobs.built import Built
+from odradek.pipeline.jobs.run import build_from, needs
+from odradek.pipeline.jobs.sharing import check_stateless
 from odradek.pipeline.session import close_session, open_session
 from odradek.pipeline.sinks.records import records as records_of
 from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.sharing import said_of, shared_queries
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
 
 FAILED: Final = 1
@@ -85,6 +88,9 @@ def check_plans(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
         built = build_empty(spark, pipeline, folder, Path(empty))
         jvm: Any = spark._jvm
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        for shared in shared_queries(pipeline):
+            outputs = {name: built.outputs[name][0] for name in shared.outputs}
+            check_stateless(pipeline, shared, built.views[shared.view], outputs)
         for name, (rows, sink) in built.outputs.items():
             where = ("sinks", name) if name in pipeline.sinks else ("steps", name)
             with part(where, pipeline):
@@ -112,8 +118,13 @@ def explain(
                 print_line(f"    {line}")
         jvm: Any = spark._jvm
         mode = jvm.org.apache.spark.sql.execution.ExplainMode.fromString("simple")
+        queries = shared_queries(pipeline)
+        are_shared = {name for query in queries for name in query.outputs}
+        for query in queries:
+            print_line(said_of(query))
         for name, (rows, sink) in built.outputs.items():
-            print_line(f"query {name}: from {sink.source} to {sink.kind}")
+            what = "rows" if name in are_shared else "query"
+            print_line(f"{what} {name}: from {sink.source} to {sink.kind}")
             frame: Any = rows._jdf
             text: str = frame.queryExecution().explainString(mode)
             for line in text.replace(empty, "").strip().splitlines():

@@ -129,6 +129,7 @@ def run_file(pipeline: Pipeline, path: Path, choices: Choices) -> int:
                 say=warn,
                 is_stopped=stop.requested.is_set,
                 stopping=progress.stopping,
+                count=progress.count_dead_letters,
             )
 
     job = Job(

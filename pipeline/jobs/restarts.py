@@ -16,6 +16,7 @@ from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.restart import Restart
+from odradek.pipeline.spec.sharing import restarts_of
 
 PAUSE_S: Final = 0.2
 
@@ -74,7 +75,7 @@ class Restarts:
         start: Callable[[str], StreamingQuery],
         say: Callable[[PartFailed, str], object],
     ) -> None:
-        self._times = RestartTimes(pipeline.restarts())
+        self._times = RestartTimes(restarts_of(pipeline))
         self._start = start
         self._say = say
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -15,15 +14,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
+from odradek.pipeline.jobs.built import Built
 from odradek.pipeline.jobs.restarts import Restarts
+from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless, place_of
+from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
 from odradek.pipeline.sinks.write import start as start_writing
-from odradek.pipeline.sinks.write import write_batch
 from odradek.pipeline.sources.read import read as read_source
 from odradek.pipeline.spec.ends import database_of
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import REJECTS, Pipeline
 from odradek.pipeline.spec.parse_step import Parse
+from odradek.pipeline.spec.sharing import SharedQuery, shared_queries
 from odradek.pipeline.spec.sinks import KafkaSink, Sink, SparkSink, TableSink
 from odradek.pipeline.spec.sources import KafkaSource, SparkSource, TableSource
 from odradek.pipeline.spec.steps import AnyStep
@@ -34,24 +36,21 @@ from odradek.pipeline.transforms.times import Bound
 
 IDENTITY: Final = "pipeline.json"
 """The file that identifies the pipeline of a checkpoint folder."""
+PER_SINK: Final = "per_sink"
+"""In this file, a checkpoint whose queries have one sink each, and in which it may be missing."""
 ROUND_S: Final = 1.0
 """Interval of the checks of each query."""
 
 
+CountDeadLetters = Callable[[str, str, int], object]
+
+
+def _uncounted(query: str, step: str, number: int) -> None:
+    """Count nothing."""
+
+
 class WrongCheckpoint(Exception):
     """The checkpoint folder belongs to another pipeline."""
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """The DataFrames of a pipeline.
-
-    outputs  what each sink writes, by the name of its query
-    views    of sources and steps
-    """
-
-    outputs: dict[str, tuple[DataFrame, Sink]]
-    views: dict[str, DataFrame]
 
 
 def needs(pipeline: Pipeline) -> Iterator[str]:
@@ -110,10 +109,14 @@ def build_from(
             views[name] = read(name)
             views[name].createOrReplaceTempView(name)
     times = event_times(pipeline)
+    decodings: dict[str, Decoding] = {}
     for name, step in pipeline.steps.items():
         with part(("steps", name), pipeline):
             bound = Bound(name, pipeline.pipeline.ahead_max, times.get(name, ()))
-            applied = apply(spark, step, views, folder, bound, _decoding(pipeline, step, folder))
+            decoding = _decoding(pipeline, step, folder)
+            if decoding is not None:
+                decodings[name] = decoding
+            applied = apply(spark, step, views, folder, bound, decoding)
             views[name] = applied.rows
             views[name].createOrReplaceTempView(name)
         if applied.rejects is not None and isinstance(step, Parse) and step.rejects_cluster:
@@ -129,7 +132,7 @@ def build_from(
             outputs[name + REJECTS] = (applied.rejects, dead_letters)
     for name, sink in pipeline.sinks.items():
         outputs[name] = (views[sink.source], sink)
-    return Built(outputs, views)
+    return Built(outputs, views, decodings)
 
 
 def _decoding(pipeline: Pipeline, step: AnyStep, folder: FilePath) -> Decoding | None:
@@ -153,12 +156,14 @@ def claim(pipeline: Pipeline, folder: FilePath) -> FilePath:
     raises  WrongCheckpoint; OSError
     """
     assert pipeline.pipeline.checkpoint is not None, "a stream has a checkpoint"
-    mine = {
+    mine: dict[str, object] = {
         "pipeline": pipeline.pipeline.name,
         "sources": {
             name: one.model_dump(include={"kind", "cluster", "subscribe", "pattern", "path"})
             for name, one in pipeline.sources.items()
         },
+        "queries": {query.name: sorted(query.outputs) for query in shared_queries(pipeline)}
+        or PER_SINK,
     }
     return claim_folder(folder / pipeline.pipeline.checkpoint, mine)
 
@@ -172,7 +177,7 @@ def claim_folder(checkpoint: FilePath, mine: Mapping[str, object]) -> FilePath:
     identity = checkpoint / IDENTITY
     if identity.exists():
         try:
-            theirs = json.loads(identity.read_text())
+            theirs = {"queries": PER_SINK, **json.loads(identity.read_text())}
         except ValueError as error:
             raise WrongCheckpoint(f"{identity} cannot be read: {error}") from error
         for key, value in mine.items():
@@ -208,20 +213,38 @@ def run_batch(pipeline: Pipeline, built: Built, folder: FilePath) -> None:
 
 
 def _where(pipeline: Pipeline, name: str) -> Path:
-    """The part of a query: its sink, or the step whose dead letters it writes."""
-    return ("sinks", name) if name in pipeline.sinks else ("steps", name.removesuffix(REJECTS))
+    """The part of a query: its sink, its first one, or the step whose dead letters it writes."""
+    shared = _shared_query(pipeline, name)
+    return place_of(pipeline, name if shared is None else shared.outputs[-1])
 
 
-def start_stream(pipeline: Pipeline, built: Built, folder: FilePath) -> list[StreamingQuery]:
-    """Start a query for each sink.
+def _shared_query(pipeline: Pipeline, name: str) -> SharedQuery | None:
+    return next((one for one in shared_queries(pipeline) if one.name == name), None)
 
+
+def _query_names(pipeline: Pipeline, built: Built) -> list[str]:
+    """The queries of a stream: shared ones, then those of one sink."""
+    shared = shared_queries(pipeline)
+    are_shared = {name for query in shared for name in query.outputs}
+    return [
+        *(query.name for query in shared),
+        *(name for name in built.outputs if name not in are_shared),
+    ]
+
+
+def start_stream(
+    pipeline: Pipeline, built: Built, folder: FilePath, count: CountDeadLetters = _uncounted
+) -> list[StreamingQuery]:
+    """Start the queries: one for each sink, or for the sinks that share one.
+
+    count   see `run_stream`
     raises  PartFailed, WrongCheckpoint
     """
     claim(pipeline, folder)
     queries: list[StreamingQuery] = []
     try:
-        for name in built.outputs:
-            query = start_query(pipeline, built, folder, name)
+        for name in _query_names(pipeline, built):
+            query = start_query(pipeline, built, folder, name, count)
             queries.append(query)
     except PartFailed:
         for query in queries:
@@ -238,31 +261,38 @@ def run_stream(
     say: Callable[[PartFailed, str], object],
     is_stopped: Callable[[], bool] = lambda: False,
     stopping: Callable[[str], object] = lambda query: None,
+    count: CountDeadLetters = _uncounted,
 ) -> None:
     """Start all queries, and wait as `wait` does; failed ones start again where the file says so.
 
+    count   called with the dead letters of each batch of a shared query: query, parse step, number
     say     called with a failure and what follows
     raises  PartFailed, WrongCheckpoint
     """
 
     def start(name: str) -> StreamingQuery:
-        return start_query(pipeline, built, folder, name)
+        return start_query(pipeline, built, folder, name, count)
 
     wait(
         pipeline,
-        start_stream(pipeline, built, folder),
+        start_stream(pipeline, built, folder, count),
         restarts=Restarts(pipeline, start, say),
         is_stopped=is_stopped,
         stopping=stopping,
     )
 
 
-def start_query(pipeline: Pipeline, built: Built, folder: FilePath, name: str) -> StreamingQuery:
+def start_query(
+    pipeline: Pipeline, built: Built, folder: FilePath, name: str, count: CountDeadLetters
+) -> StreamingQuery:
     """Start one query, whose checkpoint has been claimed.
 
     raises  PartFailed
     """
     assert pipeline.pipeline.checkpoint is not None, "a stream has a checkpoint"
+    shared = _shared_query(pipeline, name)
+    if shared is not None:
+        return _start_shared(pipeline, built, folder, shared, count)
     rows, sink = built.outputs[name]
     with part(_where(pipeline, name), pipeline):
         return start_writing(
@@ -273,6 +303,42 @@ def start_query(pipeline: Pipeline, built: Built, folder: FilePath, name: str) -
             name=name,
             checkpoint=str(folder / pipeline.pipeline.checkpoint / name),
         )
+
+
+def _start_shared(
+    pipeline: Pipeline, built: Built, folder: FilePath, query: SharedQuery, count: CountDeadLetters
+) -> StreamingQuery:
+    """raises  PartFailed"""
+    head = pipeline.pipeline
+    assert head.checkpoint is not None, "a stream has a checkpoint"
+    checkpoint = folder / head.checkpoint / query.name
+    rows = {name: built.outputs[name][0] for name in query.outputs}
+    sinks = {name: built.outputs[name][1] for name in query.outputs}
+    view = built.views[query.view]
+    check_stateless(pipeline, query, view, rows)
+    writers = {}
+    for name, sink in sinks.items():
+        with part(place_of(pipeline, name), pipeline):
+            writers[name] = batch_writer_of(
+                rows[name],
+                sink,
+                pipeline,
+                folder,
+                name=name,
+                checkpoint=str(checkpoint),
+            )
+    batches = SharedBatches(
+        pipeline,
+        query,
+        folder,
+        built=built,
+        writers=writers,
+        checkpoint=checkpoint,
+        count=lambda step, number: count(query.name, step, number),
+    )
+    with part(_where(pipeline, query.name), pipeline):
+        writer = view.writeStream.outputMode(query.output_mode).foreachBatch(batches)
+        return start_writer(writer, head, name=query.name, checkpoint=str(checkpoint))
 
 
 def wait(
@@ -327,7 +393,8 @@ def _has_ended(
     try:
         with part(_where(pipeline, query.name), pipeline):
             return bool(query.awaitTermination(timeout_s))
-    except PartFailed as error:
+    except PartFailed as failure:
+        error = blamed(failure)
         if restarts is not None and restarts.postpone(
             query.name, error, has_worked=query.lastProgress is not None
         ):
@@ -336,4 +403,4 @@ def _has_ended(
         if spark is not None and lacks_topic(error.__cause__):
             # A topic has been deleted meanwhile: look up which one.
             _check_topics(spark, pipeline)
-        raise
+        raise error from error.__cause__

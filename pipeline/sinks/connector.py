@@ -41,6 +41,22 @@ def stream_writer(rows: DataFrame, sink: SparkSink, folder: Path) -> DataStreamW
     return writer.outputMode(sink.output_mode)
 
 
+def save_numbered(
+    rows: DataFrame, sink: SparkSink, folder: Path, *, writer: str, number: int
+) -> None:
+    """Write a batch of a stream to a table of Delta Lake, which skips a number that it has.
+
+    writer  the same for all batches of a sink and a checkpoint.  Delta Lake's `txnAppId`
+    number  ascending.  Delta Lake's `txnVersion`
+    raises  SaveFailed
+    """
+    stamps = {"txnAppId": writer, "txnVersion": number}
+    numbered = sink.model_copy(
+        update={"save_mode": "append", "options": {**sink.options, **stamps}}
+    )
+    save_batch(rows, numbered, folder)
+
+
 def save_batch(rows: DataFrame, sink: SparkSink, folder: Path) -> None:
     """Write a batch of a stream.
 

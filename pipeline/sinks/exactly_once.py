@@ -10,7 +10,6 @@ checkpoint.
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,6 +35,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from odradek.pipeline.causes import error_line
+from odradek.pipeline.sinks.query_id import query_id
 from odradek.pipeline.sinks.written_batch import UnknownBatch, WrittenBatch, is_written
 from odradek.pipeline.spec.producer_properties import LOG_LEVEL
 
@@ -424,7 +424,7 @@ def transactional_id(owner: str, checkpoint: Path) -> str:
 
     A new checkpoint numbers its batches from 0 again, so it must not find the number of an old one.
     """
-    return f"{owner}-{json.loads((checkpoint / 'metadata').read_text())['id']}"
+    return f"{owner}-{query_id(checkpoint)}"
 
 
 def _digest(checkpoint: Path, batch_id: int) -> str:

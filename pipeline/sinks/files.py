@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from odradek.pipeline.spark_options import texts
+from odradek.pipeline.spec.sinks import FileSink
 from odradek.pipeline.transforms.step_input_error import StepInputError
 
 COMMITS: Final = "_spark_metadata"
@@ -37,6 +39,30 @@ def check_folder(spark: SparkSession, path: str, checkpoint: str) -> None:
             f" another pipeline or checkpoint wrote them, and batches up to {written} would be left"
             " out; give another folder, or that checkpoint"
         )
+
+
+def add_files(batch: DataFrame, sink: FileSink, path: str, number: int) -> None:
+    """Write a batch of a stream to a folder, and its number to the commit log there.
+
+    As the file sink of a query does it: a number that is in the commit log is skipped.
+    """
+    spark = batch.sparkSession
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.apply(None)
+    convert = jvm.org.apache.spark.api.python.PythonUtils
+    options = convert.toScalaMap({**texts(sink.options), "path": path})
+    described = jvm.org.apache.spark.sql.execution.datasources.DataSource(
+        spark._jsparkSession,
+        sink.format,
+        convert.toSeq([]),
+        none,
+        convert.toSeq(list(sink.partition_by or ())),
+        none,
+        options,
+        none,
+    )
+    append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+    described.createSink(append).addBatch(number, batch._jdf)
 
 
 def last_batch(spark: SparkSession, log: str) -> int | None:

@@ -7,7 +7,6 @@ again, with the same idempotency keys.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +22,7 @@ from urllib3 import PoolManager, Retry
 from urllib3.exceptions import HTTPError, MaxRetryError
 
 from odradek.pipeline.causes import error_line
+from odradek.pipeline.sinks.query_id import query_id
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.sinks import HttpSink
 from odradek.pipeline.transforms.columns import column
@@ -55,14 +55,19 @@ class IdempotencyKeys:
         return hashlib.sha256(digest + number.to_bytes(8, "big")).hexdigest()[:32]
 
 
-def batch_writer(sink: HttpSink, checkpoint: Path) -> Callable[[DataFrame, int], None]:
+def batch_writer(
+    sink: HttpSink, checkpoint: Path, *, sender: str | None = None
+) -> Callable[[DataFrame, int], None]:
     """A function for foreachBatch; a failure is raised in one line, as in `upsert.batch_writer`.
 
     checkpoint  of the query: its id, which is stored there, is a part of the idempotency keys
+    sender      the sink, where its query has others; None: it has none
     """
 
     def write(rows: DataFrame, batch_id: int) -> None:
-        query = json.loads((checkpoint / "metadata").read_text())["id"]
+        query = query_id(checkpoint)
+        if sender is not None:
+            query = f"{query}/{sender}"
         try:
             send(rows, sink, batch=f"{query}/{batch_id}")
         except (RequestFailed, PySparkException, Py4JError) as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from odradek.pipeline.spec.model import REJECTS, Pipeline
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.row_schema import columns_of
+from odradek.pipeline.spec.sharing import shared_queries
 from odradek.pipeline.spec.steps import (
     Anomalies,
     AnyStep,
@@ -91,6 +92,9 @@ def stateful_steps(pipeline: Pipeline, query: str) -> list[str]:
 
     A SQL or Python step ends the list, since its operators are unknown.
     """
+    for shared in shared_queries(pipeline):
+        if shared.name == query:
+            return list(_above(pipeline, shared.view))
     sink = pipeline.sinks.get(query)
     return list(_above(pipeline, sink.source if sink else query.removesuffix(REJECTS)))
 

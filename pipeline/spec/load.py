@@ -18,6 +18,7 @@ from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Head, Pipeline, faults
 from odradek.pipeline.spec.problems import Problem, SpecError, placed
 from odradek.pipeline.spec.registries import Registry
+from odradek.pipeline.spec.sharing import sharing_faults
 from odradek.pipeline.spec.sinks import Sink
 from odradek.pipeline.spec.sources import Source
 from odradek.pipeline.spec.steps import AnyStep
@@ -77,7 +78,8 @@ def pipeline_of(document: Document, mode: Mode | None = None) -> Pipeline:
         return pipeline if mode is None else pipeline.in_mode(mode)
 
     def wrong(pipeline: Pipeline) -> Iterable[tuple[Path, str]]:
-        return faults(moded(pipeline))
+        whole = moded(pipeline)
+        return list(faults(whole)) or sharing_faults(whole)
 
     return moded(checked(document, Pipeline, allowed=_allowed, faults=wrong))
 

@@ -51,6 +51,9 @@ class Head(Part):
     """How far a row's event time may be after the time of its batch.  In a stream a row beyond it
     does not advance a watermark: it becomes a dead letter if a parse step has parsed the time, and
     is dropped and counted otherwise."""
+    queries: Literal["per_sink", "shared"] = "per_sink"
+    """shared: in a stream, sinks with only stateless steps between them and one view have one
+    query, which reads and parses once for all of them.  Each way has checkpoints of its own."""
     spark: Options = {}
     """Settings of the Spark session."""
     restart: Restart | None = None

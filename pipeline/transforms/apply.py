@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,12 +48,14 @@ def apply(
     folder: Path,
     bound: Bound,
     decoding: Decoding | None = None,
+    keep: Callable[[DataFrame], DataFrame] | None = None,
 ) -> StepResult:
     """Apply a step to the views before it.
 
     bound   bound on the event times that advance the step's watermark
     folder  the base of relative paths of models and SQL files
     decoding  of a parse step with a registry, or of Protobuf
+    keep    see `parse`
     raises  StepInputError, OSError; pyspark.errors.PySparkException for SQL that does not fit
     """
     if isinstance(step, Sql):
@@ -63,7 +65,7 @@ def apply(
         source = bound.drop_ahead(source, step.time)
     match step:
         case Parse():
-            return StepResult(*parse(source, step, bound, decoding))
+            return StepResult(*parse(source, step, bound, decoding, keep))
         case Filter():
             model = None if step.model is None else PipelineModel.load(str(folder / step.model))
             return StepResult(rows.keep(source, step, model))

@@ -29,14 +29,22 @@ from odradek.pipeline.transforms.times import Bound, as_texts, has_times, is_wro
 PARSED: Final = "_parsed"
 DECODED: Final = "_decoded"
 ENVELOPE: Final = "_envelope"
+IS_GOOD: Final = "_is_good"
 ORIGIN: Final = ("topic", "partition", "offset")
 """Columns of a Kafka source in the headers of a dead letter, besides the timestamp."""
 HEADER_PREFIX: Final = "odradek."
 """Prefix of the headers that are added to a dead letter; other headers do not have it."""
 
 
+Keep = Callable[[DataFrame], DataFrame]
+
+
 def parse(
-    rows: DataFrame, step: Parse, bound: Bound | None = None, decoding: Decoding | None = None
+    rows: DataFrame,
+    step: Parse,
+    bound: Bound | None = None,
+    decoding: Decoding | None = None,
+    keep: Keep | None = None,
 ) -> tuple[DataFrame, DataFrame]:
     """The parsed rows (kept columns, then those of the schema), and the dead letters as records.
 
@@ -55,6 +63,8 @@ def parse(
     A dead letter has the key and value of its record, and as headers those of the record (if the
     rows have the column `headers`, and without `odradek.*`), then `odradek.reason`, and for rows of
     a Kafka source `odradek.topic`, `.partition`, `.offset` and `.timestamp` (ms since 1970).
+
+    keep  called with the rows from which both results are made, returns them or a copy in memory
     """
     data = column(rows, step.column)
     if step.tombstones == "drop":
@@ -68,7 +78,8 @@ def parse(
     schema = step.row_schema if decoding is None else decoding.schema or step.row_schema
     assert schema is not None, "the model has a schema, or the registry"
     decoded = _from_text_column if step.is_text else _from_avro
-    return _divided(_with_times(decoded(rows, data, schema, reason, step), step), step, bound)
+    parsed = _with_times(decoded(rows, data, schema, reason, step), step)
+    return _divided(parsed, step, bound, keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +188,9 @@ def _unwrapped(rows: DataFrame, text: Column) -> tuple[DataFrame, Column, _Envel
     return rows, row, _Envelope(reason, is_deletion)
 
 
-def _divided(parsed: _Parsed, step: Parse, bound: Bound | None) -> tuple[DataFrame, DataFrame]:
+def _divided(
+    parsed: _Parsed, step: Parse, bound: Bound | None, keep: Keep | None
+) -> tuple[DataFrame, DataFrame]:
     is_text = step.is_text
     is_good, reason = parsed.is_good, parsed.reason
     for name in parsed.required:
@@ -188,7 +201,7 @@ def _divided(parsed: _Parsed, step: Parse, bound: Bound | None) -> tuple[DataFra
         one.name: read(F.col(PARSED)[one.name], one.dataType, step.epoch, one.name, is_text=is_text)
         for one in parsed.schema.fields
     }
-    if bound is not None and step.rejects is not None and parsed.rows.isStreaming:
+    if bound is not None and step.rejects is not None and bound.is_of_stream(parsed.rows):
         for path in bound.columns:
             is_ahead = bound.is_ahead(_at(path, columns))
             reason = reason.when(is_ahead, F.lit(f"{path} {bound.said}"))
@@ -201,12 +214,15 @@ def _divided(parsed: _Parsed, step: Parse, bound: Bound | None) -> tuple[DataFra
     if step.marks_deletions:
         columns[DELETED] = F.coalesce(is_deletion, F.lit(False))
     reason = reason.otherwise(F.lit("does not fit the schema"))
-    good = parsed.rows.where(is_good)
+    rows = parsed.rows
+    if keep is not None:
+        rows, is_good = keep(rows.withColumn(IS_GOOD, is_good)), F.col(IS_GOOD)
+    good = rows.where(is_good)
     good = good.select(
         *(column(good, name) for name in step.keep),
         *(value.alias(name) for name, value in columns.items()),
     )
-    return good, _dead_letters(parsed.rows.where(~is_good), reason, step)
+    return good, _dead_letters(rows.where(~is_good), reason, step)
 
 
 def _at(path: str, columns: Mapping[str, Column]) -> Column:

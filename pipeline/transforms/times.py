@@ -183,15 +183,25 @@ class Bound:
     step       the step that applies it
     ahead_max  a duration of the file
     columns    of a parse step: those that a later step uses for a watermark
+    batch_ms   the time of the batch of a stream, in ms since 1970, where the rows are such a batch;
+               None: they are a stream, or the rows of a batch pipeline
     """
 
     step: str
     ahead_max: str
     columns: Sequence[str] = ()
+    batch_ms: int | None = None
+
+    def is_of_stream(self, rows: DataFrame) -> bool:
+        """Whether rows are those of a stream."""
+        return rows.isStreaming or self.batch_ms is not None
 
     def is_ahead(self, time: Column) -> Column:
         """Whether a time is beyond the bound; the result is the same when the batch is repeated."""
-        now = F.unix_micros(F.current_timestamp())
+        if self.batch_ms is None:
+            now = F.unix_micros(F.current_timestamp())
+        else:
+            now = F.lit(self.batch_ms * 1_000)
         bound = now + F.lit(duration_ms(self.ahead_max) * 1_000)
         return F.coalesce(F.unix_micros(time.cast("timestamp")) > bound, F.lit(False))
 

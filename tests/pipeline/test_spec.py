@@ -87,7 +87,7 @@ def test_valid_file_is_parsed_into_its_model(tmp_path: Path) -> None:
             'triger = "2',
             "line 4: pipeline.triger: an unknown key;"
             " allowed: name, mode, checkpoint, trigger,"
-            " ahead_max, spark, restart",
+            " ahead_max, queries, spark, restart",
         ),
         (
             'kind = "window"',
