@@ -19,6 +19,10 @@ SUBCOMMANDS: Final = {
         "verify the log directories of a stopped broker",
     ),
     "cluster": ("odradek.tools.cluster.command", "start several brokers on this machine"),
+    "completion": (
+        "odradek.tools.completion.command",
+        "print the completion script of a shell",
+    ),
     "configs": (
         "odradek.tools.configs.command",
         "describe and alter the dynamic configuration of topics and brokers",

@@ -37,7 +37,7 @@ MASTERS = r"local(-cluster)?(\[[0-9*, ]+\])?|spark://[^,:]+:\d+(,[^,:]+:\d+)*|ya
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 1 failure, 2 invalid file or command line."""
-    parsed = _parser().parse_args(arguments)
+    parsed = build_parser().parse_args(arguments)
     try:
         # Imported here, so that --help works without the libraries of pipelines.
         from odradek.pipeline.spec.problems import SpecError
@@ -224,7 +224,7 @@ def _looking(
     return [check, explain, preview]
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="odradek pipeline", description="Pipelines on Spark.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a pipeline file")

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     return run_tool(_run, arguments)
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="odradek features", description="This tool manages feature flags in Kafka."
     )
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        options = _parser().parse_args(list(arguments))
+        options = build_parser().parse_args(list(arguments))
     except SystemExit as end:
         return int(end.code or 0)
     try:

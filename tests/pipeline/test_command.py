@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.pipeline.cli import BAD_FILE, _parser, main
+from odradek.pipeline.cli import BAD_FILE, build_parser, main
 from odradek.pipeline.jobs.reachability import AvailabilityReporter
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.field_types import Length, Part
@@ -90,7 +90,7 @@ def test_missing_file_and_file_of_another_command_are_errors(
 )
 def test_metrics_port_may_have_a_host(given: str, place: tuple[str, int]) -> None:
     for command in ("run", "mirror"):
-        parsed = _parser().parse_args([command, "my.toml", "--metrics-port", given])
+        parsed = build_parser().parse_args([command, "my.toml", "--metrics-port", given])
         assert parsed.metrics_port == place
 
 

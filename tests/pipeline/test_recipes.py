@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.pipeline.check.analysis import analyse
-from odradek.pipeline.cli import _parser
+from odradek.pipeline.cli import build_parser
 from odradek.pipeline.metrics import PREFIX, ProgressCollector
 from odradek.pipeline.progress import Progress
 from odradek.pipeline.spec.load import parse
@@ -48,12 +48,14 @@ def arguments(file: Path, line: str) -> list[str]:
 
 def test_services_run_commands_that_there_are() -> None:
     unit = CONFIG / "systemd" / "odradek-pipeline@.service"
-    checked = _parser().parse_args(arguments(unit, r"^ExecStartPre=\S+/odradek pipeline (.*)$"))
-    run = _parser().parse_args(arguments(unit, r"^ExecStart=\S+/odradek pipeline (.*)$"))
+    checked = build_parser().parse_args(
+        arguments(unit, r"^ExecStartPre=\S+/odradek pipeline (.*)$")
+    )
+    run = build_parser().parse_args(arguments(unit, r"^ExecStart=\S+/odradek pipeline (.*)$"))
     assert (checked.command, run.command) == ("check", "run")
     assert run.file == checked.file
     manifest = CONFIG / "kubernetes" / "pipeline.yaml"
-    run = _parser().parse_args(arguments(manifest, r"args: \[odradek, pipeline, (.*)\]$"))
+    run = build_parser().parse_args(arguments(manifest, r"args: \[odradek, pipeline, (.*)\]$"))
     assert run.metrics_port == ("0.0.0.0", 9404)
 
 
