@@ -30,6 +30,8 @@ def absent(spark: SparkSession, pipeline: Pipeline) -> tuple[Path, str] | None:
     """
     for name, cluster in pipeline.clusters.items():
         read, written = _named(pipeline, name)
+        if not read and not written:
+            continue
         with suppress(Py4JError, OSError), _admin(spark, cluster) as admin:
             known = _partitions(spark, admin, {topic for _, topic in (*read, *written)})
             for where, topic in read:

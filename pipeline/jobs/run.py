@@ -67,6 +67,8 @@ def needs(pipeline: Pipeline) -> Iterator[str]:
         place = getattr(end, "path", None)
         if place is not None and place.startswith("s3a:"):
             yield S3
+    if pipeline.dead_letter_steps():
+        yield "kafka"
     steps = pipeline.steps.values()
     if any(isinstance(step, Parse) and not step.is_text for step in steps) or any(
         isinstance(sink, KafkaSink) and sink.format == "avro" for sink in pipeline.sinks.values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -21,6 +22,9 @@ from odradek.pipeline.connectors import (
     replaced,
 )
 from odradek.pipeline.java import StartLog
+from odradek.pipeline.jobs.run import needs
+from odradek.pipeline.spec.load import parse
+from odradek.pipeline.topics import absent
 from odradek.pipeline.transforms.anomalies import check_versions
 from odradek.pipeline.transforms.step_input_error import StepInputError
 
@@ -149,3 +153,39 @@ def test_pyspark_4_0_with_a_newer_arrow_is_an_error() -> None:
     check_versions("4.3.0", "26.0.1")
     with pytest.raises(StepInputError, match="pip install 'pyarrow<21', or a newer PySpark"):
         check_versions("4.0.5", "21.0.0")
+
+
+DEAD_LETTERS_ONLY = """
+[pipeline]
+name = "files"
+mode = "batch"
+[clusters.main]
+bootstrap_servers = "127.0.0.1:9"
+[sources.rows]
+kind = "files"
+path = "in"
+format = "text"
+schema = "line STRING"
+[steps.parsed]
+kind = "parse"
+from = "rows"
+format = "json"
+column = "line"
+schema = "id BIGINT"
+REJECTS
+[sinks.out]
+kind = "console"
+from = "parsed"
+"""
+
+
+def test_dead_letters_alone_need_the_connector_and_an_unused_cluster_does_not(
+    tmp_path: Path,
+) -> None:
+    rejects = 'rejects = "dead"\nrejects_cluster = "main"'
+    path = tmp_path / "my.toml"
+    assert list(needs(parse(DEAD_LETTERS_ONLY.replace("REJECTS", rejects), path))) == ["kafka"]
+    unused = parse(DEAD_LETTERS_ONLY.replace("REJECTS", ""), path)
+    assert list(needs(unused)) == []
+    without_connector: Any = None
+    assert absent(without_connector, unused) is None
