@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
+from odradek.pipeline.jobs.lookup_tables import lookup_tables
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless, place_of
 from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
@@ -267,13 +268,14 @@ def run_stream(
     def start(name: str) -> StreamingQuery:
         return start_query(pipeline, built, folder, name, count)
 
-    wait(
-        pipeline,
-        start_stream(pipeline, built, folder, count),
-        restarts=Restarts(pipeline, start, say),
-        is_stopped=is_stopped,
-        stopping=stopping,
-    )
+    with lookup_tables(pipeline, built.views, folder, say):
+        wait(
+            pipeline,
+            start_stream(pipeline, built, folder, count),
+            restarts=Restarts(pipeline, start, say),
+            is_stopped=is_stopped,
+            stopping=stopping,
+        )
 
 
 def start_query(
