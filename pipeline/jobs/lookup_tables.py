@@ -12,20 +12,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from odradek.pipeline.causes import messages
 from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.spark_options import resolve_path
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.model import Pipeline
+from odradek.pipeline.spec.restart import Restart
 from odradek.pipeline.spec.sources import FileSource
 
 ATTEMPTS_MAX: Final = 3
 """How often a folder is read whose files change meanwhile."""
+RESTART: Final = Restart(attempts_max=ATTEMPTS_MAX)
+"""Of a query whose batch has read a file that was removed or replaced at this moment."""
 
 
 @dataclass(slots=True)
@@ -42,22 +46,41 @@ class LookupTable:
     path: str
     interval_ms: int | None
     due_ms: int = 0
+    _files: list[tuple[str, int, int]] | None = None
 
     def read(self) -> None:
-        """List the folder again and read its files.
+        """List the folder, and read its files again if they have changed.
 
         raises  PySparkException, Py4JError when it cannot be read
         """
+        files = self._listed()
+        if files == self._files:
+            return
         for attempt in range(1, ATTEMPTS_MAX + 1):
             # It lists the folder, and drops the rows in memory, which the count reads again.
             self.rows.sparkSession.catalog.refreshByPath(self.path)
             try:
                 self.rows.count()
+                self._files = files
                 return
             except (PySparkException, Py4JError):
                 # A file was removed or replaced after the folder was listed.
                 if attempt == ATTEMPTS_MAX:
                     raise
+                files = self._listed()
+
+    def _listed(self) -> list[tuple[str, int, int]]:
+        """Path, size and time of each file."""
+        spark = self.rows.sparkSession
+        jvm: Any = spark._jvm
+        path = jvm.org.apache.hadoop.fs.Path(self.path)
+        context: Any = spark.sparkContext._jsc
+        found = path.getFileSystem(context.hadoopConfiguration()).listFiles(path, True)
+        files = []
+        while found.hasNext():
+            one = found.next()
+            files.append((one.getPath().toString(), one.getLen(), one.getModificationTime()))
+        return sorted(files)
 
 
 @contextmanager
@@ -98,6 +121,21 @@ def lookup_tables(
         for table in tables:
             with suppress(PySparkException, Py4JError, OSError):
                 table.rows.unpersist()
+
+
+def restart_after(pipeline: Pipeline, folder: Path, failure: PartFailed) -> Restart | None:
+    """The policy after a failure that names a file of a static folder, such as a removed one.
+
+    A batch that was planned before its folder was read again reads the files of the old list.
+    """
+    cause = failure.__cause__
+    whole = "\n".join([failure.said, *([] if cause is None else messages(cause))])
+    is_named = any(
+        resolve_path(folder, one.path) in whole
+        for one in pipeline.sources.values()
+        if isinstance(one, FileSource) and one.static
+    )
+    return RESTART if is_named else None
 
 
 def _read_when_due(

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
-from odradek.pipeline.jobs.lookup_tables import lookup_tables
+from odradek.pipeline.jobs.lookup_tables import lookup_tables, restart_after
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless, place_of
 from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
@@ -272,7 +273,7 @@ def run_stream(
         wait(
             pipeline,
             start_stream(pipeline, built, folder, count),
-            restarts=Restarts(pipeline, start, say),
+            restarts=Restarts(pipeline, start, say, partial(restart_after, pipeline, folder)),
             is_stopped=is_stopped,
             stopping=stopping,
         )
