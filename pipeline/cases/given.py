@@ -75,7 +75,9 @@ def read_given(
             return _lines(spark, schema, head, folder, is_static=source.static)
         case FileSource():
             epoch = source.epoch if source.has_texts else None
-            return _lines(spark, source.row_schema, head, folder, epoch=epoch)
+            return _lines(
+                spark, source.row_schema, head, folder, epoch=epoch, is_static=source.static
+            )
 
 
 def _has_unknown_columns(source: Source) -> bool:

@@ -35,12 +35,15 @@ class RestartTimes:
     def __len__(self) -> int:
         return len(self._due_ms)
 
-    def note_failure(self, query: str, *, has_worked: bool, now_ms: int) -> int | None:
+    def note_failure(
+        self, query: str, *, has_worked: bool, now_ms: int, default: Restart | None = None
+    ) -> int | None:
         """The delay in ms until a query is started again; None: it has no attempt left.
 
         has_worked  it has completed a batch since it was started: its attempts begin again at 1
+        default     for a query without a policy
         """
-        policy = self._policies.get(query)
+        policy = self._policies.get(query, default)
         if policy is None:
             return None
         attempt = 1 if has_worked else self._attempts.get(query, 0) + 1
@@ -65,8 +68,9 @@ class RestartTimes:
 class Restarts:
     """Starts the queries of a pipeline again.
 
-    start  starts a query by its name; raises PartFailed
-    say    is called with one line for each failure
+    start    starts a query by its name; raises PartFailed
+    say      is called with one line for each failure
+    default  the policy after a failure, for a query without one
     """
 
     def __init__(
@@ -74,7 +78,9 @@ class Restarts:
         pipeline: Pipeline,
         start: Callable[[str], StreamingQuery],
         say: Callable[[PartFailed, str], object],
+        default: Callable[[PartFailed], Restart | None] = lambda failure: None,
     ) -> None:
+        self._default = default
         self._times = RestartTimes(restarts_of(pipeline))
         self._start = start
         self._say = say
@@ -86,7 +92,9 @@ class Restarts:
 
     def postpone(self, query: str, failure: PartFailed, *, has_worked: bool) -> bool:
         """Start a failed query again later; False when its failure ends the pipeline."""
-        delay_ms = self._times.note_failure(query, has_worked=has_worked, now_ms=_now_ms())
+        delay_ms = self._times.note_failure(
+            query, has_worked=has_worked, now_ms=_now_ms(), default=self._default(failure)
+        )
         if delay_ms is None:
             return False
         self._say(failure, f"starts again in {delay_ms / 1_000:g} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from odradek.pipeline.causes import lacks_topic
 from odradek.pipeline.connectors import LAKES, PACKAGE, S3
 from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.built import Built
+from odradek.pipeline.jobs.lookup_tables import lookup_tables, restart_after
 from odradek.pipeline.jobs.restarts import Restarts
 from odradek.pipeline.jobs.sharing import SharedBatches, blamed, check_stateless, place_of
 from odradek.pipeline.sinks.write import batch_writer_of, start_writer, write_batch
@@ -275,13 +277,14 @@ def run_stream(
     def start(name: str) -> StreamingQuery:
         return start_query(pipeline, built, folder, name, count)
 
-    wait(
-        pipeline,
-        start_stream(pipeline, built, folder, count),
-        restarts=Restarts(pipeline, start, say),
-        is_stopped=is_stopped,
-        stopping=stopping,
-    )
+    with lookup_tables(pipeline, built.views, folder, say):
+        wait(
+            pipeline,
+            start_stream(pipeline, built, folder, count),
+            restarts=Restarts(pipeline, start, say, partial(restart_after, pipeline, folder)),
+            is_stopped=is_stopped,
+            stopping=stopping,
+        )
 
 
 def start_query(

@@ -10,6 +10,7 @@ from odradek.pipeline.spark_options import texts
 from odradek.pipeline.spec.sinks import FileSink
 from odradek.pipeline.transforms.step_input_error import StepInputError
 
+DATA_SOURCE: Final = "org.apache.spark.sql.execution.datasources.DataSource"
 COMMITS: Final = "_spark_metadata"
 """The folder of Spark's commit log, which lists the committed files."""
 
@@ -51,7 +52,7 @@ def add_files(batch: DataFrame, sink: FileSink, path: str, number: int) -> None:
     none = jvm.scala.Option.apply(None)
     convert = jvm.org.apache.spark.api.python.PythonUtils
     options = convert.toScalaMap({**texts(sink.options), "path": path})
-    described = jvm.org.apache.spark.sql.execution.datasources.DataSource(
+    arguments = [
         spark._jsparkSession,
         sink.format,
         convert.toSeq([]),
@@ -60,9 +61,17 @@ def add_files(batch: DataFrame, sink: FileSink, path: str, number: int) -> None:
         none,
         options,
         none,
+    ]
+    (maker,) = jvm.java.lang.Class.forName(DATA_SOURCE).getConstructors()
+    further = maker.getParameterCount() - len(arguments)
+    described = jvm.org.apache.spark.sql.execution.datasources.DataSource(
+        *arguments, *[none] * further
     )
     append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
-    described.createSink(append).addBatch(number, batch._jdf)
+    rows: Any = batch._jdf
+    # Spark 4.3 has a further option of the source, and asks for the columns of the sink.
+    target = described.createSink(append, *[rows.schema()] * further)
+    target.addBatch(number, rows)
 
 
 def last_batch(spark: SparkSession, log: str) -> int | None:

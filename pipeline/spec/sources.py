@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from odradek.pipeline.spec.ends import Count, FileFormat, Packages, Url, check_place
 from odradek.pipeline.spec.epoch import Epoch, check_epoch
-from odradek.pipeline.spec.field_types import Options, Part, Text, Topic
+from odradek.pipeline.spec.field_types import Length, Options, Part, Text, Topic
 from odradek.pipeline.spec.row_schema import columns_of, flat_columns_of
 
 Partition = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")]
@@ -106,7 +106,7 @@ def _check_topics(key: str, offsets: dict[str, dict[str, int]], topics: list[str
 
 
 class FileSource(Origin):
-    """A folder of files; new files are new rows.
+    """A folder of files; new files are new rows, or with `static` a table to join with.
 
     schema  the columns, as in `CREATE TABLE`: "id STRING, amount DOUBLE"; for text one STRING
     epoch   the unit of numbers in TIMESTAMP columns of JSON and CSV.  Without it such numbers are
@@ -122,8 +122,14 @@ class FileSource(Origin):
     epoch: Epoch = None
     max_files_per_trigger: Count | None = None
     """Bound on the new files of a batch of a stream.  Spark's `maxFilesPerTrigger`."""
+    static: bool = False
+    """In a stream, all files as a table to join with.  It is read when the queries start, and kept
+    in memory: files that are added, replaced or removed later change nothing before `refresh`."""
+    refresh: Length | None = Field(None, examples=["5 minutes"])
+    """Read a `static` folder again after each such time; batches that begin later have its files.
+    None: it is read once."""
     options: Options = {}
-    """Further options of Spark's reader of the format."""
+    """Further options of Spark's reader of the format, such as `header = true` for CSV."""
 
     @field_validator("row_schema")
     @classmethod
@@ -134,11 +140,23 @@ class FileSource(Origin):
         return text
 
     @model_validator(mode="after")
+    def _tables_are_read_whole(self) -> Self:
+        if self.refresh is not None and not self.static:
+            raise ValueError("refresh: new files of a stream are new rows; allowed: static = true")
+        if self.max_files_per_trigger is not None and self.static:
+            raise ValueError("max_files_per_trigger: a static folder is read as a whole")
+        return self
+
+    @model_validator(mode="after")
     def _epoch_has_columns(self) -> Self:
         if self.epoch is not None and not self.has_texts:
             raise ValueError("epoch: for JSON and CSV without options timestampFormat and mode")
         check_epoch(self.epoch, self.row_schema)
         return self
+
+    @property
+    def is_static(self) -> bool:
+        return self.static
 
     @property
     def has_texts(self) -> bool:

@@ -164,17 +164,31 @@ def create_topics(address: str, *names: str, partitions: int = PARTITIONS) -> No
         done.result(READ_TIMEOUT_S)
 
 
-def campaign(address: str, folder: Path, spark: SparkSession, *, kills: int, seed: int) -> Report:
-    """Kill the job `kills` times, run it to its end, and check its output."""
+def campaign(
+    address: str,
+    folder: Path,
+    spark: SparkSession,
+    *,
+    kills: int,
+    seed: int,
+    is_shared: bool = False,
+) -> Report:
+    """Kill the job `kills` times, run it to its end, and check its output.
+
+    is_shared  the sinks share queries
+    """
     chance = random.Random(seed)
     report = Report(seed)
     create_topics(address, "orders", "copied")
     file = folder / "orders.toml"
-    file.write_text(FILE.format(address=address))
+    head = '[pipeline]\nqueries = "shared"' if is_shared else "[pipeline]"
+    file.write_text(FILE.format(address=address).replace("[pipeline]", head, 1))
+    own = ("landed", "stored", "totals", "copied")
+    queries = ("orders_shared", "totals") if is_shared else own
     orders = Orders(address)
     try:
         for life in range(kills):
-            one_run(file, chance, report, life, ("landed", "stored", "totals", "copied"))
+            one_run(file, chance, report, life, queries)
     finally:
         report.records = orders.end()
     job = PipelineJob(file, log=folder / "last.log", arguments=["--mode", "available_now"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -28,7 +29,7 @@ LATER_S = 100_000
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_example_passes_the_check(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(path)]) == 0
-    assert "1 source, " in capsys.readouterr().out
+    assert re.search(r"[12] sources?, ", capsys.readouterr().out)
 
 
 def lines(values: list[dict[str, object]]) -> list[bytes]:
@@ -158,6 +159,30 @@ def check_exactly_once(spark: SparkSession, broker: BrokerProcess, folder: Path)
     assert sorted((one["id"], one["amount"]) for one in found) == [(1, 2.5), (3, 4.0)]
 
 
+SHOP_ORDERS = lines(
+    [
+        {"id": 1, "shop": 1, "amount": 2.5},
+        {"id": 2, "shop": 1, "amount": 1000.0},
+        {"id": 3, "shop": 9, "amount": 5000.0},
+        {"shop": 1},
+    ]
+)
+
+
+def check_enrichment(spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
+    """Check the orders with the names of their shops, the large ones, and a dead letter."""
+    archived = spark.read.parquet(str(folder / "archive" / "shop-orders")).collect()
+    assert sorted((row.id, row.shop, row.country) for row in archived) == [
+        (1, "Ann's", "NL"),
+        (2, "Ann's", "NL"),
+        (3, None, None),
+    ]
+    alerts = values_of(broker, "large-shop-orders", 2)
+    assert sorted((one["id"], one.get("shop")) for one in alerts) == [(2, "Ann's"), (3, None)]
+    ((_, value, headers),) = consume(broker.address, "shop-orders-rejected", 1)
+    assert (value, headers["odradek.reason"]) == (SHOP_ORDERS[-1], b"id is missing")
+
+
 NEWS = lines(
     [
         {"title": "flood", "tags": ["sport"], "priority": 9},
@@ -199,6 +224,7 @@ def check_persistence(spark: SparkSession, broker: BrokerProcess, folder: Path) 
 Check = Callable[[SparkSession, BrokerProcess, Path], None]
 RUNS: dict[str, tuple[str, list[bytes], Check]] = {
     "cleaning": ("customers-raw", CUSTOMERS, check_cleaning),
+    "enrichment": ("shop-orders", SHOP_ORDERS, check_enrichment),
     "exactly_once": ("orders-raw", ORDERS, check_exactly_once),
     "iot_events": ("readings", READINGS, check_iot),
     "logs": ("logs", LOGS, check_logs),
@@ -220,9 +246,11 @@ def test_example_writes_the_expected_output(
     produce(broker.address, topic, records)
     path = Path(shutil.copy(FOLDER / f"{name}.toml", tmp_path))
     path.write_text(path.read_text().replace("127.0.0.1:9092", broker.address))
+    (tmp_path / "shops").mkdir()
+    (tmp_path / "shops" / "0.csv").write_text("shop,name,country\n1,Ann's,NL\n")
     pipeline = load(path)
     head = pipeline.pipeline.model_copy(update={"mode": "available_now", "trigger": None})
     pipeline = pipeline.model_copy(update={"pipeline": head})
     built = run.build(spark, pipeline, tmp_path)
-    run.wait(pipeline, run.start_stream(pipeline, built, tmp_path))
+    run.run_stream(pipeline, built, tmp_path, say=print)
     check(spark, broker, tmp_path)

@@ -51,6 +51,17 @@ def test_job_killed_twenty_times_writes_each_record_once(
     assert sum(report.victims.values()) == 20
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_job_whose_sinks_share_a_query_writes_each_record_once_when_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with odradek_broker(tmp_path) as broker:
+        report = campaign(broker.address, tmp_path, spark, kills=5, seed=SEED, is_shared=True)
+    print(report)
+    assert sum(report.victims.values()) == 5
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.slow
 def test_stopped_job_leaves_no_process(tmp_path: Path) -> None:

@@ -100,7 +100,14 @@ def produce(broker: BrokerProcess) -> None:
 def test_spark_finds_nothing_in_the_files_of_this_project(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    for name in ("cleaning", "iot_events", "site_activity", "persistence", "subscription"):
+    for name in (
+        "cleaning",
+        "iot_events",
+        "site_activity",
+        "persistence",
+        "subscription",
+        "enrichment",
+    ):
         path = PROJECT / f"config/pipelines/{name}.toml"
         inspection.check_plans(spark, load(path), tmp_path)
     inspection.check_plans(spark, parse(NOWHERE, tmp_path / "my.toml"), tmp_path)

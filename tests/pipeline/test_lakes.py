@@ -188,3 +188,68 @@ def test_lakes_and_files_are_written_to_and_read_from_s3(tmp_path: Path) -> None
         check_tables(tmp_path, count)
         assert ids(tmp_path, "from-files") == list(range(count))
         assert SECRET not in "".join(path.read_text() for path in tmp_path.glob("*.log"))
+
+
+SHARED = """
+[pipeline]
+name = "shared"
+checkpoint = "state"
+queries = "shared"
+
+[sources.orders]
+kind = "files"
+path = "in"
+format = "json"
+schema = "id BIGINT"
+max_files_per_trigger = 1
+
+[sinks.delta]
+kind = "spark"
+from = "orders"
+format = "delta"
+path = "delta"
+
+[sinks.landed]
+kind = "files"
+from = "orders"
+format = "json"
+path = "landed"
+"""
+READ_SHARED = """
+[pipeline]
+name = "read"
+mode = "batch"
+
+[sources.delta]
+kind = "spark"
+format = "delta"
+path = "delta"
+
+[sinks.from_delta]
+kind = "files"
+from = "delta"
+format = "json"
+path = "from-delta"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_delta_in_a_shared_query_skips_a_batch_that_is_repeated(tmp_path: Path) -> None:
+    count = 3
+    (tmp_path / "in").mkdir()
+    for number in range(count):
+        (tmp_path / "in" / f"{number}.json").write_text(json.dumps({"id": number}) + "\n")
+    file = tmp_path / "shared.toml"
+    file.write_text(SHARED)
+    job(file, "first.log")
+    repeat_the_last_batch(tmp_path, "orders_shared")
+    job(file, "second.log")
+    read = tmp_path / "read.toml"
+    read.write_text(READ_SHARED)
+    run = PipelineJob(read, log=tmp_path / "read.log", environment=fetched_connectors.environment())
+    try:
+        run.finish(timeout_s=LAST_TIMEOUT_S)
+    finally:
+        run.close()
+    assert ids(tmp_path, "from-delta") == ids(tmp_path, "landed") == list(range(count))

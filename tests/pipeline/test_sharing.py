@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.failures import PartFailed
-from odradek.pipeline.jobs import run
+from odradek.pipeline.jobs import inspection, run
 from odradek.pipeline.progress import Progress
 from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import await_none, create_topics
@@ -318,3 +318,12 @@ def test_aggregate_that_the_file_does_not_show_is_refused(
     with pytest.raises(PartFailed, match="aggregates, and would do so batch by batch") as failed:
         run.start_stream(pipeline, built, tmp_path)
     assert failed.value.where == ("sinks", "stored")
+
+
+def test_explain_says_which_sinks_share_a_query(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = parse(only(LOCAL, "landed", "stored").format(folder=tmp_path), tmp_path / "my.toml")
+    (tmp_path / "names").mkdir()
+    lines: list[str] = []
+    inspection.explain(spark, pipeline, tmp_path, lines.append)
+    assert "query lines_shared: one read of parsed for landed, stored" in lines
+    assert "rows landed: from parsed to files" in lines
