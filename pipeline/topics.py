@@ -9,6 +9,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from odradek.pipeline.spark_gateway import java
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.key_lines import Path
 from odradek.pipeline.spec.model import Pipeline
@@ -76,7 +77,7 @@ def _assigned(pipeline: Pipeline, cluster: str) -> Iterator[tuple[Path, str, int
 
 @contextmanager
 def _admin(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     properties = jvm.java.util.Properties()
     for name, value in {
         **cluster.options,
@@ -94,7 +95,7 @@ def _admin(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
 
 def _partitions(spark: SparkSession, admin: Any, topics: set[str]) -> dict[str, int]:
     """Topic -> number of partitions; 0 for a missing topic, no entry when access is denied."""
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     wanted = jvm.java.util.ArrayList()
     for topic in sorted(topics):
         wanted.add(topic)
@@ -112,7 +113,7 @@ def _partitions(spark: SparkSession, admin: Any, topics: set[str]) -> dict[str, 
 
 def _makes_topics(spark: SparkSession, admin: Any) -> bool:
     """Whether a write to a missing topic creates it; True when the cluster does not say."""
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     node = admin.describeCluster().nodes().get().toArray()[0].idString()
     resources = jvm.java.util.ArrayList()
     kind = jvm.org.apache.kafka.common.config.ConfigResource

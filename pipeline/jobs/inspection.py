@@ -28,6 +28,7 @@ from odradek.pipeline.jobs.sharing import check_stateless
 from odradek.pipeline.session import close_session, open_session
 from odradek.pipeline.sinks.records import records as records_of
 from odradek.pipeline.sources.read import read as read_source
+from odradek.pipeline.spark_gateway import java, java_rows
 from odradek.pipeline.spec.model import Pipeline
 from odradek.pipeline.spec.sharing import said_of, shared_queries
 from odradek.pipeline.spec.sources import FileSource, KafkaSource, RateSource
@@ -86,7 +87,7 @@ def check_plans(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
     """
     with TemporaryDirectory(prefix="odradek-check-") as empty:
         built = build_empty(spark, pipeline, folder, Path(empty))
-        jvm: Any = spark._jvm
+        jvm = java(spark)
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
         for shared in shared_queries(pipeline):
             outputs = {name: built.outputs[name][0] for name in shared.outputs}
@@ -98,7 +99,7 @@ def check_plans(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
                 if not written.isStreaming:
                     continue
                 mode = getattr(sink, "output_mode", "append").capitalize()
-                plan: Any = written._jdf
+                plan = java_rows(written)
                 modes = jvm.org.apache.spark.sql.streaming.OutputMode
                 checker.checkForStreaming(plan.queryExecution().analyzed(), getattr(modes, mode)())
 
@@ -116,7 +117,7 @@ def explain(
             print_line(f"{_kind(pipeline, name)}")
             for line in _columns(rows.schema):
                 print_line(f"    {line}")
-        jvm: Any = spark._jvm
+        jvm = java(spark)
         mode = jvm.org.apache.spark.sql.execution.ExplainMode.fromString("simple")
         queries = shared_queries(pipeline)
         are_shared = {name for query in queries for name in query.outputs}
@@ -125,7 +126,7 @@ def explain(
         for name, (rows, sink) in built.outputs.items():
             what = "rows" if name in are_shared else "query"
             print_line(f"{what} {name}: from {sink.source} to {sink.kind}")
-            frame: Any = rows._jdf
+            frame = java_rows(rows)
             text: str = frame.queryExecution().explainString(mode)
             for line in text.replace(empty, "").strip().splitlines():
                 print_line(f"    {line}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -34,6 +34,7 @@ from odradek.pipeline.jobs.stop import Stop, Stopped
 from odradek.pipeline.metrics import serve
 from odradek.pipeline.progress import Progress, record, show
 from odradek.pipeline.session import close_session, open_session
+from odradek.pipeline.spark_gateway import java_context
 from odradek.pipeline.spec import mirror as mirror_spec
 from odradek.pipeline.spec import model
 from odradek.pipeline.spec.event_time import stateful_steps
@@ -233,7 +234,7 @@ def progress_shown(spark: SparkSession, progress: Progress) -> Iterator[None]:
             try:
                 yield
             finally:
-                context: Any = spark.sparkContext._jsc
+                context = java_context(spark)
                 with suppress(Py4JError, OSError):
                     context.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT_MS)
     finally:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from odradek.pipeline.causes import messages
 from odradek.pipeline.failures import PartFailed, part
+from odradek.pipeline.spark_gateway import file_system
 from odradek.pipeline.spark_options import resolve_path
 from odradek.pipeline.spec.field_types import duration_ms
 from odradek.pipeline.spec.model import Pipeline
@@ -72,10 +73,8 @@ class LookupTable:
     def _listed(self) -> list[tuple[str, int, int]]:
         """Path, size and time of each file."""
         spark = self.rows.sparkSession
-        jvm: Any = spark._jvm
-        path = jvm.org.apache.hadoop.fs.Path(self.path)
-        context: Any = spark.sparkContext._jsc
-        found = path.getFileSystem(context.hadoopConfiguration()).listFiles(path, True)
+        system, path = file_system(spark, self.path)
+        found = system.listFiles(path, True)
         files = []
         while found.hasNext():
             one = found.next()

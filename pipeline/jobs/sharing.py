@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from odradek.pipeline.failures import PartFailed, part
 from odradek.pipeline.jobs.built import Built
+from odradek.pipeline.spark_gateway import java_rows
 from odradek.pipeline.spec.event_time import event_times
 from odradek.pipeline.spec.key_lines import Path as Place
 from odradek.pipeline.spec.model import REJECTS, Pipeline
@@ -222,7 +223,7 @@ def check_stateless(
 
 
 def _stateful_count(rows: DataFrame) -> int:
-    plan: Any = rows._jdf
+    plan = java_rows(rows)
     waiting = [plan.queryExecution().analyzed()]
     count = 0
     while waiting:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from odradek.pipeline.spark_gateway import file_system, java, java_rows, java_session
 from odradek.pipeline.spark_options import texts
 from odradek.pipeline.spec.sinks import FileSink
 from odradek.pipeline.transforms.step_input_error import StepInputError
@@ -48,12 +49,12 @@ def add_files(batch: DataFrame, sink: FileSink, path: str, number: int) -> None:
     As the file sink of a query does it: a number that is in the commit log is skipped.
     """
     spark = batch.sparkSession
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     none = jvm.scala.Option.apply(None)
     convert = jvm.org.apache.spark.api.python.PythonUtils
     options = convert.toScalaMap({**texts(sink.options), "path": path})
     arguments = [
-        spark._jsparkSession,
+        java_session(spark),
         sink.format,
         convert.toSeq([]),
         none,
@@ -68,7 +69,7 @@ def add_files(batch: DataFrame, sink: FileSink, path: str, number: int) -> None:
         *arguments, *[none] * further
     )
     append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
-    rows: Any = batch._jdf
+    rows = java_rows(batch)
     # Spark 4.3 has a further option of the source, and asks for the columns of the sink.
     target = described.createSink(append, *[rows.schema()] * further)
     target.addBatch(number, rows)
@@ -76,10 +77,7 @@ def add_files(batch: DataFrame, sink: FileSink, path: str, number: int) -> None:
 
 def last_batch(spark: SparkSession, log: str) -> int | None:
     """The greatest batch number in one of Spark's logs; None when the log is empty."""
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(log)
-    context: Any = spark.sparkContext._jsc
-    files = path.getFileSystem(context.hadoopConfiguration())
+    files, path = file_system(spark, log)
     if not files.exists(path):
         return None
     names = [one.getPath().getName().removesuffix(".compact") for one in files.listStatus(path)]

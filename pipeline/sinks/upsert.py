@@ -36,6 +36,7 @@ from odradek.pipeline.databases import (
     options_of,
     quoted_name,
 )
+from odradek.pipeline.spark_gateway import java
 from odradek.pipeline.spec.ends import without_options
 from odradek.pipeline.spec.sinks import TableSink
 from odradek.pipeline.transforms.columns import quoted
@@ -206,7 +207,7 @@ def _sqlite_writer(url: str) -> Lock:
 @contextmanager
 def _transaction(spark: SparkSession, url: str) -> Iterator[Any]:
     """A connection of the driver's JVM for one transaction."""
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     registry = jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry
     options = options_of(url, writes=True)
     registry.register(options.pop("driver"))

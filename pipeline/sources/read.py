@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.databases import options_of
+from odradek.pipeline.spark_gateway import java
 from odradek.pipeline.spark_options import kafka_options, resolve_path, resolve_url, text_of, texts
 from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.model import Head
@@ -41,7 +42,7 @@ def read(
         case KafkaSource():
             if source.pattern is not None:
                 # An invalid schema fails here, for the source, instead of in a sink's first batch.
-                jvm: Any = spark._jvm
+                jvm = java(spark)
                 jvm.java.util.regex.Pattern.compile(source.pattern)
             options = kafka_options(clusters[source.cluster]) | _kafka_source(source, is_stream)
             rows = reader.format("kafka").options(**options).load()

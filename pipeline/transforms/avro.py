@@ -12,6 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StringType, StructType
 
+from odradek.pipeline.spark_gateway import java
+
 PLAIN: Final = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
 TIMES: Final = ("timestamp-millis", "timestamp-micros", "date")
 
@@ -39,7 +41,7 @@ def read_avro(rows: DataFrame, data: Column, schema_text: str, name: str) -> Rea
 
     raises  py4j.protocol.Py4JJavaError for an invalid schema
     """
-    jvm: Any = rows.sparkSession._jvm
+    jvm = java(rows.sparkSession)
     # PySpark's own function fails on Java's error for an invalid schema.
     getattr(jvm.org.apache.avro.Schema, "Parser")().parse(schema_text)  # noqa: B009
     rows = rows.withColumn(name, from_avro(data, schema_text, {"mode": "PERMISSIVE"}))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 from pyspark.ml import PipelineModel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, NumericType, StringType
 
+from odradek.pipeline.spark_gateway import java
 from odradek.pipeline.spec.steps import Deduplicate, Filter, Map, Mask, Route
 from odradek.pipeline.transforms.columns import column, path_of, quoted
 from odradek.pipeline.transforms.step_input_error import StepInputError
@@ -29,7 +30,7 @@ def keep(rows: DataFrame, step: Filter, model: PipelineModel | None) -> DataFram
     conditions: list[Column] = []
     if step.where is not None:
         conditions.append(F.expr(step.where))
-    jvm: Any = rows.sparkSession._jvm
+    jvm = java(rows.sparkSession)
     for name, pattern in step.matches.items():
         # An invalid pattern fails here, not in the first batch.
         jvm.java.util.regex.Pattern.compile(pattern)

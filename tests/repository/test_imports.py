@@ -149,3 +149,17 @@ def test_no_code_comes_from_data() -> None:
     serializers = frozenset({"pickle", "marshal", "shelve"})
     found = {file.name: offending_imports(file, serializers) for file in product()}
     assert not {name: names for name, names in found.items() if names}
+
+
+PRIVATE_OF_SPARK: Final = ("_jvm", "_jsc", "_jdf", "_jsparkSession", "_gateway")
+
+
+def test_private_names_of_pyspark_are_used_at_one_place() -> None:
+    users = {
+        file.name
+        for file in product()
+        for node in file.nodes
+        if isinstance(node, ast.Attribute) and node.attr in PRIVATE_OF_SPARK
+    }
+    # The second one starts the Java process.
+    assert users == {"pipeline/spark_gateway.py", "pipeline/java.py", "pipeline/session.py"}
