@@ -26,6 +26,7 @@ FILE = """\
 name = "newest"
 checkpoint = "state"
 mode = "available_now"
+queries = "shared"
 
 [pipeline.spark]
 "spark.driver.memory" = "512m"
@@ -45,6 +46,22 @@ path = "names"
 format = "json"
 schema = "id BIGINT, at TIMESTAMP"
 epoch = "s"
+
+[sources.towns]
+kind = "files"
+path = "towns"
+format = "csv"
+schema = "id BIGINT, town STRING"
+options = {{ header = true }}
+static = true
+refresh = "1 minute"
+
+[steps.placed]
+kind = "join"
+from = "names"
+right = "towns"
+on = "l.id = r.id"
+columns = {{ id = "l.id", town = "r.town" }}
 
 [steps.parsed]
 kind = "parse"
@@ -98,6 +115,12 @@ kind = "files"
 from = "names"
 path = "landed"
 format = "json"
+
+[sinks.placed]
+kind = "files"
+from = "placed"
+path = "placed"
+format = "json"
 """
 
 
@@ -106,6 +129,9 @@ def test_pipelines_and_mirrors_run_on_the_newest_pyspark(tmp_path: Path) -> None
     names = tmp_path / "names"
     names.mkdir()
     (names / "one.json").write_text('{"id": 1, "at": 1767225600}\n{"id": 2, "at": "x"}\n')
+    towns = tmp_path / "towns"
+    towns.mkdir()
+    (towns / "one.csv").write_text("id,town\n2,Ghent\n")
     with odradek_broker(tmp_path / "east") as east, odradek_broker(tmp_path / "west") as west:
         create_topics(east.address, "readings", "alarms", partitions=2)
         produce(east.address, "readings", [reading(number) for number in [*range(ROWS), 7]])
@@ -124,15 +150,18 @@ def test_pipelines_and_mirrors_run_on_the_newest_pyspark(tmp_path: Path) -> None
     with closing(sqlite3.connect(tmp_path / "windows.db")) as database:
         counts = database.execute("SELECT n FROM windows ORDER BY window_start").fetchall()
     assert counts == [(10,)] * (ROWS // 10), "what came twice counts once"
-    landed = [
-        json.loads(line)
-        for part in (tmp_path / "landed").glob("*.json")
-        for line in part.read_text().splitlines()
-    ]
-    assert sorted(landed, key=lambda one: int(one["id"])) == [
+    assert rows_of(tmp_path / "placed") == [{"id": 2, "town": "Ghent"}]
+    assert (tmp_path / "state" / "names_shared").is_dir(), "two sinks share a query"
+    assert sorted(rows_of(tmp_path / "landed"), key=lambda one: str(one["id"])) == [
         {"id": 1, "at": "2026-01-01T00:00:00.000Z"},
         {"id": 2},
     ]
+
+
+def rows_of(folder: Path) -> list[dict[str, object]]:
+    """The rows of the files of a sink."""
+    parts = folder.glob("*.json")
+    return [json.loads(line) for part in parts for line in part.read_text().splitlines()]
 
 
 def reading(number: int) -> bytes:
