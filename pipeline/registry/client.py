@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -19,6 +19,7 @@ DEFAULTS: Final = {
     "retries.max.wait.ms": 5_000,
 }
 """Requests without a response are repeated for some seconds."""
+CLIENTS_MAX: Final = 16
 NOT_FOUND: Final = 404
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ def _text(schema: Schema | None) -> str:
     return schema.schema_str
 
 
-@cache
+@lru_cache(maxsize=CLIENTS_MAX)
 def client_of(registry_json: str) -> RegistryClient:
     """The client of a registry in this process; a worker of Spark lasts for many batches.
 

@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 import fastavro
@@ -44,6 +44,7 @@ WRAPPERS: Final = {
         "Bytes": "bytes",
     }.items()
 }
+MESSAGES_MAX: Final = 64
 DEPTH_MAX: Final = 30
 Read = Callable[[bytes], bytes]
 
@@ -52,7 +53,7 @@ class BadDescriptor(Exception):
     """A descriptor set is none, lacks a message, or has one that Avro has no record for."""
 
 
-@cache
+@lru_cache(maxsize=MESSAGES_MAX)
 def message_type(descriptor_set: bytes, name: str) -> type[Message]:
     """The class of a message.
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +35,11 @@ from odradek.pipeline.transforms.decoding import Decoding
 from odradek.pipeline.transforms.step_input_error import StepInputError
 
 OUTCOME: Final = "payload BINARY, fault STRING"
+READERS_MAX: Final = 64
+"""Bound on what a worker keeps for the parse steps of its jobs."""
+UNKNOWN_S: Final = 10.0
+"""How long an id that the registry does not know is not asked for again."""
+UNKNOWN_MAX: Final = 10_000
 TEXT_MAX: Final = 200
 """Characters of a library's reason in a dead letter."""
 Translate = Callable[[bytes], bytes]
@@ -65,7 +72,7 @@ def decoding_of(
             _, schema = client_of(registry).newest(subject)
         except NoSuchSchema as error:
             raise StepInputError(f"subject {subject}: {error}") from error
-    return Decoding(schema, _applied(_avro(registry, schema)))
+    return Decoding(schema, _applied(partial(_avro_reader, registry, schema)))
 
 
 def descriptor_set_of(folder: Path, file: str | None) -> bytes:
@@ -82,9 +89,9 @@ def _protobuf(step: Parse, folder: Path) -> Decoding:
         schema = avro_schema(message)
     except BadDescriptor as error:
         raise StepInputError(f"{step.descriptor}: {error}") from error
-    is_framed = step.registry is not None
+    is_framed, indexes = step.registry is not None, indexes_of(message)
     return Decoding(
-        schema, _applied(_message(descriptor_set, step.message, indexes_of(message), is_framed))
+        schema, _applied(partial(_message_reader, descriptor_set, step.message, indexes, is_framed))
     )
 
 
@@ -133,46 +140,34 @@ def _short(error: object) -> str:
     return said if len(said) <= TEXT_MAX else said[: TEXT_MAX - 3] + "..."
 
 
-_TRANSLATORS: Final[dict[tuple[Any, ...], Translate]] = {}
-"""Of this process, by what they are made of."""
-
-
-def _kept(key: tuple[Any, ...], make: Callable[[], Translate]) -> Translate:
-    found = _TRANSLATORS.get(key)
-    if found is None:
-        found = _TRANSLATORS[key] = make()
-    return found
-
-
-def _message(
+@lru_cache(maxsize=READERS_MAX)
+def _message_reader(
     descriptor_set: bytes, name: str, indexes: tuple[int, ...], is_framed: bool
-) -> Callable[[], Translate]:
-    def make() -> Translate:
-        translate = translator(descriptor_set, name)
+) -> Translate:
+    translate = translator(descriptor_set, name)
 
-        def read(data: bytes) -> bytes:
-            place = 0
-            if is_framed:
-                if frames.id_of(data) is None:
-                    raise _Bad(frames.NOT_FRAMED)
-                try:
-                    found, place = frames.after_indexes(data)
-                except ValueError as error:
-                    raise _Bad(str(error)) from error
-                if found != indexes:
-                    raise _Bad(f"another message of its file, {list(found)}, than {name}")
+    def read(data: bytes) -> bytes:
+        place = 0
+        if is_framed:
+            if frames.id_of(data) is None:
+                raise _Bad(frames.NOT_FRAMED)
             try:
-                return translate(data[place:])
-            except DecodeError as error:
-                raise _Bad(f"not a message {name}: {_short(error)}") from error
+                found, place = frames.after_indexes(data)
+            except ValueError as error:
+                raise _Bad(str(error)) from error
+            if found != indexes:
+                raise _Bad(f"another message of its file, {list(found)}, than {name}")
+        try:
+            return translate(data[place:])
+        except DecodeError as error:
+            raise _Bad(f"not a message {name}: {_short(error)}") from error
 
-        return read
-
-    return lambda: _kept((descriptor_set, name, is_framed), make)
+    return read
 
 
-def _avro(registry: str, schema: str) -> Callable[[], Translate]:
-    return lambda: _kept((registry, schema), lambda: _AvroReader(registry, schema).read)
+@lru_cache(maxsize=READERS_MAX)
+def _avro_reader(registry: str, schema: str) -> Translate:
+    return _AvroReader(registry, schema).read
 
 
 class _AvroReader:
@@ -186,6 +181,7 @@ class _AvroReader:
         self._schema = fastavro.parse_schema(json.loads(schema))
         self._written = json.loads(schema)
         self._readers: dict[int, Translate] = {}
+        self._unknown_until_s: dict[int, float] = {}
 
     def read(self, frame: bytes) -> bytes:
         """The record by the reader's schema; raises _Bad, RegistryFailed."""
@@ -199,11 +195,16 @@ class _AvroReader:
 
     def _translator(self, schema_id: int) -> Translate:
         """What reads the records of a schema; of one that cannot be read, what says so."""
+        if time.monotonic() < self._unknown_until_s.get(schema_id, 0.0):
+            raise _unknown(schema_id)
         try:
             found = client_of(self._registry).by_id(schema_id)
         except NoSuchSchema:
+            if len(self._unknown_until_s) >= UNKNOWN_MAX:
+                self._unknown_until_s.clear()
             # It may be registered later: the registry is asked again.
-            raise _Bad(f"schema id {schema_id} is not in the registry") from None
+            self._unknown_until_s[schema_id] = time.monotonic() + UNKNOWN_S
+            raise _unknown(schema_id) from None
         if (found.schema_type or "AVRO") != "AVRO":
             return _failing(f"schema id {schema_id} is {found.schema_type}, not Avro")
         assert found.schema_str is not None, "a schema has a text"
@@ -211,7 +212,11 @@ class _AvroReader:
         if written == self._written and not found.references:
             return lambda data: data
         try:
-            writer = fastavro.parse_schema(written, named_schemas=self._named(found))
+            named = self._named(found)
+        except NoSuchSchema as error:
+            return _failing(f"schema id {schema_id}: a schema to which it refers: {error}")
+        try:
+            writer = fastavro.parse_schema(written, named_schemas=named)
         except Exception as error:  # noqa: BLE001 - the errors of the library are many
             return _failing(f"schema id {schema_id}: {_short(error)}")
         return self._between(writer, schema_id)
@@ -228,18 +233,21 @@ class _AvroReader:
 
     def _between(self, writer: Any, schema_id: int) -> Translate:
         def translate(data: bytes) -> bytes:
-            source = io.BytesIO(data)
+            source, target = io.BytesIO(data), io.BytesIO()
             try:
                 record = fastavro.schemaless_reader(source, writer, self._schema)
+                fastavro.schemaless_writer(target, self._schema, record)
             except Exception as error:
                 raise _Bad(f"not a record of schema id {schema_id}: {_short(error)}") from error
             if source.tell() != len(data):
                 raise _Bad(f"something follows the record of schema id {schema_id}")
-            target = io.BytesIO()
-            fastavro.schemaless_writer(target, self._schema, record)
             return target.getvalue()
 
         return translate
+
+
+def _unknown(schema_id: int) -> _Bad:
+    return _Bad(f"schema id {schema_id} is not in the registry")
 
 
 def _failing(said: str) -> Translate:

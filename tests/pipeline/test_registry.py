@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
@@ -469,3 +469,30 @@ def test_example_goes_on_when_producers_have_a_new_schema(
     written = [AvroDeserializer(client)(one, None) for one in values_of(spark, broker, "takings")]
     assert [(one["shop"], one["total"], one["orders"]) for one in written] == [("a", 2.5, 1)]
     assert client.get_versions("takings-value") == [1]
+
+
+def test_avro_schema_that_refers_to_another_is_read(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    tmp_path: Path,
+) -> None:
+    money = {
+        "type": "record",
+        "name": "shop.Money",
+        "fields": [{"name": "cents", "type": "long"}],
+    }
+    fields = [{"name": "id", "type": "long"}, {"name": "price", "type": "shop.Money"}]
+    priced = {"type": "record", "name": "shop.Priced", "fields": fields}
+    client.register_schema("money", Schema(json.dumps(money), "AVRO"))
+    reference = SchemaReference("shop.Money", "money", 1)
+    written = Schema(json.dumps(priced), "AVRO", [reference])
+    schema_id = client.register_schema("avro-referring-value", written)
+    # The numbers 1 and 250 as zigzag varints.
+    send(broker, "avro-referring", [b"\x00" + schema_id.to_bytes(4, "big") + b"\x02\xf4\x03"])
+    whole = {**priced, "fields": [fields[0], {"name": "price", "type": money}]}
+    text = head(broker, registry, "avro-referring") + AVRO_STEP
+    text = text.replace('registry = "main"', f"registry = \"main\"\nschema = '{json.dumps(whole)}'")
+    rows, reasons = rows_and_reasons(spark, tmp_path, text)
+    assert (rows, reasons) == ([{"id": 1, "price": {"cents": 250}}], [])
