@@ -27,7 +27,7 @@ COMMAND_LINE: Final = "--set"
 SECRET_BYTES_MAX: Final = 64 * 1024
 OPTION_TABLES: Final = ("options", "spark", "spark_options", "headers")
 _SECRET_NAME: Final = re.compile(
-    r"secret|passw|passphrase|credential|jaas|authorization|(^|[._-])(api|sas|auth)?[._-]?token$"
+    r"secret|passw|user[._-]info|passphrase|credential|jaas|authorization|(^|[._-])(api|sas|auth)?[._-]?token$"
     r"|(access|account|api|private|shared|encryption)[._-]?key",
     re.IGNORECASE,
 )

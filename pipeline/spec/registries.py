@@ -39,6 +39,8 @@ def options_fault(registry: Registry) -> str | None:
 
     try:
         SchemaRegistryClient({"url": registry.url, **registry.options})
-    except (AttributeError, TypeError, ValueError) as error:
+    except AttributeError:
+        return "a value has another type than the client takes"
+    except (TypeError, ValueError) as error:
         return str(error)
     return None

@@ -22,8 +22,9 @@ from pyspark.sql import SparkSession
 from odradek.pipeline.cases.report import assert_cases
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
-from odradek.pipeline.spec.document import Outside
+from odradek.pipeline.spec.document import Outside, read_document
 from odradek.pipeline.spec.load import load, parse
+from odradek.pipeline.spec.problems import SpecError
 from tests.support.broker_process import BrokerProcess
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.support.tool_cache import PROJECT
@@ -496,3 +497,29 @@ def test_avro_schema_that_refers_to_another_is_read(
     text = text.replace('registry = "main"', f"registry = \"main\"\nschema = '{json.dumps(whole)}'")
     rows, reasons = rows_and_reasons(spark, tmp_path, text)
     assert (rows, reasons) == ([{"id": 1, "price": {"cents": 250}}], [])
+
+
+def test_mistakes_of_a_registry_are_reported_without_its_account(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    text = (
+        '[pipeline]\nname = "x"\nmode = "batch"\n[clusters.main]\nbootstrap_servers = "a:1"\n'
+        '[registries.main]\nurl = "http://r:8081"\noptions = OPTIONS\n[sources.o]\nkind = "kafka"\n'
+        'cluster = "main"\nsubscribe = ["a", "b"]\n[steps.p]\nkind = "parse"\nfrom = "o"\n'
+        'format = "avro"\nregistry = "REGISTRY"\n[sinks.c]\nkind = "console"\nfrom = "p"\n'
+    )
+    account = '"basic.auth.user.info" = "joe:hunter22"'
+
+    def said(options: str, registry: str) -> str:
+        file.write_text(text.replace("OPTIONS", f"{{ {options} }}").replace("REGISTRY", registry))
+        with pytest.raises(SpecError) as failed:
+            load(file)
+        return str(failed.value)
+
+    wrong = said(f'{account}, "max.retris" = 1', "main")
+    assert "line 8: registries.main.options: Unrecognized properties: max.retris" in wrong
+    assert "steps.p: subject must be given: there is not one topic above" in wrong
+    assert "hunter22" not in wrong
+    assert "a value has another type" in said('"basic.auth.user.info" = 7', "main")
+    assert "steps.p.registry: 'other' is not a registry; there are: main" in said("", "other")
+    hidden = read_document(file.read_text().replace("{  }", f"{{ {account} }}"), file, Outside())
+    assert hidden.hidden.text("joe:hunter22 is refused") == "(basic.auth.user.info) is refused"
