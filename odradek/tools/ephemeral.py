@@ -29,6 +29,7 @@ SETTINGS: Final = (
     "odradek.fsync.enable=false",
 )
 INPUT_BYTES: Final = 1 << 13
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class StoppedEarly(BaseException):
@@ -62,10 +63,14 @@ def data_folder(former: str | None = None) -> Iterator[DataFolder]:
     raises  StoppedEarly for a signal before the broker has set its own handlers; OSError
     """
 
+    is_stopped = False
+
     def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal is_stopped
+        is_stopped = True
         raise StoppedEarly
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, stop)
     folder = None
     try:
@@ -73,16 +78,28 @@ def data_folder(former: str | None = None) -> Iterator[DataFolder]:
             # Imported when it is used: with what it imports it takes 3 ms of a start.
             from tempfile import mkdtemp
 
-            folder = DataFolder(mkdtemp(prefix=FOLDER_PREFIX))
+            # A signal between the making of the folder and its name would leave it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            try:
+                folder = DataFolder(mkdtemp(prefix=FOLDER_PREFIX))
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         else:
             os.listdir(former)
             folder = DataFolder(former)
         yield folder
+    except Exception as error:
+        if is_stopped:
+            # Python 3.11 makes another error of one in __set_name__, which data classes call.
+            raise StoppedEarly from error
+        raise
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
-        if folder is not None:
-            folder.remove()
+        try:
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_IGN)
+        finally:
+            if folder is not None:
+                folder.remove()
 
 
 def check_ready_file(path: str) -> None:

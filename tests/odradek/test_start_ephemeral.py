@@ -119,6 +119,34 @@ def test_sigterm_during_the_start_leaves_no_data(start: Started, tmp_path: Path)
     assert not (tmp_path / "ready").exists()
 
 
+def test_sigterm_while_a_class_is_made_is_a_stop(tmp_path: Path) -> None:
+    code = """if True:
+        import os, signal
+        from odradek.tools.ephemeral import StoppedEarly, data_folder
+
+        class Field:
+            def __set_name__(self, owner, name):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        try:
+            with data_folder():
+                class Made:
+                    field = Field()
+        except StoppedEarly:
+            print("stopped")
+    """
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
+    assert not list(tmp_path.iterdir())
+
+
 def test_end_of_input_stops_the_broker(start: Started, tmp_path: Path) -> None:
     words = ("--ephemeral", "--port", "0", "--ready-file", "ready", "--stop-at-end-of-input")
     process = start(*words)

@@ -196,7 +196,7 @@ def test_number_in_a_file_source_without_a_unit_is_null(
                 "schema": '{"type":"record","name":"r","fields":[{"name":"a","type":"int"}]}',
                 "epoch": "s",
             },
-            "an Avro schema gives the unit itself",
+            "epoch: a schema gives the unit itself",
         ),
     ],
 )
