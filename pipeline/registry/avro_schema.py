@@ -52,17 +52,21 @@ def avro_schema_of(columns: StructType, name: str) -> str:
     name    of the record; characters that Avro does not allow are replaced by _
     raises  StepInputError for a type that Avro does not have
     """
-    return json.dumps(_record(columns, re.sub(r"\W", "_", name, flags=re.ASCII)))
+    return json.dumps(_record(columns, re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII), set()))
 
 
-def _record(columns: StructType, name: str) -> dict[str, Any]:
+def _record(columns: StructType, name: str, taken: set[str]) -> dict[str, Any]:
+    """taken  names of the records so far: a_b and c make the same name as a and b_c"""
+    while name in taken:
+        name += "_"
+    taken.add(name)
     fields = []
     for column in columns.fields:
         if re.fullmatch(r"[A-Za-z_]\w*", column.name, re.ASCII) is None:
             raise StepInputError(
                 f"{column.name!r} is not a name in Avro; rename it with a map step"
             )
-        kind = _type(column.dataType, f"{name}_{column.name}")
+        kind = _type(column.dataType, f"{name}_{column.name}", taken)
         if column.nullable:
             fields.append({"name": column.name, "type": ["null", kind], "default": None})
         else:
@@ -70,7 +74,7 @@ def _record(columns: StructType, name: str) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": fields}
 
 
-def _type(kind: DataType, name: str) -> Any:
+def _type(kind: DataType, name: str, taken: set[str]) -> Any:
     plain = PLAIN.get(type(kind))
     if plain is not None:
         return plain
@@ -85,13 +89,13 @@ def _type(kind: DataType, name: str) -> Any:
         case ArrayType():
             return {
                 "type": "array",
-                "items": _or_null(_type(kind.elementType, name), kind.containsNull),
+                "items": _or_null(_type(kind.elementType, name, taken), kind.containsNull),
             }
         case MapType() if isinstance(kind.keyType, StringType):
-            values = _or_null(_type(kind.valueType, name), kind.valueContainsNull)
+            values = _or_null(_type(kind.valueType, name, taken), kind.valueContainsNull)
             return {"type": "map", "values": values}
         case StructType():
-            return _record(kind, name)
+            return _record(kind, name, taken)
     raise StepInputError(f"{name}: Avro has no type for {kind.simpleString()}")
 
 

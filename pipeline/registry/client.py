@@ -20,7 +20,8 @@ DEFAULTS: Final = {
 }
 """Requests without a response are repeated for some seconds."""
 CLIENTS_MAX: Final = 16
-NOT_FOUND: Final = 404
+NOT_FOUND: Final = frozenset({40401, 40402, 40403})
+"""Error codes: no such subject, version, schema.  Another 404 is none of a registry's."""
 
 T = TypeVar("T")
 
@@ -58,13 +59,14 @@ class RegistryClient:
         """
         return self._asked(lambda: self._client.get_schema(schema_id))
 
-    def newest(self, subject: str) -> tuple[int, str]:
-        """Id and text of the latest version of a subject.
+    def newest(self, subject: str) -> tuple[int, Schema]:
+        """Id and schema of the latest version of a subject.
 
         raises  NoSuchSchema, RegistryFailed
         """
         found = self._asked(lambda: self._client.get_latest_version(subject))
-        return _schema_id(found), _text(found.schema)
+        assert found.schema is not None, "a version has a schema"
+        return _schema_id(found), found.schema
 
     def version(self, subject: str, version: int) -> Schema:
         """A version of a subject, to which another schema refers.
@@ -95,7 +97,7 @@ class RegistryClient:
         try:
             return ask()
         except SchemaRegistryError as error:
-            if error.http_status_code == NOT_FOUND:
+            if error.error_code in NOT_FOUND:
                 raise NoSuchSchema(error.error_message) from None
             raise RegistryFailed(f"schema registry {self._url}: {_said(error)}") from None
         except Exception as error:  # noqa: BLE001 - those of the HTTP library
@@ -112,12 +114,6 @@ def _schema_id(found: Any) -> int:
     schema_id = found.schema_id
     assert isinstance(schema_id, int), "a response with a version has the id of its schema"
     return schema_id
-
-
-def _text(schema: Schema | None) -> str:
-    assert schema is not None, "a version has a schema"
-    assert schema.schema_str is not None, "a schema has a text"
-    return schema.schema_str
 
 
 @lru_cache(maxsize=CLIENTS_MAX)

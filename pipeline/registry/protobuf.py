@@ -114,7 +114,8 @@ def _record(message: Descriptor, name: str, depth: int) -> dict[str, Any]:
         raise BadDescriptor(f"{message.full_name} contains itself: Spark has no such columns")
     fields = []
     for field in message.fields:
-        kind = _type(field, f"{name}_{field.name}", depth)
+        # Names of fields could make two names one: a_b and c, a and b_c.
+        kind = _type(field, f"{name}_{field.number}", depth)
         has_null = field.has_presence
         fields.append({"name": field.name, "type": ["null", kind] if has_null else kind})
     return {"type": "record", "name": name, "fields": fields}
@@ -142,7 +143,8 @@ def _single(field: FieldDescriptor, name: str, depth: int) -> Any:
 def translator(descriptor_set: bytes, name: str) -> Read:
     """From the bytes of a message to those of its Avro record.
 
-    raises  BadDescriptor; what it returns raises DecodeError
+    raises  BadDescriptor; what it returns raises DecodeError, and ValueError or OverflowError for a
+            time or number that the record has no place for
     """
     kind = message_type(descriptor_set, name)
     schema = fastavro.parse_schema(json.loads(avro_schema(kind.DESCRIPTOR)))

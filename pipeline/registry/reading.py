@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import fastavro
-from google.protobuf.message import DecodeError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
 from odradek.pipeline.registry import frames
-from odradek.pipeline.registry.client import NoSuchSchema, client_of
+from odradek.pipeline.registry.client import NoSuchSchema, RegistryFailed, client_of
 from odradek.pipeline.registry.protobuf import (
     BadDescriptor,
     avro_schema,
@@ -29,6 +28,7 @@ from odradek.pipeline.registry.protobuf import (
     message_type,
     translator,
 )
+from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.spec.parse_step import Parse
 from odradek.pipeline.spec.registries import Registry
 from odradek.pipeline.transforms.decoding import Decoding
@@ -69,8 +69,11 @@ def decoding_of(
     if schema is None:
         subject = step.subject or f"{topic}-value"
         try:
-            _, schema = client_of(registry).newest(subject)
-        except NoSuchSchema as error:
+            client = client_of(registry)
+            schema = avro_text(client, client.newest(subject)[1])
+        except RegistryFailed:
+            raise
+        except (NoSuchSchema, StepInputError) as error:
             raise StepInputError(f"subject {subject}: {error}") from error
     return Decoding(schema, _applied(partial(_avro_reader, registry, schema)))
 
@@ -159,7 +162,8 @@ def _message_reader(
                 raise _Bad(f"another message of its file, {list(found)}, than {name}")
         try:
             return translate(data[place:])
-        except DecodeError as error:
+        except Exception as error:
+            # A number or a time that Avro has no place for is no DecodeError.
             raise _Bad(f"not a message {name}: {_short(error)}") from error
 
     return read
@@ -205,37 +209,27 @@ class _AvroReader:
             # It may be registered later: the registry is asked again.
             self._unknown_until_s[schema_id] = time.monotonic() + UNKNOWN_S
             raise _unknown(schema_id) from None
-        if (found.schema_type or "AVRO") != "AVRO":
-            return _failing(f"schema id {schema_id} is {found.schema_type}, not Avro")
-        assert found.schema_str is not None, "a schema has a text"
-        written = json.loads(found.schema_str)
-        if written == self._written and not found.references:
-            return lambda data: data
         try:
-            named = self._named(found)
+            written = json.loads(avro_text(client_of(self._registry), found))
+            if written == self._written:
+                return lambda data: data
+            writer = fastavro.parse_schema(written)
+        except RegistryFailed:
+            raise
         except NoSuchSchema as error:
             return _failing(f"schema id {schema_id}: a schema to which it refers: {error}")
-        try:
-            writer = fastavro.parse_schema(written, named_schemas=named)
         except Exception as error:  # noqa: BLE001 - the errors of the library are many
             return _failing(f"schema id {schema_id}: {_short(error)}")
         return self._between(writer, schema_id)
-
-    def _named(self, schema: Any) -> dict[str, Any]:
-        """The schemas to which one refers; fastavro adds those that it parses."""
-        named: dict[str, Any] = {}
-        for reference in schema.references or ():
-            found = client_of(self._registry).version(reference.subject, reference.version)
-            assert found.schema_str is not None, "a schema has a text"
-            named |= self._named(found)
-            fastavro.parse_schema(json.loads(found.schema_str), named_schemas=named)
-        return named
 
     def _between(self, writer: Any, schema_id: int) -> Translate:
         def translate(data: bytes) -> bytes:
             source, target = io.BytesIO(data), io.BytesIO()
             try:
-                record = fastavro.schemaless_reader(source, writer, self._schema)
+                # With its name, a record of a union is written as the same one of several.
+                record = fastavro.schemaless_reader(
+                    source, writer, self._schema, return_named_type=True
+                )
                 fastavro.schemaless_writer(target, self._schema, record)
             except Exception as error:
                 raise _Bad(f"not a record of schema id {schema_id}: {_short(error)}") from error

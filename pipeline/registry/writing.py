@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka.schema_registry import Schema, SchemaReference
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -21,7 +21,12 @@ from pyspark.sql.types import StructType
 
 from odradek.pipeline.registry import frames
 from odradek.pipeline.registry.avro_schema import avro_schema_of
-from odradek.pipeline.registry.client import NoSuchSchema, RegistryClient, client_of
+from odradek.pipeline.registry.client import (
+    NoSuchSchema,
+    RegistryClient,
+    RegistryFailed,
+    client_of,
+)
 from odradek.pipeline.registry.protobuf import (
     BadDescriptor,
     from_json,
@@ -30,11 +35,14 @@ from odradek.pipeline.registry.protobuf import (
     schemas,
 )
 from odradek.pipeline.registry.reading import descriptor_set_of
+from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.sinks.encoding import Encoding
 from odradek.pipeline.spec.registries import Registry
 from odradek.pipeline.spec.row_schema import BadSchema, avro_columns_of
 from odradek.pipeline.spec.sinks import KafkaSink
 from odradek.pipeline.transforms.step_input_error import StepInputError
+
+MICROSECONDS: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
 def encoding_of(
@@ -73,7 +81,13 @@ def _avro(
     text = sink.row_schema
     schema_id: int | None = None
     if text is None and client is not None and not sink.register_schema:
-        schema_id, text = client.newest(sink.subject_name)
+        schema_id, found = client.newest(sink.subject_name)
+        try:
+            text = avro_text(client, found)
+        except RegistryFailed:
+            raise
+        except StepInputError as error:
+            raise StepInputError(f"subject {sink.subject_name}: {error}") from error
     if text is None:
         fields = [field for field in rows.schema.fields if field.name in chosen]
         text = avro_schema_of(StructType(fields), sink.subject_name)
@@ -119,13 +133,17 @@ def _protobuf(
     descriptor_set = descriptor_set_of(folder, sink.descriptor)
     assert sink.message is not None, "the model has a message"
     message = message_type(descriptor_set, sink.message).DESCRIPTOR
-    _check_all(chosen, [field.name for field in message.fields])
+    names = [field.name for field in message.fields]
+    _check_all(chosen, names)
+    by_lower = {name.lower(): name for name in names}
+    # Spark names a column as it is asked for, whatever its letters are.
+    columns = [name if name in names else by_lower[name.lower()] for name in chosen]
     header = b""
     if client is not None:
         files = schemas(descriptor_set, message)
         schema_id = _registered_files(client, sink, files)
         header = frames.header(schema_id) + frames.message_indexes(indexes_of(message))
-    return Encoding(chosen, _from_json_text(descriptor_set, sink.message, header))
+    return Encoding(columns, _from_json_text(descriptor_set, sink.message, header))
 
 
 def _registered_files(client: RegistryClient, sink: KafkaSink, files: Mapping[str, bytes]) -> int:
@@ -157,13 +175,16 @@ def _from_json_text(descriptor_set: bytes, name: str, header: bytes) -> Callable
     messages.__annotations__ = {"texts": pandas.Series, "return": pandas.Series}
     of_series: Any = pandas_udf
     written = of_series(messages, "BINARY")
-    return lambda value: written(F.to_json(value))
+    return lambda value: written(F.to_json(value, {"timestampFormat": MICROSECONDS}))
 
 
 def _json(chosen: list[str], sink: KafkaSink, client: RegistryClient | None) -> Encoding:
     assert client is not None, "the model has a registry"
     if sink.row_schema is None:
-        schema_id, _ = client.newest(sink.subject_name)
+        schema_id, found = client.newest(sink.subject_name)
+        if found.schema_type != "JSON":
+            kind = found.schema_type or "AVRO"
+            raise StepInputError(f"subject {sink.subject_name}: the schema is {kind}, not JSON")
     else:
         schema_id = _registered(client, sink, Schema(sink.row_schema, "JSON"))
     header = frames.header(schema_id)

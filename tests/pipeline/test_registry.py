@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import fastavro
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -17,14 +19,20 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from odradek.pipeline.cases.report import assert_cases
 from odradek.pipeline.failures import PartFailed
 from odradek.pipeline.jobs import run
+from odradek.pipeline.registry.avro_schema import avro_schema_of
+from odradek.pipeline.registry.client import RegistryClient
+from odradek.pipeline.registry.references import avro_text
 from odradek.pipeline.spec.document import Outside, read_document
 from odradek.pipeline.spec.load import load, parse
 from odradek.pipeline.spec.problems import SpecError
+from odradek.pipeline.spec.registries import Registry
 from tests.support.broker_process import BrokerProcess
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.support.tool_cache import PROJECT
@@ -259,7 +267,13 @@ def test_protobuf_is_read_with_and_without_a_registry(
         "protobuf-read",
         [framed(client, "protobuf-read", messages.Order, written), inner, b"\x01\x02", None],
     )
-    send(broker, "protobuf-plain", [written.SerializeToString(), b"\xff"])
+    late = order(messages, 2)
+    late.at.seconds = 10**12
+    send(
+        broker,
+        "protobuf-plain",
+        [written.SerializeToString(), b"\xff", late.SerializeToString()],
+    )
     sink = '[sinks.out]\nkind = "console"\nfrom = "parsed"\n'
     found = []
     for topic, named in (("protobuf-read", 'registry = "main"'), ("protobuf-plain", "")):
@@ -283,8 +297,9 @@ def test_protobuf_is_read_with_and_without_a_registry(
         "no frame of a schema registry",
         "no value",
     ]
-    (reason,) = found[1]
-    assert reason.startswith("not a message shop.Order")
+    garbage, of_late = found[1]
+    assert garbage.startswith("not a message shop.Order")
+    assert of_late.startswith("not a message shop.Order: Timestamp is not valid")
 
 
 def run_all(spark: SparkSession, folder: Path, text: str) -> None:
@@ -472,6 +487,30 @@ def test_example_goes_on_when_producers_have_a_new_schema(
     assert client.get_versions("takings-value") == [1]
 
 
+def test_record_of_a_union_of_like_records_stays_the_same_one(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    tmp_path: Path,
+) -> None:
+    sides: list[Any] = [
+        {"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}]}
+        for name in ("Buy", "Sell")
+    ]
+    fields: list[Any] = [{"name": "id", "type": "long"}, {"name": "side", "type": sides}]
+    written = {"type": "record", "name": "Trade", "fields": fields}
+    newer = {"name": "note", "type": ["null", "string"], "default": None}
+    reader = {**written, "fields": [*fields, newer]}
+    value = avro(client, "trades", written, {"id": 1, "side": ("Sell", {"x": 5})})
+    client.register_schema("trades-value", Schema(json.dumps(reader), "AVRO"))
+    send(broker, "trades", [value])
+    text = head(broker, registry, "trades") + AVRO_STEP
+    ((row,), reasons) = rows_and_reasons(spark, tmp_path, text)
+    assert not reasons
+    assert row == {"id": 1, "side": {"member0": None, "member1": {"x": 5}}, "note": None}
+
+
 def test_avro_schema_that_refers_to_another_is_read(
     spark: SparkSession,
     broker: BrokerProcess,
@@ -492,6 +531,9 @@ def test_avro_schema_that_refers_to_another_is_read(
     schema_id = client.register_schema("avro-referring-value", written)
     # The numbers 1 and 250 as zigzag varints.
     send(broker, "avro-referring", [b"\x00" + schema_id.to_bytes(4, "big") + b"\x02\xf4\x03"])
+    text = head(broker, registry, "avro-referring") + AVRO_STEP
+    rows, reasons = rows_and_reasons(spark, tmp_path, text)
+    assert (rows, reasons) == ([{"id": 1, "price": {"cents": 250}}], [])
     whole = {**priced, "fields": [fields[0], {"name": "price", "type": money}]}
     text = head(broker, registry, "avro-referring") + AVRO_STEP
     text = text.replace('registry = "main"', f"registry = \"main\"\nschema = '{json.dumps(whole)}'")
@@ -523,3 +565,107 @@ def test_mistakes_of_a_registry_are_reported_without_its_account(tmp_path: Path)
     assert "steps.p.registry: 'other' is not a registry; there are: main" in said("", "other")
     hidden = read_document(file.read_text().replace("{  }", f"{{ {account} }}"), file, Outside())
     assert hidden.hidden.text("joe:hunter22 is refused") == "(basic.auth.user.info) is refused"
+
+
+def test_schemas_that_refer_to_the_same_one_make_one_schema(
+    registry: SchemaRegistry, client: SchemaRegistryClient
+) -> None:
+    def record(name: str, **types: Any) -> dict[str, Any]:
+        fields = [{"name": key, "type": kind} for key, kind in types.items()]
+        return {"type": "record", "name": name, "namespace": "refs", "fields": fields}
+
+    def register(name: str, schema: Any, *references: str) -> int:
+        named = [SchemaReference(f"refs.{one}", one, 1) for one in references]
+        return client.register_schema(name, Schema(json.dumps(schema), "AVRO", named))
+
+    register("Base", record("Base", kind={"type": "enum", "name": "Kind", "symbols": ["A", "B"]}))
+    register("Left", record("Left", base="Base", many={"type": "array", "items": "Base"}), "Base")
+    register("Right", record("Right", base=["null", "Base"], self=["null", "Right"]), "Base")
+    both = record("Both", left="Left", rights={"type": "map", "values": "Right"}, kind="Kind")
+    schema_id = register("Both", both, "Left", "Right", "Base")
+    own = RegistryClient(Registry(url=registry.url))
+    text = avro_text(own, own.by_id(schema_id))
+    schema = fastavro.parse_schema(json.loads(text))
+    base = {"kind": "B"}
+    value = {
+        "left": {"base": base, "many": [base]},
+        "rights": {"r": {"base": base, "self": {"base": None, "self": None}}},
+        "kind": "A",
+    }
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, schema, value)
+    file.seek(0)
+    assert fastavro.schemaless_reader(file, schema, None) == value
+    assert text.count('"symbols"') == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ('format = "avro"\nsubject = "no-avro"', "subject no-avro: the schema is JSON, not AVRO"),
+        ('format = "avro"\nsubject = "absent"', "subject absent: "),
+    ],
+)
+def test_subject_that_has_no_avro_schema_is_named(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    tmp_path: Path,
+    step: str,
+    said: str,
+) -> None:
+    schema = {"title": "X", "type": "object", "properties": {"id": {"type": "integer"}}}
+    client.register_schema("no-avro", Schema(json.dumps(schema), "JSON"))
+    send(broker, "no-avro", [b"x"])
+    text = head(broker, registry, "no-avro") + AVRO_STEP.replace('format = "avro"', step)
+    with pytest.raises(PartFailed, match=said):
+        run.build(spark, parse(text, tmp_path / "my.toml"), tmp_path)
+
+
+def test_server_that_is_no_registry_does_not_make_dead_letters(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    tmp_path: Path,
+) -> None:
+    value = avro(client, "elsewhere", FIRST, {"id": 1, "shop": "a", "at": 0})
+    send(broker, "elsewhere", [value])
+    text = head(broker, registry, "elsewhere") + AVRO_STEP
+    text = text.replace(f'"{registry.url}"', f'"{registry.url}/nothing"')
+    text = text.replace('registry = "main"', f"registry = \"main\"\nschema = '{json.dumps(FIRST)}'")
+    built = run.build(spark, parse(text, tmp_path / "my.toml"), tmp_path)
+    with pytest.raises(PythonException, match="schema registry http"):
+        built.outputs["parsed_rejects"][0].collect()
+
+
+def test_protobuf_sink_takes_columns_in_other_letters_and_keeps_microseconds(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    registry: SchemaRegistry,
+    messages: Any,
+    compiled: Path,
+    tmp_path: Path,
+) -> None:
+    send(broker, "one-record", [b"x"])
+    columns = "SELECT 7L AS ID, TIMESTAMP '2026-01-01T00:00:00.123456Z' AS At FROM records LIMIT 1"
+    orders = f'[steps.orders]\nkind = "sql"\nquery = "{columns}"\n'
+    proto = f'format = "protobuf"\ndescriptor = "{compiled}/shop.desc"\nmessage = "shop.Order"'
+    text = head(broker, registry, "one-record") + orders + sink("letters-out", proto)
+    run_all(spark, tmp_path, text.replace('registry = "main"\n', ""))
+    (value,) = values_of(spark, broker, "letters-out")
+    message = messages.Order.FromString(value)
+    assert (message.id, message.at.ToMicroseconds()) == (7, 1_767_225_600_123_456)
+
+
+def test_names_of_avro_records_are_legal_and_distinct() -> None:
+    inner = StructType([StructField("x", IntegerType())])
+    columns = StructType(
+        [
+            StructField("a_b", StructType([StructField("c", inner)])),
+            StructField("a", StructType([StructField("b_c", inner)])),
+        ]
+    )
+    schema: Any = fastavro.parse_schema(json.loads(avro_schema_of(columns, "1-orders-value")))
+    assert schema["name"] == "_1_orders_value"
