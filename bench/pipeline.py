@@ -353,12 +353,17 @@ def conditions(module: str, parsed: argparse.Namespace, facts: dict[str, str]) -
     )
 
 
-def table(found: Sequence[Figures], first: str, labels: tuple[str, str]) -> list[str]:
+def table(
+    found: Sequence[Figures],
+    first: str,
+    labels: tuple[str, str],
+    rows: Sequence[tuple[str, str, str, bool]] = ROWS,
+) -> list[str]:
     """Medians of the rows named `first` and of the others, and their ratios."""
     ours = [one for one in found if one.target == first]
     theirs = [one for one in found if one.target != first]
     lines = [f"| | {labels[0]} | {labels[1]} | ratio |", "|---|---|---|---|"]
-    for name, label, form, is_less_better in ROWS:
+    for name, label, form, is_less_better in rows:
         mine = [getattr(one, name) for one in ours]
         other = [getattr(one, name) for one in theirs]
         ratio = ""
