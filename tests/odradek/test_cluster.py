@@ -35,6 +35,9 @@ def running(folder: Path, *words: str) -> Iterator[LoggedProcess]:
     process = LoggedProcess([*PYTHON, *words], log=folder / "cluster.log", folder=folder)
     try:
         yield process
+    except AssertionError as error:
+        error.add_note(process.tail())
+        raise
     finally:
         process.kill()
 
