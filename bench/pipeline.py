@@ -43,11 +43,7 @@ SINKS_HEADING: Final = "# One read for several sinks"
 """The section of the page that `bench.pipeline_sinks` writes."""
 TARGETS: Final[dict[str, type[Target]]] = {"odradek": Odradek, "apache39": ApacheWithZooKeeper}
 
-FILE: Final = """\
-[pipeline]
-name = "measured"
-checkpoint = "state"
-mode = "{mode}"
+READING: Final = """\
 
 [pipeline.spark]
 "spark.driver.memory" = "2g"
@@ -67,11 +63,18 @@ kind = "parse"
 from = "records"
 format = "json"
 schema = "key INT, amount DOUBLE, sent_ms BIGINT"
-
+"""
+"""What every measured file does with the topic."""
+FILE: Final = f"""\
+[pipeline]
+name = "measured"
+checkpoint = "state"
+mode = "{{mode}}"
+{READING}
 [steps.timed]
 kind = "map"
 from = "parsed"
-columns = {{ at = "timestamp_millis(sent_ms)" }}
+columns = {{{{ at = "timestamp_millis(sent_ms)" }}}}
 
 [steps.counted]
 kind = "window"
@@ -80,13 +83,13 @@ time = "at"
 watermark = "1 minute"
 length = "10 seconds"
 group_by = ["key"]
-aggregates = {{ records = "count(*)", total = "sum(amount)", newest_ms = "max(sent_ms)" }}
+aggregates = {{{{ records = "count(*)", total = "sum(amount)", newest_ms = "max(sent_ms)" }}}}
 
 [sinks.out]
 kind = "kafka"
 from = "counted"
 cluster = "main"
-topic = "{topic}-out"
+topic = "{{topic}}-out"
 key = "key"
 output_mode = "update"
 """

@@ -21,39 +21,20 @@ from pathlib import Path
 from typing import Final
 
 from bench import machine
-from bench.pipeline import CORES, PAGE, PARTITIONS, SINKS_HEADING, send
+from bench.pipeline import CORES, PAGE, PARTITIONS, READING, SINKS_HEADING, send
 from bench.places import PROJECT, WORK
 from bench.targets.odradek import Odradek
 from tests.support import maven
 from tests.support.prepare import SPARK_VERSION
 
 OFFSETS_PER_TRIGGER: Final = 250_000
-HEAD: Final = """\
+HEAD: Final = f"""\
 [pipeline]
 name = "measured"
 checkpoint = "state"
 mode = "available_now"
-queries = "{queries}"
-
-[pipeline.spark]
-"spark.driver.memory" = "2g"
-"spark.sql.shuffle.partitions" = 2
-
-[clusters.main]
-bootstrap_servers = "{address}"
-
-[sources.records]
-kind = "kafka"
-cluster = "main"
-subscribe = ["{topic}"]
-max_offsets_per_trigger = {limit}
-
-[steps.parsed]
-kind = "parse"
-from = "records"
-format = "json"
-schema = "key INT, amount DOUBLE, sent_ms BIGINT"
-
+queries = "{{queries}}"
+{READING}
 [steps.tenth]
 kind = "filter"
 from = "parsed"
