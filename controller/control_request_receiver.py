@@ -3,6 +3,11 @@
 Control requests are applied one at a time, in order.  A request of an earlier controller, or for an
 earlier registration of this broker, is refused.  The configs of topics that a request names for the
 first time are read before it is applied: no notification is written for the config of a new topic.
+
+A controller that has no response in time sends a request again, over a new connection; what the old
+one still carries may arrive much later.  It is not applied: the request would bring a topic back
+that was deleted meanwhile, or metadata of the past.
+Differs from Kafka: a broker there applies such requests.
 Source: KIP-380; Kafka's ReplicaManager, MetadataCache, KafkaApis.isBrokerEpochStale.
 """
 
@@ -61,10 +66,32 @@ class ControlRequestReceiver:
         self._known_configs: dict[str, None] = {}
         self._retry: Pending[None] | None = None
         self._described_epoch = -1
+        self._newest_connection = (-1, -1)
+        """The latest controller epoch that came over the network, and the latest connection."""
 
     async def note_configs(self) -> None:
         """All configs were read: those of existing topics need not be read again."""
         self._known_configs = dict.fromkeys(await self._session.children("/config/topics"))
+
+    def receive_from(
+        self,
+        connection_number: int,
+        request: ControlRequest,
+        respond: Callable[[ControlResponse], None],
+    ) -> bool:
+        """As `receive`, unless the same controller has sent something over a later connection.
+
+        connection_number  rises with each connection that this broker accepts
+        returns  whether the request is applied; `respond` is not called otherwise
+        """
+        connection = (request.controller_epoch, connection_number)
+        if connection < self._newest_connection:
+            if request.controller_epoch == self._newest_connection[0]:
+                return False
+        else:
+            self._newest_connection = connection
+        self.receive(request, respond)
+        return True
 
     def receive(self, received: ControlRequest, respond: Callable[[ControlResponse], None]) -> None:
         """Apply a request after those that were received before it."""

@@ -1,4 +1,4 @@
-"""Whether a request between brokers may come from the network at all.
+"""Requests between brokers: whether they may come from the network, and how the controller's apply.
 
 Differs from Kafka: a broker whose coordination is embedded, and not served to others, is alone in
 its cluster; what claims to come from a peer is refused there.  One forged controller epoch would
@@ -8,11 +8,30 @@ Source: Kafka's AuthHelper.authorizeClusterOperation.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.handler import Context
+from collections.abc import Callable
+from typing import Any
+
+from odradek.broker.handlers.handler import Close, Context, WhenDone
+from odradek.controller.control_requests import ControlRequest, ControlResponse
 from odradek.protocol.errors import BrokerError, ErrorCode
+from odradek.runtime.pending import Pending
 
 
 def authorize_cluster_action(context: Context) -> None:
     """raises  BrokerError CLUSTER_AUTHORIZATION_FAILED"""
     if not context.services.has_peers:
         raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def apply_control_request(
+    context: Context, request: ControlRequest, respond: Callable[[ControlResponse], Any]
+) -> WhenDone[ControlResponse] | Close:
+    """Through the receiver, as the requests of this broker's own controller.
+
+    A connection that the controller has given up is closed, with its request.
+    """
+    applied: Pending[ControlResponse] = Pending()
+    receiver = context.services.controller.receiver
+    if not receiver.receive_from(context.connection_number, request, applied.resolve):
+        return Close("its controller has a later connection")
+    return WhenDone(applied, respond)

@@ -40,6 +40,8 @@ class Context:
     listener_name: str
     """The listener of the connection; Metadata returns that listener's addresses."""
     client_host: str
+    connection_number: int
+    """Rises with each connection that the server accepts."""
 
     @property
     def requester(self) -> str:

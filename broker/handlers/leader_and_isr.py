@@ -18,8 +18,8 @@ Source: Kafka's KafkaApis.handleLeaderAndIsrRequest, ReplicaManager.becomeLeader
 
 from __future__ import annotations
 
-from odradek.broker.handlers.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
+from odradek.broker.handlers.handler import Close, Context, Steps, WhenDone
 from odradek.broker.interbroker.wire.leader_and_isr import (
     leader_and_isr_response,
     leader_and_isr_value,
@@ -27,19 +27,16 @@ from odradek.broker.interbroker.wire.leader_and_isr import (
 from odradek.controller.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from odradek.runtime.pending import Pending
 
 
-def run(context: Context, request: LeaderAndIsrRequest) -> Steps[WhenDone[ControlResponse]]:
+def run(context: Context, request: LeaderAndIsrRequest) -> Steps[WhenDone[ControlResponse] | Close]:
     """Through the receiver, as the requests of this broker's own controller."""
     authorize_cluster_action(context)
     services = context.services
     listener_name = services.settings.inter_broker_listener_name
     value = yield from leader_and_isr_value(request, listener_name)
-    applied: Pending[ControlResponse] = Pending()
-    services.controller.receiver.receive(value, applied.resolve)
-    return WhenDone(
-        applied, lambda response: leader_and_isr_response(value, context.version, response)
+    return apply_control_request(
+        context, value, lambda response: leader_and_isr_response(value, context.version, response)
     )
 
 

@@ -13,8 +13,8 @@ Source: Kafka's KafkaApis.handleStopReplicaRequest, ReplicaManager.stopReplicas.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
+from odradek.broker.handlers.handler import Close, Context, Steps, WhenDone
 from odradek.broker.interbroker.wire.stop_replica import (
     stop_replica_response,
     stop_replica_value,
@@ -22,16 +22,15 @@ from odradek.broker.interbroker.wire.stop_replica import (
 from odradek.controller.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from odradek.runtime.pending import Pending
 
 
-def run(context: Context, request: StopReplicaRequest) -> Steps[WhenDone[ControlResponse]]:
+def run(context: Context, request: StopReplicaRequest) -> Steps[WhenDone[ControlResponse] | Close]:
     """Through the receiver, as the requests of this broker's own controller."""
     authorize_cluster_action(context)
     value = yield from stop_replica_value(request)
-    applied: Pending[ControlResponse] = Pending()
-    context.services.controller.receiver.receive(value, applied.resolve)
-    return WhenDone(applied, lambda response: stop_replica_response(value, response))
+    return apply_control_request(
+        context, value, lambda response: stop_replica_response(value, response)
+    )
 
 
 def failed(

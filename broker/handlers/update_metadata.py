@@ -17,8 +17,8 @@ Source: Kafka's KafkaApis.handleUpdateMetadataRequest, ZkMetadataCache.updateMet
 
 from __future__ import annotations
 
-from odradek.broker.handlers.cluster_action import authorize_cluster_action
-from odradek.broker.handlers.handler import Context, Steps, WhenDone
+from odradek.broker.handlers.cluster_action import apply_control_request, authorize_cluster_action
+from odradek.broker.handlers.handler import Close, Context, Steps, WhenDone
 from odradek.broker.interbroker.wire.update_metadata import update_metadata_value
 from odradek.controller.control_requests import ControlResponse
 from odradek.protocol.errors import ErrorCode
@@ -26,16 +26,17 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from odradek.runtime.pending import Pending
 
 
-def run(context: Context, request: UpdateMetadataRequest) -> Steps[WhenDone[ControlResponse]]:
+def run(
+    context: Context, request: UpdateMetadataRequest
+) -> Steps[WhenDone[ControlResponse] | Close]:
     """Through the receiver, as the requests of this broker's own controller."""
     authorize_cluster_action(context)
     value = yield from update_metadata_value(request, context.version)
-    applied: Pending[ControlResponse] = Pending()
-    context.services.controller.receiver.receive(value, applied.resolve)
-    return WhenDone(applied, lambda response: failed(request, response.error, None))
+    return apply_control_request(
+        context, value, lambda response: failed(request, response.error, None)
+    )
 
 
 def failed(

@@ -88,6 +88,7 @@ class Connection:
         "is_closed",
         "last_active_ms",
         "listener_name",
+        "number",
         "reader",
         "responses",
         "transmitter",
@@ -101,6 +102,7 @@ class Connection:
         connected: socket.socket,
         reader: FrameReader,
         *,
+        number: int,
         listener_name: str,
         client_host: str,
     ) -> None:
@@ -113,6 +115,8 @@ class Connection:
         self.waiting: dict[Waiting, None] = {}
         """Requests in the purgatory, and those whose result is not done."""
         self.transmitter = Transmitter(connected)
+        self.number = number
+        """Rises with each connection of the server."""
         self.listener_name = listener_name
         self.client_host = client_host
         self.last_active_ms = server.now_ms()

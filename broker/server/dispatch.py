@@ -227,6 +227,7 @@ class Dispatcher:
             self._now_ms or self._read_clock(),
             connection.listener_name,
             connection.client_host,
+            connection.number,
         )
 
     def _run(self, call: Call, run: Callable[[Context, Any], Any]) -> None:
@@ -241,6 +242,7 @@ class Dispatcher:
             self._now_ms or self._read_clock(),
             connection.listener_name,
             connection.client_host,
+            connection.number,
         )
         try:
             outcome: Any = run(context, call.request)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from heapq import nsmallest
+from itertools import count
 from time import monotonic_ns
 from typing import Final
 
@@ -99,6 +100,7 @@ class SocketServer:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.frame_memory = BufferPool(free_bytes_max=POOL_FREE_BYTES_MAX)
         self.connections: dict[Connection, None] = {}
+        self._numbers = count(1)
         self.connections_max = connections_max
         self._quotas = ConnectionQuotas(connections_max())
         self._evict_at_ms = 0
@@ -209,6 +211,7 @@ class SocketServer:
             self.context,
             connected,
             reader,
+            number=next(self._numbers),
             listener_name=listener.name,
             client_host=host,
         )

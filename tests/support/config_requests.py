@@ -29,7 +29,7 @@ def context(settings: BrokerSettings, controller: Any, version: int = 1) -> Cont
         purgatory=Purgatory(TimingWheel(0), BrokerMetrics()),
     )
     services_as_given: Any = services
-    return Context(services_as_given, version, 1, "test", 0, "PLAINTEXT", "127.0.0.1")
+    return Context(services_as_given, version, 1, "test", 0, "PLAINTEXT", "127.0.0.1", 1)
 
 
 def describe(

@@ -274,7 +274,7 @@ class SimulatedBroker:
             return
         assert isinstance(message, FetchRequest)
         context = Context(
-            cast(Any, self._services()), 17, 0, None, self.simulation.clock.now_ms(), "", "host"
+            cast(Any, self._services()), 17, 0, None, self.simulation.clock.now_ms(), "", "host", 1
         )
         outcome = fetch.run(context, message)
         if isinstance(outcome, Reply):

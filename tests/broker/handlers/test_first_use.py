@@ -36,7 +36,7 @@ class Client:
             purgatory=node.purgatory,
             producer_ids=node.producer_ids,
         )
-        context = Context(services, version, 1, "c", 0, "PLAINTEXT", "192.0.2.1")
+        context = Context(services, version, 1, "c", 0, "PLAINTEXT", "192.0.2.1", 1)
         try:
             outcome = outcome_of(handler.run(context, request))
         except BrokerError as error:

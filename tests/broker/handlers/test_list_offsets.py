@@ -29,7 +29,7 @@ def ask(replicas: Replicas, timestamp: int, *, replica_id: int = -1) -> tuple[in
     """(offset, error)."""
     parts: dict[str, Any] = {field.name: None for field in fields(Services)}
     parts |= {"partitions": replicas.partitions, "topics": SimpleNamespace()}
-    context = Context(Services(**parts), 9, 1, "test", NOW_MS, "PLAINTEXT", "localhost")
+    context = Context(Services(**parts), 9, 1, "test", NOW_MS, "PLAINTEXT", "localhost", 1)
     wanted = ListOffsetsPartition(partition_index=0, timestamp_ms=timestamp, max_num_offsets=1)
     topic = ListOffsetsTopic(name="orders", partitions=[wanted])
     request = ListOffsetsRequest(replica_id=replica_id, topics=[topic])

@@ -5,11 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest
 from odradek.protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import (
@@ -20,7 +26,7 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from tests.support.node_thread import running_node
-from tests.support.wire import Wire
+from tests.support.wire import Closed, Wire
 
 PARTITIONS = 40_000
 SERVED_TREE = {"odradek.embedded.zookeeper.listener": "0"}
@@ -85,3 +91,48 @@ def test_update_metadata_of_more_partitions_than_a_client_may_name_is_served(
         (shown,) = wire.call(asked, 12).topics
     assert len(shown.partitions) == PARTITIONS
     assert {one.leader_id for one in shown.partitions} == {0}
+
+
+def lead(topic: str, epoch: int) -> LeaderAndIsrRequest:
+    """This broker leads a new partition."""
+    state = LeaderAndIsrPartitionState(
+        partition_index=0,
+        controller_epoch=epoch,
+        leader=0,
+        leader_epoch=0,
+        isr=[0],
+        partition_epoch=0,
+        replicas=[0],
+        is_new=True,
+    )
+    led = LeaderAndIsrTopicState(
+        topic_name=topic, topic_id=UUID(bytes=topic.encode().rjust(16)), partition_states=[state]
+    )
+    return LeaderAndIsrRequest(
+        controller_id=9, controller_epoch=epoch, topic_states=[led], live_leaders=[]
+    )
+
+
+def test_connection_that_the_controller_has_given_up_is_closed_with_its_requests(
+    tmp_path: Path,
+) -> None:
+    """What it carried was sent again over a later one; meanwhile the topic may be deleted."""
+    with (
+        running_node(tmp_path, SERVED_TREE) as address,
+        Wire(address) as given_up,
+        Wire(address) as later,
+        Wire(address) as latest,
+    ):
+        for wire in (given_up, later, latest):
+            wire.call(MetadataRequest(topics=[]), 12)
+        assert later.call(lead("first", 9), 7).error_code == ErrorCode.NONE
+        with pytest.raises(Closed):
+            given_up.call(lead("late", 9), 7)
+        assert later.call(lead("second", 9), 7).error_code == ErrorCode.NONE
+        # The next controller is another one: its connection may be older than this one's.
+        assert latest.call(lead("third", 9), 7).error_code == ErrorCode.NONE
+        assert later.call(lead("fourth", 10), 7).error_code == ErrorCode.NONE
+        assert latest.call(lead("fifth", 9), 7).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    folders = {path.name for path in (tmp_path / "data").iterdir() if path.is_dir()}
+    assert folders >= {"first-0", "second-0", "third-0", "fourth-0"}
+    assert not folders & {"late-0", "fifth-0"}

@@ -46,6 +46,7 @@ class Client:
             here.server.context,
             connected,
             reader,
+            number=1,
             listener_name="",
             client_host="here",
         )
