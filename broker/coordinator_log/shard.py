@@ -1,6 +1,9 @@
 """What one partition of an internal topic holds, while this broker leads it: it is loaded, serves
 requests, and is closed.
 
+It serves requests when all that it has loaded is replicated: a failover may take the rest back, and
+what was responded from it (an assignment, a transaction that is to be committed) with it.
+Differs from Kafka: coordinators of groups and transactions there serve what the log holds.
 Source: Kafka's CoordinatorRuntime and CoordinatorShard.
 """
 
@@ -9,7 +12,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from odradek.broker.coordinator_log.context import CoordinatorContext
 from odradek.broker.coordinator_log.loader import Replay, load_steps
@@ -17,6 +20,9 @@ from odradek.broker.coordinator_log.partition_writer import PartitionWriter
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import BrokerError, ErrorCode
 from odradek.runtime.slicing import TimeSlice
+
+REPLICATION_WAIT_MS: Final = 5_000
+"""How long one wait lasts; it is repeated."""
 
 C = TypeVar("C", bound=CoordinatorContext)
 R = TypeVar("R", bound=Replay)
@@ -83,13 +89,28 @@ class CoordinatorShard(ABC, Generic[C, R]):
         try:
             while not self.is_closed:
                 if next(steps, steps) is steps:
-                    self._loaded(replay)
+                    self._await_replication(replay)
                     return
                 if replay.wait_ms or time_slice.is_over():
                     context.after(replay.wait_ms, lambda: self._load_more(steps, replay))
                     return
         except (BrokerError, OSError) as error:
             self._fail(error)
+
+    def _await_replication(self, replay: R) -> None:
+        def done(error: ErrorCode) -> None:
+            if self.is_closed:
+                return
+            match error:
+                case ErrorCode.NONE | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                    self._loaded(replay)
+                case ErrorCode.REQUEST_TIMED_OUT:
+                    self._await_replication(replay)
+                case _:
+                    pass  # This broker does not lead any more: another one loads the records.
+
+        last_offset = self._writer.partition.log.end_offset - 1
+        self._writer.when_replicated(last_offset, done, timeout_ms=REPLICATION_WAIT_MS)
 
     def _fail(self, reason: object) -> None:
         self.has_failed = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.broker.coordinator_log.shard import REPLICATION_WAIT_MS
 from odradek.broker.group.classic.events import LeavingMember
 from odradek.broker.group.classic.state import GroupState
 from odradek.broker.group.limits import GroupLimits
@@ -38,6 +39,31 @@ def test_nothing_is_answered_while_the_partition_is_read() -> None:
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     host.wait(5)
     shard.check_ready()
+
+
+def test_nothing_is_served_of_what_a_failover_may_take_back() -> None:
+    host = Host(in_sync=(1, 2))
+    host.commit(5)
+    shard = host.reload()
+    host.wait(REPLICATION_WAIT_MS + 100)
+    with pytest.raises(BrokerError) as refused:
+        shard.check_ready()
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    host.replicate()
+    shard.check_ready()
+    assert host.offsets()[PARTITION].offset == 5
+
+
+def test_shard_that_waits_for_replicas_serves_nothing_after_it_is_closed() -> None:
+    host = Host(in_sync=(1, 2))
+    host.commit(5)
+    shard = host.reload()
+    shard.close()
+    host.replicate()
+    assert shard.groups == {}
+    with pytest.raises(BrokerError) as refused:
+        shard.check_ready()
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
 def test_no_request_is_served_after_the_log_directory_has_failed() -> None:
