@@ -50,6 +50,7 @@ class Membership:
     group: str
     topic: str
     events: list[Event] = field(default_factory=list)
+    was_asked_to_leave: bool = False
 
     def of_kind(self, *kinds: str) -> list[Event]:
         """The events of these kinds, in order."""
@@ -96,6 +97,14 @@ class Membership:
     def is_over(self) -> bool:
         """Whether the member has left or failed."""
         return bool(self.of_kind("failed", "done"))
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it is over, and the process has read everything that was said to it.
+
+        A member that fails while it is asked to leave finds that line before its next `group`.
+        """
+        return bool(self.of_kind("done")) or (self.is_over and not self.was_asked_to_leave)
 
 
 class Member:
@@ -157,10 +166,15 @@ class Member:
         return self._now
 
     def say(self, line: str) -> None:
-        """`commit` or `leave` while it is a member."""
+        """`commit` while it is a member."""
         assert self._child.stdin is not None
         self._child.stdin.write(f"{line}\n".encode())
         self._child.stdin.flush()
+
+    def leave(self) -> None:
+        """Have the member leave its group; returns at once."""
+        self.now.was_asked_to_leave = True
+        self.say("leave")
 
     def pause(self) -> None:
         """SIGSTOP: its connections stay, its heartbeats do not."""
@@ -231,7 +245,7 @@ class Crew:
     def dismiss(self, member: Member) -> None:
         """Make a member leave, and wait until it has."""
         now = member.now
-        member.say("leave")
+        member.leave()
         self.wait_until(lambda: now.is_over, f"{member.log.stem} leaves", LEAVE_TIMEOUT_S)
 
     def end_test(self) -> None:
@@ -240,14 +254,14 @@ class Crew:
         for member in busy:
             if member.is_running and not member.now.is_over:
                 member.resume()
-                member.say("leave")
+                member.leave()
         deadline = time.monotonic() + LEAVE_TIMEOUT_S
         for member in busy:
             with self._news:
                 while member.is_running and not member.now.is_over:
                     if not self._news.wait(max(0.0, deadline - time.monotonic())):
                         break
-            has_left = member.is_running and member.now.is_over
+            has_left = member.is_running and member.now.has_left
             if has_left and GROUP_LIBRARIES[member.library].leaves_while_joining:
                 self._idle.append(member)
             else:

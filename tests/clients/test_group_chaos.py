@@ -74,7 +74,7 @@ class Chaos:
         member = self._taken_out()
         if member is not None:
             member.resume()
-            member.say("leave")
+            member.leave()
 
     def kill(self) -> None:
         """Send SIGKILL to a member."""

@@ -17,6 +17,8 @@ JARS = (
     "/usr/share/java/slf4j-simple.jar",
     "/usr/share/java/netty-codec.jar",  # For TLS; the manifest of zookeeper.jar names the others.
 )
+LOG_HEADER_BYTES = 16
+"""Of a file of transactions."""
 READY_TIMEOUT_S = 60.0
 READY = r"PrepRequestProcessor.*started|Peer state changed: (leading|following) - broadcast"
 
@@ -93,6 +95,7 @@ class ZooKeeperServer:
     def begin(self) -> None:
         """Start the process, and wait for nothing."""
         assert self._process is None, "the server is running already"
+        self._remove_empty_logs()
         command = [
             *self._machine.prefix,
             "java",
@@ -109,6 +112,13 @@ class ZooKeeperServer:
             str(self._configuration),
         ]
         self._process = LoggedProcess(command, log=self.folder / "zookeeper.log")
+
+    def _remove_empty_logs(self) -> None:
+        """As operators do: a server that was killed before the header of a new transaction log was
+        written does not start again (ZOOKEEPER-1621)."""
+        for log in (self.folder / "data" / "version-2").glob("log.*"):
+            if log.stat().st_size < LOG_HEADER_BYTES:
+                log.unlink()
 
     def wait_until_ready(self) -> None:
         """Until it takes clients."""
