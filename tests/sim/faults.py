@@ -134,12 +134,14 @@ class Faults:
 
     def _is_whole(self) -> bool:
         """Whether nothing is wrong, and all replicas are in sync."""
-        if self._network.cuts or not all(
-            one.is_serving and not one.loop.is_paused for one in self._oracle.processes.values()
-        ):
+        if self._network.cuts or not all(map(self._is_well, self._oracle.processes.values())):
             return False
         states = [self._oracle.state_of(key) for key in self._keys]
         return all(state is not None and len(state.isr) > 2 for state in states)
+
+    def _is_well(self, process: Process) -> bool:
+        """Whether a broker serves, and is about to go on."""
+        return process.is_serving and not process.is_stopping and not process.loop.is_paused
 
     def _start_later(self, process: Process, fault: Fault) -> None:
         life = process.life
@@ -197,9 +199,9 @@ class Faults:
             if state is None or process.broker_id not in state.isr:
                 continue
             leader = self._oracle.processes.get(state.leader)
-            if leader is None or leader is process or not leader.is_serving:
+            if leader is None or leader is process or not self._is_well(leader):
                 return False
-            if leader.loop.is_paused or not leader.has_session():
+            if not leader.has_session():
                 return False
         return True
 
@@ -207,6 +209,7 @@ class Faults:
         if process.is_up:
             number = 1 + fault.second % OPERATIONS_MAX
             self._world.note(f"operation {number} of broker {process.broker_id}'s disk will fail")
+            process.disk.may_fail = lambda: not self._is_exposed()
             process.disk.fail_operation(number, OSError(errno.EIO, "failed by the simulation"))
 
     def _fill_disk(self, process: Process, fault: Fault) -> None:

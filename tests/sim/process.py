@@ -102,8 +102,12 @@ class Disk(MemoryFileSystem):
         self.on_cut: Callable[[], None] = lambda: None
         self.may_cut: Callable[[], bool] = lambda: True
         """Asked when that operation has come."""
+        self.may_fail: Callable[[], bool] = lambda: True
+        """Asked when an operation is to fail: it is spared otherwise."""
 
     def count_operation(self, path: str) -> None:
+        if self.operations + 1 in self._failures and not self.may_fail():
+            del self._failures[self.operations + 1]
         failures = len(self._failures)
         try:
             super().count_operation(path)
