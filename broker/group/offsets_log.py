@@ -45,6 +45,9 @@ class OffsetsLog:
         self._writer = writer
         self._context = context
 
+    def __repr__(self) -> str:
+        return repr(self._writer)
+
     def append(self, records: Sequence[Record], call: WhenReplicated) -> None:
         """Append one batch; `call` is called once, perhaps within this call."""
         error, base_offset = self.write(records)

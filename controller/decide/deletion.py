@@ -87,10 +87,13 @@ class Deletions(Collection[str]):
         self._halted.pop(topic, None)
 
     def on_deleted(self, replicas: Iterable[Replica]) -> None:
-        """Brokers responded that they deleted these replicas."""
+        """Brokers responded that they deleted these replicas.
+
+        One that has counted as offline since then, as a full disk refused its log, is gone as well.
+        """
         for replica in replicas:
             known = self._replicas.get(replica[0])
-            if known is not None and known.get(replica) is ReplicaDeletion.STARTED:
+            if known is not None and replica in known:
                 known[replica] = ReplicaDeletion.SUCCESSFUL
 
     def on_failed(self, replicas: Iterable[Replica]) -> None:

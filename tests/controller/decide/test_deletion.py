@@ -64,6 +64,15 @@ def test_error_of_a_broker_halts_the_deletion() -> None:
     assert deletions.resume(image(1, 2)) == [DeleteReplicas("t", ALL[1:2])]
 
 
+def test_replica_that_counts_as_offline_before_its_broker_has_deleted_it_halts_nothing() -> None:
+    """The response to the LeaderAndIsr that a full disk refused comes after the StopReplica."""
+    deletions = queued()
+    deletions.resume(image(1, 2))
+    deletions.on_failed(ALL[1:2])
+    deletions.on_deleted(ALL)
+    assert deletions.resume(image(1, 2)) == [RemoveTopic("t")]
+
+
 def test_responses_for_topics_that_are_not_being_deleted_are_ignored() -> None:
     deletions = Deletions()
     deletions.on_deleted(ALL)
