@@ -87,6 +87,8 @@ class Committed:
     known_values: dict[bytes, None] = field(default_factory=dict)
     unlocated: list[bytes] = field(default_factory=list)
     """Acknowledged as duplicates, without an offset."""
+    read_early: dict[int, bytes] = field(default_factory=dict)
+    """Offset -> batch that a consumer got of a leader at which this oracle could not look yet."""
 
 
 class ReplicaView(NamedTuple):
@@ -170,10 +172,24 @@ class Oracle:
         """What a consumer reads is committed."""
         batches = self.of(key).batches
         if batch.base_offset >= len(batches):
-            self.world.fail(f"{key}: a consumer read offset {batch.base_offset}, not committed")
+            if not self._is_below_unseen_high_watermark(key, batch.base_offset):
+                self.world.fail(f"{key}: a consumer read offset {batch.base_offset}, not committed")
+            self.of(key).read_early[batch.base_offset] = bytes(batch.view)
+            return
         stored = batches[batch.base_offset]
         if bytes(batch.view) != stored.content:
             self.world.fail(f"{key}: a consumer read another record at {batch.base_offset}")
+
+    def _is_below_unseen_high_watermark(self, key: TopicPartition, offset: int) -> bool:
+        """Whether a leader whose log is being truncated regards it as committed."""
+        for process in self.processes.values():
+            node = process.node
+            partition = None if node is None else node.parts.partitions.get(*key)
+            if partition is None or partition.leader is None or not partition.log.is_truncating:
+                continue
+            if offset < partition.log.high_watermark:
+                return True
+        return False
 
     def on_out_of_range(self, key: TopicPartition, offset: int) -> None:
         """A leader may be behind for a moment, and nothing is ever deleted."""
@@ -326,6 +342,8 @@ class Oracle:
             self.world.fail(f"{key}: the leader epoch falls at offset {stored.base_offset}")
         if stored.producer_id >= 0:
             self._commit_of_producer(key, found, stored)
+        if found.read_early.pop(stored.base_offset, stored.content) != stored.content:
+            self.world.fail(f"{key}: a consumer read another record at {stored.base_offset}")
         batches.extend([stored] * (stored.next_offset - stored.base_offset))
         call = self.on_committed.get(key.topic)
         if call is not None:
@@ -487,6 +505,8 @@ class Oracle:
         for offset, value in found.acknowledged.items():
             if offset >= len(found.batches) or value not in found.batches[offset].content:
                 self.world.fail(f"{key}: {value!r}, acknowledged at {offset}, is lost")
+        if found.read_early:
+            self.world.fail(f"{key}: a consumer read {found.read_early}, never committed")
         stored = [one.content[-24:] for one in found.batches]
         for value in found.unlocated:
             if not any(value in one for one in stored):
