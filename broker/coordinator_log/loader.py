@@ -67,6 +67,9 @@ class Replay(Protocol):
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Apply the end marker of a transaction whose records the log holds."""
 
+    def release(self) -> None:
+        """Give back what the state uses: the coordinator does not take it over."""
+
 
 def load_steps(log: Log, replay: Replay) -> Iterator[None]:
     """Apply the records that the log holds now, yielding again and again.

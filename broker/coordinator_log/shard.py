@@ -2,8 +2,10 @@
 requests, and is closed.
 
 It serves requests when all that it has loaded is replicated: a failover may take the rest back, and
-what was responded from it (an assignment, a transaction that is to be committed) with it.
-Differs from Kafka: coordinators of groups and transactions there serve what the log holds.
+what was responded from it (an assignment, a transaction that is to be committed) with it.  When the
+disk fails meanwhile, all is loaded again later.
+Differs from Kafka: coordinators of groups and transactions there serve what the log holds, and take
+over what they could read of it.
 Source: Kafka's CoordinatorRuntime and CoordinatorShard.
 """
 
@@ -23,6 +25,9 @@ from odradek.runtime.slicing import TimeSlice
 
 REPLICATION_WAIT_MS: Final = 5_000
 """How long one wait lasts; it is repeated."""
+RELOAD_MS: Final = 1_000
+"""After the first failure; twice as long after each further one."""
+RELOAD_MS_MAX: Final = 60_000
 
 C = TypeVar("C", bound=CoordinatorContext)
 R = TypeVar("R", bound=Replay)
@@ -40,11 +45,14 @@ class CoordinatorShard(ABC, Generic[C, R]):
     def __init__(self, writer: PartitionWriter, context: C, content: str) -> None:
         self.is_loading = True
         self.has_failed = False
-        """The records could not be loaded."""
+        """The records could not be loaded, and are not being loaded again yet."""
         self.is_closed = False
         self._writer = writer
         self._context = context
         self._content = content
+        self._loading: R | None = None
+        """What the records have made so far."""
+        self._reload_ms = RELOAD_MS
 
     def __repr__(self) -> str:
         return repr(self._writer)
@@ -69,19 +77,30 @@ class CoordinatorShard(ABC, Generic[C, R]):
     def close(self) -> None:
         """This broker no longer leads the partition: requests get NOT_COORDINATOR."""
         self.is_closed = True
+        self._release_loading()
+
+    @abstractmethod
+    def _new_replay(self) -> R:
+        """What a load begins with."""
 
     @abstractmethod
     def _loaded(self, replay: R) -> None:
         """Take over what the records have made, and end `is_loading`."""
 
-    def _load(self, replay: R) -> None:
+    def _load(self) -> None:
         """Load the partition in short steps, from the next turn on; an empty one at once."""
         log = self._writer.partition.log
         if log.log_start_offset == log.end_offset:
-            self._loaded(replay)
+            self._loaded(self._new_replay())
         else:
-            steps = load_steps(log, replay)
-            self._context.defer(lambda: self._load_more(steps, replay))
+            self._context.defer(self._begin_loading)
+
+    def _begin_loading(self) -> None:
+        if self.is_closed:
+            return
+        self.has_failed = False
+        replay = self._loading = self._new_replay()
+        self._load_more(load_steps(self._writer.partition.log, replay), replay)
 
     def _load_more(self, steps: Iterator[None], replay: R) -> None:
         context = self._context
@@ -94,8 +113,12 @@ class CoordinatorShard(ABC, Generic[C, R]):
                 if replay.wait_ms or time_slice.is_over():
                     context.after(replay.wait_ms, lambda: self._load_more(steps, replay))
                     return
-        except (BrokerError, OSError) as error:
+        except BrokerError as error:
             self._fail(error)
+        except OSError as error:
+            self._fail(error)
+            context.after(self._reload_ms, self._begin_loading)
+            self._reload_ms = min(2 * self._reload_ms, RELOAD_MS_MAX)
 
     def _await_replication(self, replay: R) -> None:
         def done(error: ErrorCode) -> None:
@@ -103,6 +126,7 @@ class CoordinatorShard(ABC, Generic[C, R]):
                 return
             match error:
                 case ErrorCode.NONE | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                    self._loading = None
                     self._loaded(replay)
                 case ErrorCode.REQUEST_TIMED_OUT:
                     self._await_replication(replay)
@@ -112,8 +136,14 @@ class CoordinatorShard(ABC, Generic[C, R]):
         last_offset = self._writer.partition.log.end_offset - 1
         self._writer.when_replicated(last_offset, done, timeout_ms=REPLICATION_WAIT_MS)
 
+    def _release_loading(self) -> None:
+        replay, self._loading = self._loading, None
+        if replay is not None:
+            replay.release()
+
     def _fail(self, reason: object) -> None:
         self.has_failed = True
+        self._release_loading()
         logger.error(
             "%s cannot be loaded, its %s have no coordinator: %s", self, self._content, reason
         )

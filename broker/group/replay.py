@@ -262,6 +262,12 @@ class GroupReplay:
         replayed = replay(consumer, Stored(decoded, value), self._memory)
         (group or self._group(decoded.group_id)).replace_body(replayed)
 
+    def release(self) -> None:
+        """Give back the members' memory: the groups are not taken over."""
+        for group in self.groups.values():
+            group.replace_body(None)
+        self.groups.clear()
+
     def finish(self, now: Now) -> dict[str, Group]:
         """The groups, once the log is read; the sessions of classic members start."""
         for producer_id, opened in self._open.items():

@@ -65,13 +65,16 @@ class Shard(CoordinatorShard[GroupContext, GroupReplay]):
         self._classic = ClassicGroups(context, self._log, self._settle)
         self._consumer = ConsumerGroups(context, directory, self._log)
         self._timers: dict[str, Timer] = {}
-        self._load(GroupReplay(context.memory))
+        self._load()
 
     def waiting_count(self) -> int:
         """Requests of classic members that wait for their responses."""
         return self._classic.waiting_count()
 
     # Loading.
+
+    def _new_replay(self) -> GroupReplay:
+        return GroupReplay(self._context.memory)
 
     def _loaded(self, replay: GroupReplay) -> None:
         context = self._context

@@ -76,12 +76,15 @@ class TransactionShard(CoordinatorShard[TransactionContext, TransactionReplay]):
         self._timed_out: dict[TransactionMetadata, None] = {}
         """Ids that are looked at between requests."""
         self._log = TransactionLog(writer)
-        self._load(TransactionReplay())
+        self._load()
 
     @property
     def coordinator_epoch(self) -> int:
         """The leader epoch, with which markers are written: those of an older coordinator fail."""
         return self._writer.partition.leader_epoch
+
+    def _new_replay(self) -> TransactionReplay:
+        return TransactionReplay()
 
     def _loaded(self, replay: TransactionReplay) -> None:
         self.ids = replay.ids

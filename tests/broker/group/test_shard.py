@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
-from odradek.broker.coordinator_log.shard import REPLICATION_WAIT_MS
+from odradek.broker.coordinator_log.shard import RELOAD_MS, REPLICATION_WAIT_MS
 from odradek.broker.group.classic.events import LeavingMember
 from odradek.broker.group.classic.state import GroupState
 from odradek.broker.group.limits import GroupLimits
@@ -64,6 +66,38 @@ def test_shard_that_waits_for_replicas_serves_nothing_after_it_is_closed() -> No
     with pytest.raises(BrokerError) as refused:
         shard.check_ready()
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_memory_of_members_is_given_back_when_the_loading_ends_early() -> None:
+    host = Host()
+    member = host.settle()
+    host.in_sync = (1, 2)
+    host.reload()
+    host.commit(5, member, 1)
+    shard = host.reload()
+    assert shard.is_loading
+    assert host.context.memory.used_bytes
+    shard.close()
+    assert not host.context.memory.used_bytes
+
+
+def test_partition_that_cannot_be_read_is_read_again_later() -> None:
+    host = Host()
+    member = host.settle()
+    used_bytes = host.context.memory.used_bytes
+    host.shard.close()
+    host.shard = host.lead()
+    for wait_ms in (0, RELOAD_MS):
+        host.files.fail_operation(1, OSError(errno.EIO, "failed"))
+        host.wait(wait_ms + 5)
+        with pytest.raises(BrokerError) as refused:
+            host.shard.check_ready()
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert not host.context.memory.used_bytes
+    host.wait(2 * RELOAD_MS)
+    host.shard.check_ready()
+    assert host.shard.heartbeat("g", member, None, 1) is NONE
+    assert host.context.memory.used_bytes == used_bytes
 
 
 def test_no_request_is_served_after_the_log_directory_has_failed() -> None:
