@@ -345,10 +345,18 @@ class Member(GroupClient):
         return self._history.newest(self.group)
 
     async def _commit(self) -> None:
-        """Commit what is read of one partition, when there is something new."""
+        """Commit what is read of one partition, when there is something new.
+
+        At the end also when an older commit, which arrived late, has replaced the last one.
+        """
         world = self._clients.world
         ends = {key: len(self._clients.oracle.of(key).batches) for key in self.owned}
-        behind = [key for key in self.owned if self._positions[key] < ends[key]]
+        behind = [
+            key
+            for key in self.owned
+            if self._positions[key] < ends[key]
+            or (world.is_calm and self._history.committed(self.group, key) < self._positions[key])
+        ]
         if not behind or self.is_dead:
             return
         key = world.random.choice(behind)
