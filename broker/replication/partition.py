@@ -158,11 +158,16 @@ class Partition:
             self._on_flush_awaited(log)
 
     def apply_state(self, state: PartitionState, leader: PartitionLeader | None) -> None:
-        """Lead with `leader`, or follow when it is None, in the leader epoch of `state`."""
+        """Lead with `leader`, or follow when it is None, in the leader epoch of `state`.
+
+        What a killed process has left in the page cache is flushed, if flush.messages asks for it:
+        as a follower this replica acknowledges it with its first request.
+        """
         self.leader = leader
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
+        self.begin_awaited_flush(self.log.end_offset - self.log.unflushed_messages())
         self.update_high_watermark()
 
     def resign(self) -> None:

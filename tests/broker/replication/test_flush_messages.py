@@ -26,6 +26,8 @@ class FlushMachine(RuleBasedStateMachine):
         self.bound = 1
         self.acknowledged = 0
         """Exclusive end of what a client was answered, or a consumer could read."""
+        self.restored = 0
+        """The high watermark after the last power cut."""
         self.under_way: list[tuple[FlushLog, bool]] = []
         """Flushes, and whether they have reached the disk."""
 
@@ -90,7 +92,8 @@ class FlushMachine(RuleBasedStateMachine):
         self.partition = self.replicas.lead()
         lost = max(0, self.acknowledged - self.log.end_offset)
         assert lost < self.bound, f"{lost} acknowledged records are gone"
-        self.acknowledged = self.log.end_offset
+        self.acknowledged = min(self.acknowledged, self.log.end_offset)
+        self.restored = self.partition.high_watermark
 
     @invariant()
     def note_what_is_acknowledged(self) -> None:
@@ -98,10 +101,9 @@ class FlushMachine(RuleBasedStateMachine):
             return
         self.log.check()
         held_from = self.log.awaited_flush.held_from
-        end = self.log.end_offset if held_from is None else held_from
+        end = self.log.end_offset if held_from is None else max(held_from, self.restored)
         assert self.partition.high_watermark == end, "consumers read what is acknowledged"
-        assert end >= self.acknowledged
-        self.acknowledged = end
+        self.acknowledged = max(self.acknowledged, end)
         if held_from is not None:
             assert self.under_way or self.replicas.awaited, "no flush would end the waiting"
 
@@ -152,6 +154,21 @@ def test_new_leader_epoch_does_not_release_records_that_wait_for_a_flush(change:
     assert partition.high_watermark == 0
     assert partition.leader is not None
     assert partition.leader.epoch_start_offset == 1
+    flush(replicas, partition)
+    assert partition.high_watermark == 1
+
+
+def test_what_a_killed_process_has_left_unflushed_is_flushed_before_it_counts() -> None:
+    replicas = Replicas(config=LogConfig(flush_messages=1))
+    partition = replicas.lead()
+    partition.append([batch(NOW_MS)], NOW_MS)
+    replicas.files.kill()
+    replicas.restart(is_clean=False)
+    replicas.awaited.clear()
+    partition = replicas.lead()
+    assert partition.log.end_offset == 1
+    assert partition.high_watermark == 0
+    assert replicas.awaited == [partition.log]
     flush(replicas, partition)
     assert partition.high_watermark == 1
 
