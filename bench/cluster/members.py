@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.process import cpu_ns, memory
 from bench.targets.apache import JVM, LOG4J_1
 from tests.support import maven
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 BROKERS = (1, 2, 3)
 WAIT_S = 120.0

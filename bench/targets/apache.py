@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 from bench.targets.target import Target
 from tests.support import maven
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.zookeeper import zookeeper
 
 LOG4J_1 = """\

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import cores, wire
 from bench.process import is_alive
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0

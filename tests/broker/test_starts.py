@@ -40,7 +40,8 @@ from tests.scripts.talk import Talk
 from tests.support.broker_process import odradek_broker
 from tests.support.logs import batch as stored_batch
 from tests.support.logs import read_all
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 TOPICS = ("one", "two", "three")
 

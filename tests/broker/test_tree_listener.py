@@ -14,7 +14,7 @@ from odradek.broker.node.tree_listener import SETTING, tree_listener_address
 from odradek.broker.settings.types import InvalidValueError
 from tests.support.broker_process import odradek_broker
 from tests.support.compacted import wait_until
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 WAIT_S = 60.0
 

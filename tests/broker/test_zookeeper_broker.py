@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from kazoo.client import KazooClient
 
 from tests.support.broker_process import BrokerProcess, odradek_broker
-from tests.support.processes import LoggedProcess, ProcessFailed, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess, ProcessFailed
 from tests.support.zookeeper import (
     ZooKeeperServer,
     connect_text,
@@ -275,7 +276,7 @@ def test_broker_survives_the_loss_of_each_server_of_an_ensemble(tmp_path: Path) 
         odradek_broker(
             tmp_path / "broker",
             overrides=settings(
-                connect_text(servers, "/kafka"), zookeeper_session_timeout_ms="10000"
+                connect_text(servers, "/kafka"), zookeeper_session_timeout_ms="30000"
             ),
         ) as broker,
     ):

@@ -14,7 +14,8 @@ from odradek.broker.settings.load import make_settings
 from odradek.broker.settings.types import SettingsError
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.certificates import Authority
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
 WAIT_S = 60.0

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 from tests.support.zookeeper import zookeeper
 
 READY_TIMEOUT_S = 90.0

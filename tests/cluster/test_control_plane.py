@@ -19,7 +19,7 @@ from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.wire import Wire
 
 ASSIGNMENT = {0: [1, 2], 1: [2, 1], 2: [1, 2], 3: [2, 1]}

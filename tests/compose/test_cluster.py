@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster.acknowledged import check, producing, read_all
 from tests.compose.project import ComposeProject, compose_project, create_topic, until
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.acknowledged import check, producing
 from tests.compose.engine import run
 from tests.compose.project import ComposeProject, compose_project, create_topic
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 SERVICE = "odradek"
 IMAGE_BYTES_MAX = 200_000_000

@@ -15,7 +15,7 @@ from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteT
 from odradek.tools.client import Client, ClientError, NotServedError, parse_bootstrap
 from tests.odradek.scripted_broker import LastBytes, Request, ScriptedResponse, scripted_broker
 from tests.odradek.topics_tools import our_tool
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 FAILED = "Error while executing topic command : "
 NOT_CONTROLLER = 41

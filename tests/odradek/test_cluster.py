@@ -21,7 +21,8 @@ from kazoo.exceptions import KazooException
 from odradek.tools.cluster.command import broker_settings, build_parser, ports_of
 from tests.repository.sources import ROOT
 from tests.support.compacted import wait_until
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 READY_TIMEOUT_S = 180.0
 WAIT_S = 120.0

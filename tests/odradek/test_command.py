@@ -9,7 +9,7 @@ import pytest
 
 from odradek import command
 from tests.odradek.scripted_broker import scripted_broker
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 ODRADEK = [sys.executable, "-I", "-m", "odradek"]
 TIMEOUT_S = 90.0

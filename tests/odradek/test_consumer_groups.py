@@ -48,7 +48,7 @@ from odradek.tools.errors import KafkaError, refused
 from odradek.tools.options import OptionsError
 from tests.odradek.consumer_groups_conversation import our_tool
 from tests.odradek.scripted_broker import Request, ScriptedBroker, ScriptedResponse, scripted_broker
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 LOADING, NOT_COORDINATOR, NOT_LEADER, DENIED = 14, 16, 6, 30
 FAILED = "\nError: Executing consumer group command failed due to "

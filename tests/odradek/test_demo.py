@@ -17,7 +17,8 @@ from odradek.tools.console.library import MISSING
 from odradek.tools.demo.claims import Measured, claims_of
 from odradek.tools.demo.command import INTERRUPTED, build_parser
 from odradek.tools.demo.network import HOST, Network
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 WAIT_S = 240.0
 LAG_MS = 5_000

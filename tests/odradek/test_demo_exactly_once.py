@@ -16,7 +16,7 @@ from odradek.tools.demo.eos import claims_of as claims_of_copies
 from odradek.tools.demo.idempotence import Sent, SentByHand, claims_of, judged
 from odradek.tools.demo.lost_responses import LostResponses
 from odradek.tools.demo.network import HOST
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 WAIT_S = 240.0
 PYTHON = [sys.executable, "-I", "-m"]

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from odradek.tools.start import ready_line
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 READY_TIMEOUT_S = 120.0
 START = [sys.executable, "-I", "-m", "odradek", "start"]

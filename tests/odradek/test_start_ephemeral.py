@@ -16,7 +16,8 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.schema import ZERO_UUID
-from tests.support.processes import die_with_parent, free_port
+from tests.support.ports import free_port
+from tests.support.processes import die_with_parent
 from tests.support.wire import Wire
 
 WAIT_S = 60.0

@@ -13,7 +13,7 @@ from odradek.tools.znodes import DATA_WIDTH
 from tests.odradek.cluster_tools import our_tool
 from tests.odradek.topics_tools import as_kafka_exits
 from tests.support.broker_process import odradek_broker
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.zookeeper import JARS, zookeeper
 
 SHELL = "org.apache.zookeeper.ZooKeeperMain"

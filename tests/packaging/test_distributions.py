@@ -18,7 +18,8 @@ import pytest
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from tests.packaging.bare_environment import make_environment
 from tests.packaging.check_release import newest_version, top_level_names
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 from tests.support.tool_cache import PROJECT
 from tests.support.wire import Wire
 

@@ -18,7 +18,8 @@ from tests.pipeline.crashes import FILE, START_TIMEOUT_S, Orders, check, create_
 from tests.support.broker_process import odradek_broker
 from tests.support.class_archives import small_spark
 from tests.support.pipeline_job import PipelineJob
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 HOME: Final = Path(pyspark.__file__).parent
 PACKAGE: Final = "org.apache.spark.deploy"

@@ -15,7 +15,7 @@ from odradek.pipeline.spec.ends import Cluster
 from odradek.pipeline.spec.field_types import Length, Part
 from tests.pipeline.mirroring import file
 from tests.pipeline.test_spec import GOOD
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 BLOCKED = """\
 import sys

@@ -26,7 +26,7 @@ from tests.pipeline.crashes import (
 )
 from tests.support.broker_process import odradek_broker
 from tests.support.pipeline_job import END_TIMEOUT_S, PipelineJob
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 SEED = 20261121
 

@@ -17,7 +17,7 @@ from odradek.pipeline.spec.model import Pipeline
 from tests.pipeline.crashes import READ_TIMEOUT_S, create_topics
 from tests.pipeline.test_run import payment, produce
 from tests.support.broker_process import BrokerProcess
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 FILE = """\
 [pipeline]

@@ -31,7 +31,7 @@ from tests.pipeline.test_progress import scraped
 from tests.pipeline.test_run import consume
 from tests.pipeline.test_transforms_parse import moment, outcome
 from tests.support.broker_process import BrokerProcess
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 END_TIMEOUT_S = 180.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

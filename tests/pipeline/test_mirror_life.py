@@ -30,7 +30,7 @@ from tests.pipeline.mirroring import (
     until,
 )
 from tests.support.broker_process import odradek_broker
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 START_TIMEOUT_S = 300.0
 

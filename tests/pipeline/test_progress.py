@@ -26,7 +26,7 @@ from odradek.pipeline.spec.load import parse
 from tests.pipeline.crashes import create_topics
 from tests.pipeline.test_run import produce
 from tests.support.broker_process import BrokerProcess
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 END_TIMEOUT_S = 180.0
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.support import class_archives, maven
 from tests.support.class_archives import SMALL
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 from tests.support.zookeeper import zookeeper
 
 JUDGE_VERSION = "3.9.2"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.apache import ApacheBroker, apache_kafka
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.zookeeper import zookeeper
 
 BROKER_IDS: Final = (1, 2, 3)

@@ -10,7 +10,8 @@ from typing import Final
 
 from tests.support import maven
 from tests.support.apache import LOG4J, READY_TIMEOUT_S, SMALL_NODE, ApacheBroker, java_command
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 KRAFT_VERSION: Final = "4.3.0"
 FORMAT_TIMEOUT_S: Final = 60.0

@@ -24,7 +24,7 @@ from odradek.protocol.schema import ZERO_UUID
 from tests.support.apache_process import ApacheProcess
 from tests.support.broker_process import BrokerProcess
 from tests.support.machines import HERE, Machine
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.wire import Closed, Wire
 
 WAIT_S = 90.0

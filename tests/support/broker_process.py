@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from tests.support.machines import HERE, Machine
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0

@@ -40,6 +40,7 @@ class Session:
     """A connection with a session; requests are pipelined."""
 
     def __init__(self, address: str) -> None:
+        self._address = address
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -56,7 +57,7 @@ class Session:
                     del self._received[: 4 + size]
                     return frame
             content = self._socket.recv(1 << 20)
-            assert content, "the server has closed the connection"
+            assert content, f"the server at {self._address} has closed the connection"
             self._received += content
 
     def perform(self, calls: Sequence[Call]) -> list[tuple[int, int, bytes]]:

@@ -10,7 +10,8 @@ from typing import Final
 from urllib.request import Request, urlopen
 
 from tests.support import tool_cache
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 REQUIREMENT: Final = "moto[server,s3]>=5,<6"
 READY_TIMEOUT_S: Final = 60.0

@@ -8,38 +8,19 @@ from __future__ import annotations
 
 import ctypes
 import os
-import random
 import re
 import resource
 import signal
-import socket
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 PR_SET_PDEATHSIG = 1
 TAIL_LINES = 60
 LIBC = ctypes.CDLL(None)
-
-
-PORT_FIRST = 10_000
-PORT_END = 32_000
-"""Below the ports of outgoing connections, which could take a port between its choice and the start
-of the process that listens on it."""
-
-
-def free_port() -> int:
-    """A TCP port on loopback that no process listens on now."""
-    chance = random.SystemRandom()
-    while True:
-        port = chance.randrange(PORT_FIRST, PORT_END)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def die_with_parent() -> None:

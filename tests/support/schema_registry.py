@@ -14,7 +14,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from tests.support import tool_cache
 from tests.support.class_archives import SMALL
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 VERSION: Final = "3.0.9"
 ARTIFACT: Final = (

@@ -40,7 +40,7 @@ from odradek.protocol.messages.produce import (
 )
 from tests.support.apache import apache_kafka
 from tests.support.node_thread import RunningNode, node_in_thread
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.record_batches import plain_batch
 from tests.support.wire import Wire
 from tests.support.zookeeper import zookeeper

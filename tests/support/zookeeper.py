@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.support.class_archives import SMALL, ZOOKEEPER, options
 from tests.support.machines import HERE, Machine
-from tests.support.processes import LoggedProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import LoggedProcess
 
 JARS = (
     "/usr/share/java/zookeeper.jar",

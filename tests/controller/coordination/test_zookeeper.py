@@ -31,7 +31,7 @@ from odradek.controller.coordination.session import (
 from odradek.controller.coordination.zookeeper import parse_connect
 from odradek.runtime.pending import Pending, settled
 from tests.support.coordination_script import EmbeddedActor, build_script, run_script
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.zookeeper import (
     ZooKeeperServer,
     connect_text,
@@ -404,7 +404,7 @@ def test_session_survives_the_death_of_the_ensembles_leader(
     tmp_path_factory: pytest.TempPathFactory, here: LoopHere
 ) -> None:
     with zookeeper_ensemble(tmp_path_factory.mktemp("ensemble")) as servers:
-        one = here.connect(connect_text(servers, "/ensemble"), session_timeout_ms=10_000)
+        one = here.connect(connect_text(servers, "/ensemble"), session_timeout_ms=30_000)
         one.wait(one.session.create("/mine", b"", ephemeral=True))
         written = 0
         for victim in servers:

@@ -13,7 +13,7 @@ import pytest
 from odradek.broker.node.tree_listener import SETTING
 from tests.support.broker_process import odradek_broker
 from tests.support.coordination_streams import Batch, Streams
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.zookeeper import zookeeper
 
 SCRIPTS = 150
