@@ -101,6 +101,8 @@ class WorkerProcess:
         self.is_boosted = False
         """Whether the next process runs at a priority that gets time on busy processors."""
         self.start_count = 0
+        self._rate: float | None = None
+        """The bound that was set last; None before a change: each job brings its own."""
 
     @property
     def pid(self) -> int | None:
@@ -121,6 +123,9 @@ class WorkerProcess:
             worker = await self._started()
             loop = asyncio.get_running_loop()
             worker.send(await loop.run_in_executor(self._executor, encode_job, job))
+            if self._rate is not None and self._rate != job.bytes_per_second_max:
+                # It changed while the process was starting, or while the job was encoded.
+                worker.send(encode_rate(self._rate))
             while True:
                 async with asyncio.timeout(self.silence_s):
                     line = await worker.lines.readline()
@@ -163,7 +168,8 @@ class WorkerProcess:
         return Popen(command, stdin=PIPE, stdout=PIPE)
 
     def set_rate(self, bytes_per_second_max: float) -> None:
-        """Change the bound of the job under way."""
+        """Change the bound of the job under way, or of the job that is about to begin."""
+        self._rate = bytes_per_second_max
         if self._running is not None:
             self._running.send(encode_rate(bytes_per_second_max))
 

@@ -183,11 +183,8 @@ class ActiveController:
         ):
             return
         match request:
-            case StopReplica(partitions=partitions):
-                replicas = [
-                    (one.topic, one.partition, broker_id) for one in partitions if one.is_deleted
-                ]
-                await self._deletion.on_stopped(replicas, response)
+            case StopReplica():
+                await self._deletion.on_stopped(broker_id, request, response)
             case LeaderAndIsr(partitions=partitions) if response.error is ErrorCode.NONE:
                 keys = [TopicPartition(one.topic, one.partition) for one in partitions]
                 await self._brokers.on_leadership_taken(broker_id, keys, response.partition_errors)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from odradek.controller.active.control_channel import ControlChannel
-from odradek.controller.control_requests import ControlBatch
+from odradek.controller.control_requests import ControlBatch, ControlRequest
 from odradek.controller.coordination.errors import BadVersion, CoordinationError, NodeExists
 from odradek.controller.coordination.session import Create, SetData, Stat
 from odradek.controller.decide.deletion import Deletions, Replica
@@ -87,16 +87,24 @@ class PartitionStates:
         self._dynamic_setting = dynamic_setting
         self.deletions = Deletions()
 
-    def send(self, batch: ControlBatch, *, only_to: Collection[int] | None = None) -> None:
+    def send(
+        self, batch: ControlBatch, *, only_to: Collection[int] | None = None
+    ) -> list[tuple[int, ControlRequest]]:
         """Send the requests of the batch, as of the present image.
 
         only_to  leave out what is for other brokers
+        returns  broker and request, in the order in which they were sent
         """
         image = self.image
         self.channel.set_brokers(image.brokers)
-        for broker, request in batch.requests(image, image.controller_id, self.deletions):
-            if only_to is None or broker in only_to:
-                self.channel.send(broker, request)
+        requests = [
+            (broker, request)
+            for broker, request in batch.requests(image, image.controller_id, self.deletions)
+            if only_to is None or broker in only_to
+        ]
+        for broker, request in requests:
+            self.channel.send(broker, request)
+        return requests
 
     async def create_first(
         self, partitions: Sequence[TopicPartition], batch: ControlBatch

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from odradek.controller.active.partition_states import PartitionStates
-from odradek.controller.control_requests import ControlBatch, ControlResponse
+from odradek.controller.control_requests import ControlBatch, ControlResponse, StopReplica
 from odradek.controller.coordination.errors import CoordinationError
 from odradek.controller.coordination.session import SetData
 from odradek.controller.decide.deletion import (
@@ -34,6 +34,12 @@ class TopicDeletion:
         self._states = states
         self._deletions = states.deletions
         self._fence = states.fence
+        self._requests: dict[Replica, StopReplica] = {}
+        """The latest request that deletes a replica, until there is a response.
+
+        An earlier one proves nothing when the take-over was repeated: LeaderAndIsr, which is sent
+        to all replicas then, makes the replica again.
+        """
 
     async def pending(self) -> list[str]:
         """The pending deletions; new ones are watched for.
@@ -50,6 +56,7 @@ class TopicDeletion:
         """
         if is_take_over:
             self._deletions.clear()
+            self._requests.clear()
         known = [name for name in pending if name in self._states.image.topics]
         refused = [name for name in pending if name not in self._states.image.topics]
         if self._states.settings.is_deletion_enabled:
@@ -67,8 +74,14 @@ class TopicDeletion:
                 case RemoveTopic(topic):
                     await self._remove_topic(topic)
 
-    async def on_stopped(self, replicas: Sequence[Replica], response: ControlResponse) -> None:
-        """A broker responded to a StopReplica that deletes these replicas."""
+    async def on_stopped(
+        self, broker_id: int, request: StopReplica, response: ControlResponse
+    ) -> None:
+        """A broker responded to a StopReplica, which may delete replicas."""
+        named = [(one.topic, one.partition, broker_id) for one in request.partitions]
+        replicas = [one for one in named if self._requests.get(one) is request]
+        for one in replicas:
+            del self._requests[one]
         failed = [
             one
             for one in replicas
@@ -105,7 +118,10 @@ class TopicDeletion:
         await self._states.take_offline(replicas, batch)
         for name, index, broker in replicas:
             batch.add_stop(broker, TopicPartition(name, index), is_deleted=True)
-        self._states.send(batch)
+        for broker, request in self._states.send(batch):
+            if isinstance(request, StopReplica):
+                for one in request.partitions:
+                    self._requests[one.topic, one.partition, broker] = request
 
     async def _remove_topic(self, topic: str) -> None:
         await self._fence.remove_tree(zk_data.topic_path(topic))
@@ -113,6 +129,8 @@ class TopicDeletion:
             zk_data.config_path("topics", topic), zk_data.delete_topic_path(topic)
         )
         self._deletions.forget(topic)
+        for replica in replicas_of(self._states.image, topic):
+            self._requests.pop(replica, None)
         known = self._states.image.topics.get(topic)
         if known is not None:
             logger.info(

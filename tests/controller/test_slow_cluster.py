@@ -5,6 +5,7 @@ Whatever happens, states only move forward, and when it ends there is one contro
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from odradek.controller.control_requests import (
     EPOCH_DURING_DELETE,
     ControlRequest,
     ControlResponse,
+    LeaderAndIsr,
     StopReplica,
     UpdateMetadata,
 )
@@ -412,6 +414,20 @@ def test_controller_whose_take_over_failed_refuses_until_it_has_read_everything(
     assert [one.code for one in refused.values()] == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 
 
+def keep_replicas(
+    replicas: dict[tuple[str, int, int], None], broker_id: int, request: ControlRequest
+) -> ControlResponse:
+    """A broker that makes the replicas of LeaderAndIsr, and deletes those of StopReplica."""
+    match request:
+        case LeaderAndIsr(partitions=states):
+            replicas.update({(one.topic, one.partition, broker_id): None for one in states})
+        case StopReplica(partitions=stopped):
+            for each in stopped:
+                if each.is_deleted:
+                    replicas.pop((each.topic, each.partition, broker_id), None)
+    return ControlResponse()
+
+
 @pytest.mark.parametrize("steps", range(30))
 def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwhile(
     steps: int,
@@ -420,8 +436,12 @@ def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwh
     for broker_id in BROKERS:
         join(cluster, broker_id)
     cluster.settle()
+    replicas: dict[tuple[str, int, int], None] = {}
+    for broker_id in BROKERS:
+        cluster.nodes[broker_id].respond = partial(keep_replicas, replicas, broker_id)
     cluster.active.controller.admin.auto_create_topic(CreateTopicSpec("t"))
     cluster.settle()
+    assert len(replicas) == SETTINGS.partitions * SETTINGS.replication_factor
     active = cluster.active
     active.controller.admin.delete_topics(["t"])
     nodes = cluster.tree.tree.nodes
@@ -437,6 +457,7 @@ def test_deletion_is_carried_out_when_the_controller_loses_its_connection_meanwh
     assert "t" not in cluster.active.controller.image.topics
     assert not nodes[DELETE_TOPICS].children
     assert f"{BROKER_TOPICS}/t" not in nodes
+    assert not replicas
 
 
 def test_deletion_that_is_seen_before_the_creation_of_its_topic_is_carried_out() -> None:

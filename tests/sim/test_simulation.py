@@ -61,6 +61,12 @@ EFFECTS: Final = (
     "unseen bounce",
 )
 PLANTED_AT_ONCE: Final = 3
+SEEDS_THAT_FAILED: Final = (
+    1001596, 1001789, 1002340, 1002720, 1002919, 1003181, 1003487, 1003863, 1004946, 1005678,
+    1006921, 1006924, 1007031, 1007052, 1007459, 1008082, 1008170, 1008288, 1009194, 1011735,
+    1012746, 1013289, 1013806,
+)  # fmt: skip
+"""Campaigns found faults of the broker or of the simulator by them."""
 
 # Coroutines of processes that have ended are collected unfinished.
 pytestmark = [
@@ -89,6 +95,12 @@ def test_seeds_break_no_promise_and_every_fault_has_an_effect() -> None:
     print(found, dict(found.counts))
     assert found.acknowledged > 10 * found.seeds, "the histories make progress"
     assert not [name for name in EFFECTS if not found.counts[name]]
+
+
+@pytest.mark.parametrize("seed", SEEDS_THAT_FAILED)
+def test_seed_that_failed_breaks_no_promise(seed: int) -> None:
+    result = run_seed(seed)
+    assert result.failure is None, result.failure
 
 
 @pytest.mark.parametrize("seed", [3, LONG_FROM])

@@ -21,6 +21,7 @@ from tests.broker.compaction.cleaner import (
     HANGS,
     KEYS,
     NOW_MS,
+    PATIENCE_S,
     TALKS_NONSENSE,
     Fake,
     checkpointed,
@@ -199,6 +200,55 @@ def test_starved_worker_is_replaced_by_a_boosted_one(tmp_path: Path, is_requeste
             if requested is not None:
                 with pytest.raises(CleaningError, match="fed"):
                     await requested
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_rate_that_changes_before_the_worker_has_its_job_is_applied(
+    tmp_path: Path, is_started: bool
+) -> None:
+    """While the process starts, and while the job is encoded: the job has the earlier rate."""
+    naming = fake(
+        "if 'job' in line:\n"
+        "    rate = json.loads(sys.stdin.readline())['bytes_per_second_max']\n"
+        "    say(failure=dict(reason=str(rate), error_number=None))"
+    )
+
+    async def test() -> None:
+        async with cleaner(tmp_path, naming) as made:
+            log = made.log("orders")
+            job = CleaningJob(
+                directory=log.directory,
+                base_offsets=(0,),
+                log_start_offset=0,
+                first_dirty_offset=0,
+                first_uncleanable_offset=1,
+                now_ms=NOW_MS,
+                delete_retention_ms=0,
+                segment_bytes=1_000,
+                segment_index_bytes=1_000,
+                index_interval_bytes=1_000,
+                max_message_bytes=1_000,
+                compression=log.config.compression_type,
+                map_entries_max=1_000,
+                bytes_per_second_max=3_000.0,
+                truncation_count=0,
+                later_aborts=(),
+            )
+            rates = [5_000.0]
+            if is_started:
+                rates.append(7_000.0)
+            for rate in rates:
+                cleaning = asyncio.create_task(made.worker.clean(job, lambda: True))
+                turn = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_soon(turn.set_result, None)
+                await turn
+                made.worker.set_rate(rate)
+                async with asyncio.timeout(PATIENCE_S):
+                    assert await cleaning == CleaningFailure(str(rate), None)
+            assert made.worker.start_count == 1
+            await made.worker.kill()
 
     run(test())
 
