@@ -49,7 +49,7 @@ class SegmentIndexes:
             self.offsets.load()
             try:
                 self.offsets.check(log_bytes)
-            except CorruptIndex:
+            except (CorruptIndex, OSError):
                 self.offsets.is_loaded = False
                 raise
         self.load_times()
@@ -60,7 +60,7 @@ class SegmentIndexes:
             self.times.load()
             try:
                 self.times.check()
-            except CorruptIndex:
+            except (CorruptIndex, OSError):
                 self.times.is_loaded = False
                 raise
 

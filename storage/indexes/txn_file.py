@@ -26,9 +26,8 @@ class TxnFile:
         self._index: TxnIndex | None = None
         self._written_bytes = UNKNOWN
 
-    @property
-    def index(self) -> TxnIndex:
-        """Loaded when needed; raises OSError, CorruptBatch."""
+    def load(self) -> TxnIndex:
+        """The index, read from the file the first time; raises OSError, CorruptBatch."""
         index = self._index
         if index is None:
             try:

@@ -274,7 +274,7 @@ class Segment:
     @property
     def txn_index(self) -> TxnIndex:
         """Loaded when needed; raises OSError, CorruptBatch."""
-        return self._transactions.index
+        return self._transactions.load()
 
     @property
     def _transactions(self) -> TxnFile:
@@ -417,12 +417,15 @@ class Segment:
         raises  OSError; CorruptBatch
         """
         self.load_indexes()
-        self.is_ready = True
-        self.max_timestamp_ms, self.max_timestamp_offset = self.indexes.times.newest
-        self.first_timestamp_ms = NO_TIMESTAMP
+        # A marker that is written must not find the disk unable to read them.
+        self._transactions.load()
+        first_timestamp_ms = NO_TIMESTAMP
         for found in iterate_headers(self.handle.use(), 0, self.size, chunk_bytes=128):
-            self.first_timestamp_ms = found.max_timestamp_ms
+            first_timestamp_ms = found.max_timestamp_ms
             break
+        self.max_timestamp_ms, self.max_timestamp_offset = self.indexes.times.newest
+        self.first_timestamp_ms = first_timestamp_ms
+        self.is_ready = True
 
     def seal(self) -> None:
         """The segment is not the active one any more; `write_indexes` has been called."""

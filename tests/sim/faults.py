@@ -134,7 +134,10 @@ class Faults:
 
     def _is_whole(self) -> bool:
         """Whether nothing is wrong, and all replicas are in sync."""
-        if self._network.cuts or not all(map(self._is_well, self._oracle.processes.values())):
+        is_well = self._has_controller() and all(
+            map(self._is_well, self._oracle.processes.values())
+        )
+        if self._network.cuts or not is_well:
             return False
         states = [self._oracle.state_of(key) for key in self._keys]
         return all(state is not None and len(state.isr) > 2 for state in states)
@@ -191,8 +194,9 @@ class Faults:
         return True
 
     def _is_kept_by_leaders(self, process: Process) -> bool:
-        """Whether other brokers, with which nothing is wrong, lead what it is in sync for."""
-        if self._network.cuts:
+        """Whether other brokers, with which nothing is wrong, lead what it is in sync for, and stay
+        leaders: a new controller takes leadership from those that have registered meanwhile."""
+        if self._network.cuts or not self._has_controller():
             return False
         for key in self._keys:
             state = self._oracle.state_of(key)
@@ -204,6 +208,11 @@ class Faults:
             if not leader.has_session():
                 return False
         return True
+
+    def _has_controller(self) -> bool:
+        controller_id = self._ensemble.controller_id()
+        controller = self._oracle.processes.get(-1 if controller_id is None else controller_id)
+        return controller is not None and self._is_well(controller) and controller.has_session()
 
     def _disk_error(self, process: Process, fault: Fault) -> None:
         if process.is_up:

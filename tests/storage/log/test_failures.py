@@ -199,6 +199,49 @@ def test_the_state_of_a_producer_is_as_before_a_failed_write() -> None:
     log.check()
 
 
+@pytest.mark.parametrize("was_clean", [False, True])
+@pytest.mark.parametrize("is_leader", [False, True])
+def test_aborted_transaction_is_known_when_any_one_operation_after_the_start_fails(
+    is_leader: bool, was_clean: bool
+) -> None:
+    """Else readers of committed records would get what was aborted."""
+    failures = 0
+    for number in range(1, 12):
+        folder = LogFolder(config=CONFIG)
+        log = folder.open()
+        append(
+            log, batch(1, producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+        )
+        flush(log)
+        recovery_point = log.recovery_point
+        if was_clean:
+            log.close(now_ms=NOW_MS)
+        else:
+            log.abandon()
+        log = folder.open(was_clean=was_clean, recovery_point=recovery_point)
+        folder.files.fail_operation(number, OSError(errno.EIO, "refused"))
+        ending = marker(producer_id=5, is_commit=False)
+        view = bytes(ending.view)
+        replicated = memoryview((1).to_bytes(8, "big") + view[8:12] + bytes(4) + view[16:])
+        for _ in range(2):
+            try:
+                if is_leader:
+                    (result,) = log.append([ending], leader_epoch=0, now_ms=NOW_MS)
+                    if isinstance(result, BrokerError):
+                        raise result
+                else:
+                    log.append_as_follower(replicated, leader_epoch=0, now_ms=NOW_MS)
+                break
+            except BrokerError as error:
+                assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+                failures += 1
+        folder.files._failures.clear()
+        assert log.end_offset == 2
+        assert log.aborted_transactions(0, 2) == [(5, 0)], number
+        log.check()
+    assert failures > 1
+
+
 def test_a_duplicate_of_a_batch_whose_write_failed_is_refused_with_it() -> None:
     folder = LogFolder(config=CONFIG)
     log = folder.open()
