@@ -199,6 +199,18 @@ def test_the_state_of_a_producer_is_as_before_a_failed_write() -> None:
     log.check()
 
 
+def append_one(log: Log, replicated: memoryview | None, sent: RecordBatch) -> BrokerError | None:
+    """Append what a leader has sent, or else a producer; returns the refusal."""
+    if replicated is None:
+        (result,) = log.append([sent], leader_epoch=0, now_ms=NOW_MS)
+        return result if isinstance(result, BrokerError) else None
+    try:
+        log.append_as_follower(replicated, leader_epoch=0, now_ms=NOW_MS)
+    except BrokerError as error:
+        return error
+    return None
+
+
 @pytest.mark.parametrize("was_clean", [False, True])
 @pytest.mark.parametrize("is_leader", [False, True])
 def test_aborted_transaction_is_known_when_any_one_operation_after_the_start_fails(
@@ -224,17 +236,11 @@ def test_aborted_transaction_is_known_when_any_one_operation_after_the_start_fai
         view = bytes(ending.view)
         replicated = memoryview((1).to_bytes(8, "big") + view[8:12] + bytes(4) + view[16:])
         for _ in range(2):
-            try:
-                if is_leader:
-                    (result,) = log.append([ending], leader_epoch=0, now_ms=NOW_MS)
-                    if isinstance(result, BrokerError):
-                        raise result
-                else:
-                    log.append_as_follower(replicated, leader_epoch=0, now_ms=NOW_MS)
-                break
-            except BrokerError as error:
-                assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            if refusal := append_one(log, None if is_leader else replicated, ending):
+                assert refusal.code is ErrorCode.KAFKA_STORAGE_ERROR
                 failures += 1
+            else:
+                break
         folder.files._failures.clear()
         assert log.end_offset == 2
         assert log.aborted_transactions(0, 2) == [(5, 0)], number
