@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,14 +40,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
         yield running
 
 
+@contextmanager
+def client_of(server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A client without a chroot; its session outlasts a restart of the server."""
+    connected = KazooClient(server.address, timeout=60.0)
+    connected.start(timeout=60)
+    yield connected
+    connected.stop()
+    connected.close()
+
+
 @pytest.fixture
 def client(server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """A client without a chroot."""
-    with_server = KazooClient(server.address, timeout=30.0)
-    with_server.start(timeout=60)
-    yield with_server
-    with_server.stop()
-    with_server.close()
+    """A client of the server that tests share."""
+    with client_of(server) as connected:
+        yield connected
 
 
 def settings(connect: str, **others: str) -> dict[str, str]:
@@ -189,15 +197,18 @@ def test_broker_whose_session_expires_before_it_is_registered_begins_another_one
 
 def test_a_start_outlasts_a_loss_of_the_connection_to_zookeeper(tmp_path: Path) -> None:
     with zookeeper_server(tmp_path / "zookeeper") as server:
-        overrides = settings(f"{server.address}/lost", zookeeper_session_timeout_ms="2000")
-        with odradek_broker(tmp_path, overrides=overrides) as broker:
-            command = broker.command()
-            broker.kill()
-            with LoggedProcess(command, log=tmp_path / "again.log", folder=tmp_path) as process:
+        overrides = settings(f"{server.address}/lost")
+        with client_of(server) as client, odradek_broker(tmp_path, overrides=overrides) as broker:
+            assert broker.stop() == 0
+            client.create("/lost/brokers/ids/0", b"{}", ephemeral=True)
+            with LoggedProcess(
+                broker.command(), log=tmp_path / "again.log", folder=tmp_path
+            ) as process:
                 process.wait_for_line("waiting for the end of its session", timeout_s=WAIT_S)
                 server.kill()
                 process.wait_for_line("asks the coordination service again", timeout_s=WAIT_S)
                 server.start()
+                client.retry(client.delete, "/lost/brokers/ids/0")
                 process.wait_for_line(r"\bready\b", timeout_s=WAIT_S)
                 assert process.stop() == 0
 

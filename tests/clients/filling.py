@@ -16,6 +16,7 @@ from odradek.protocol.messages.offset_commit import (
 from tests.clients.confluent_client import Confluent
 from tests.clients.contract import How, Message
 from tests.clients.members import SESSION_MS, Crew, Member, Place, is_shared
+from tests.clients.records import BASE_MS
 
 RECORDS = 10
 
@@ -49,7 +50,7 @@ class Filling:
         """Write `count` records to each partition."""
         numbers = range(self.count, self.count + count)
         messages = [
-            Message(partition, 1_700_000_000_000 + number, None, b"%d" % number)
+            Message(partition, BASE_MS + number, None, b"%d" % number)
             for partition, number in product(range(self.partitions), numbers)
         ]
         self._client.produce(self.topic, messages, How(acks="all"))

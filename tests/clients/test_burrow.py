@@ -11,6 +11,7 @@ import confluent_kafka
 from tests.clients.burrow import burrow
 from tests.clients.confluent_client import Confluent
 from tests.clients.contract import How, Message
+from tests.clients.records import BASE_MS
 
 PARTITIONS = 3
 END = 40
@@ -22,7 +23,7 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
     """Write `count` records to each partition."""
     client = Confluent(bootstrap)
     messages = [
-        Message(partition, 1_700_000_000_000, None, b"x")
+        Message(partition, BASE_MS, None, b"x")
         for partition in range(PARTITIONS)
         for _ in range(count)
     ]

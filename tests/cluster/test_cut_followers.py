@@ -21,6 +21,8 @@ from tests.support.wire import Wire
 
 LAG_MS = 6_000
 SETTINGS = {
+    # The records that are sent are old.
+    "log.retention.ms": "-1",
     "replica.lag.time.max.ms": str(LAG_MS),
     "replica.fetch.wait.max.ms": "500",
     "zookeeper.session.timeout.ms": "60000",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from time import monotonic
+from time import monotonic, time
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -31,6 +31,8 @@ from tests.support.processes import LoggedProcess
 from tests.support.tool_cache import PROJECT
 
 TIMEOUT_S = 120.0
+START_MS = (int(time()) - 3600) * 1000
+"""An hour ago, since retention would delete old records during the tests."""
 FILE = """\
 [mirror]
 name = "{name}"
@@ -64,7 +66,7 @@ class Sent:
     partition: int
     value: bytes | None
     key: bytes | None = None
-    timestamp_ms: int = 1_700_000_000_000
+    timestamp_ms: int = START_MS
     headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
 
 

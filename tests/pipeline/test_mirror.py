@@ -24,6 +24,7 @@ from odradek.pipeline.jobs.run import WrongCheckpoint
 from odradek.pipeline.mirror import clusters
 from odradek.pipeline.mirror.flow import TopicRecreatedError
 from tests.pipeline.mirroring import (
+    START_MS,
     TIMEOUT_S,
     Sent,
     commit,
@@ -77,9 +78,7 @@ def test_records_are_mirrored_unchanged_with_new_partitions_and_topics(
     create(east.address, "as-is", 2, {"retention.ms": "-1"})
     create(east.address, "west.as-is", 1)
     send(east.address, "west.as-is", [Sent(0, b"came from the west")])
-    records = [
-        Sent(n % 2, b"v%d" % n, b"k%d" % n, 1_700_000_000_000 + 1000 * (n % 7)) for n in range(500)
-    ]
+    records = [Sent(n % 2, b"v%d" % n, b"k%d" % n, START_MS + 1000 * (n % 7)) for n in range(500)]
     records += [
         Sent(0, None, b"deleted"),
         Sent(0, b"", b""),

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from tests.pipeline.mirroring import Sent, content, create, file, partitions_of, run, send
+from tests.pipeline.mirroring import START_MS, Sent, content, create, file, partitions_of, run, send
 from tests.support.apache import apache_node
 from tests.support.broker_process import odradek_broker
 
@@ -21,7 +21,7 @@ def test_records_are_mirrored_from_apache_kafka_and_back(
     with apache_node(tmp_path / "apache") as apache, odradek_broker(tmp_path / "ours") as ours:
         create(apache.address, "both", 2, {"retention.ms": "-1", "cleanup.policy": "compact"})
         records = [
-            Sent(n % 2, b"v%d" % n, b"k%d" % (n % 50), 1_700_000_000_000 + n, [("n", b"%d" % n)])
+            Sent(n % 2, b"v%d" % n, b"k%d" % (n % 50), START_MS + n, [("n", b"%d" % n)])
             for n in range(1000)
         ]
         send(apache.address, "both", records)

@@ -10,7 +10,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.pipeline.conftest import SMALL
-from tests.pipeline.mirroring import Sent, content, create, file, mirror_process, send, until
+from tests.pipeline.mirroring import (
+    START_MS,
+    Sent,
+    content,
+    create,
+    file,
+    mirror_process,
+    send,
+    until,
+)
 from tests.support.broker_process import BrokerProcess, odradek_broker
 from tests.support.processes import LoggedProcess
 
@@ -63,7 +72,7 @@ def surplus(source: list[Sent], target: list[Sent]) -> int:
 
 def numbered(begin: int, end: int) -> list[Sent]:
     """Records for two partitions."""
-    return [Sent(n % 2, b"v%d" % n, b"k", 1_700_000_000_000 + n) for n in range(begin, end)]
+    return [Sent(n % 2, b"v%d" % n, b"k", START_MS + n) for n in range(begin, end)]
 
 
 def killed_and_finished(

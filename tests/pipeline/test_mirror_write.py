@@ -10,7 +10,7 @@ import pytest
 
 from odradek.pipeline.mirror.offsets import PartitionKey
 from odradek.pipeline.mirror.write import Plan, write
-from tests.pipeline.mirroring import Sent, content, create, send
+from tests.pipeline.mirroring import START_MS, Sent, content, create, send
 from tests.support.broker_process import BrokerProcess
 
 SCHEMA = pa.schema(
@@ -24,7 +24,6 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-TIME_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def row(offset: int, *, partition: int = 0) -> dict[str, object]:
         "topic": "pay",
         "partition": partition,
         "offset": offset,
-        "timestamp_ms": TIME_MS + offset,
+        "timestamp_ms": START_MS + offset,
         "key": None if offset % 3 else b"k",
         "value": b"v%d" % offset,
         "headers": headers,
