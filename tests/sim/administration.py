@@ -73,8 +73,10 @@ class Administration:
 
     def _move(self, key: TopicPartition, broker_id: int) -> None:
         """To a broker that has nothing of it."""
+        if self._world.is_calm or self._oracle.state_of(key) is None:
+            return
         replicas = self._oracle.assignment_of(key.topic).partitions[key.partition]
-        if not self._world.is_calm and broker_id not in replicas:
+        if broker_id not in replicas:
             self._reassign(key, [broker_id])
 
     def _reassign(self, key: TopicPartition, target: list[int]) -> bool:

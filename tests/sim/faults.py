@@ -135,7 +135,7 @@ class Faults:
     def _is_whole(self) -> bool:
         """Whether nothing is wrong, and all replicas are in sync."""
         is_well = self._has_controller() and all(
-            map(self._is_well, self._oracle.processes.values())
+            self._is_well(one) and one.has_session() for one in self._oracle.processes.values()
         )
         if self._network.cuts or not is_well:
             return False

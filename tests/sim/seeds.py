@@ -97,7 +97,12 @@ def _run(task: tuple[int, int, str | None]) -> Total:
                 continue
             if bug in GROUP_BUGS and not plan.group_members:
                 continue
-            total.add_result(run_plan(plan))
+            try:
+                total.add_result(run_plan(plan))
+            except Exception as error:  # noqa: BLE001 - the other seeds are run all the same
+                traceback.print_exc()
+                total.seeds += 1
+                total.failed[seed] = f"the simulator itself failed: {error!r}"
             if bug is not None and total.failed:
                 break
     total.processor_s = time.process_time() - began_s
