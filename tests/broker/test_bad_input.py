@@ -268,7 +268,7 @@ def bomb() -> bytearray:
     return sealed_batch(packed, 0, -1, 1, 0, FIXED_MS, FIXED_MS, -1, -1, -1, 1)
 
 
-def test_a_zip_bomb_on_a_topic_that_recompresses_is_refused_within_bounds(
+def test_zip_bomb_on_a_topic_that_recompresses_is_refused_within_bounds(
     broker: BrokerProcess, neighbour: Wire
 ) -> None:
     with Wire(broker.address) as wire:

@@ -172,7 +172,7 @@ def test_partitions_of_a_failed_directory_have_no_leader(kind: str, tmp_path: Pa
         assert scene(address, second) == SEEN_AT_APACHE
 
 
-def test_a_restart_with_the_directory_brings_its_partitions_back(tmp_path: Path) -> None:
+def test_restart_with_the_directory_brings_its_partitions_back(tmp_path: Path) -> None:
     second = tmp_path / "second"
     overrides = {**OVERRIDES, "log.dirs": f"{tmp_path / 'data'},{second}"}
     with odradek_broker(tmp_path, overrides=overrides) as broker:
@@ -214,7 +214,7 @@ def test_topic_over_an_orphaned_folder_is_refused_and_cannot_be_written(
         talk.close()
 
 
-def test_a_stop_without_the_folder_of_a_log_is_reported_and_leaves_its_directory_to_be_checked(
+def test_stop_without_the_folder_of_a_log_is_reported_and_leaves_its_directory_to_be_checked(
     tmp_path: Path,
 ) -> None:
     first, second = tmp_path / "data", tmp_path / "second"

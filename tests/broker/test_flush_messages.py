@@ -90,7 +90,7 @@ def test_every_acknowledged_record_is_on_disk(tmp_path: Path, flushes: Flushes, 
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_response_waits_for_the_flush_and_appends_meanwhile_share_the_next_one(
+def test_response_waits_for_the_flush_and_appends_meanwhile_share_the_next_one(
     tmp_path: Path, flushes: Flushes, acks: int
 ) -> None:
     with running_node(tmp_path, EVERY) as address:
@@ -132,7 +132,7 @@ def test_only_the_append_that_reaches_a_larger_bound_is_flushed(
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_flush_that_fails_is_a_storage_error_and_takes_the_directory_offline(
+def test_flush_that_fails_is_a_storage_error_and_takes_the_directory_offline(
     tmp_path: Path, flushes: Flushes, acks: int
 ) -> None:
     second = tmp_path / "second"

@@ -49,7 +49,7 @@ def consume_and_commit(address: str, group: str) -> list[bytes | None]:
 
 
 @pytest.mark.client
-def test_a_group_consumes_and_commits_on_a_single_broker(tmp_path: Path) -> None:
+def test_group_consumes_and_commits_on_a_single_broker(tmp_path: Path) -> None:
     overrides = {**FACTORS, "min.insync.replicas": "2"}
     with odradek_broker(tmp_path, overrides=overrides) as broker:
         producer = Producer({"bootstrap.servers": broker.address, "acks": "all"})

@@ -295,7 +295,7 @@ def test_producer_id_is_not_assigned_again_after_a_power_cut(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_topic_with_synced_records_is_known_after_a_power_cut(seed: int) -> None:
+def test_topic_with_synced_records_is_known_after_a_power_cut(seed: int) -> None:
     world = World(seed)
     world.create("t")
     world.take_id()

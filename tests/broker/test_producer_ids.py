@@ -34,7 +34,7 @@ def test_ids_are_unique_across_blocks() -> None:
     assert [ids.take() for _ in range(35)] == list(range(35))
 
 
-def test_the_next_block_is_requested_before_the_current_one_is_used_up() -> None:
+def test_next_block_is_requested_before_the_current_one_is_used_up() -> None:
     controller = Controller(at_once=True)
     ids = ProducerIds(controller.allocate)
     taken = [ids.take() for _ in range(9)]

@@ -31,7 +31,7 @@ from tests.support.processes import ProcessFailed
 TOPIC = "moved"
 
 
-def test_a_topic_that_was_compacted_once_keeps_its_records_after_a_kill(tmp_path: Path) -> None:
+def test_topic_that_was_compacted_once_keeps_its_records_after_a_kill(tmp_path: Path) -> None:
     # The recovery point must not be saved between, or nothing would be checked.
     settings = {**BROKER, "log.flush.offset.checkpoint.interval.ms": "3600000"}
     with odradek_broker(tmp_path, overrides=settings) as broker:
@@ -85,7 +85,7 @@ def end_of(talk: Talk) -> int:
 
 
 @pytest.mark.parametrize("has_state", [False, True])
-def test_a_directory_of_another_cluster_is_led_above_its_epochs(
+def test_directory_of_another_cluster_is_led_above_its_epochs(
     tmp_path: Path, has_state: bool
 ) -> None:
     broker = BrokerProcess(tmp_path)

@@ -302,7 +302,7 @@ class LimitedFileSystem(SystemFileSystem):
 
 
 @pytest.mark.parametrize("state", ["stopped", "killed"])
-def test_a_broker_starts_on_a_full_disk(
+def test_broker_starts_on_a_full_disk(
     state: str, data: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many times, and whatever a start leaves of the reserve, others take before the next one."""

@@ -195,7 +195,7 @@ def test_broker_whose_session_expires_before_it_is_registered_begins_another_one
             assert process.stop() == 0
 
 
-def test_a_start_outlasts_a_loss_of_the_connection_to_zookeeper(tmp_path: Path) -> None:
+def test_start_outlasts_a_loss_of_the_connection_to_zookeeper(tmp_path: Path) -> None:
     with zookeeper_server(tmp_path / "zookeeper") as server:
         overrides = settings(f"{server.address}/lost")
         with client_of(server) as client, odradek_broker(tmp_path, overrides=overrides) as broker:

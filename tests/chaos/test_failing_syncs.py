@@ -34,7 +34,7 @@ def wait_for(state: Callable[[], bool]) -> None:
         Event().wait(0.05)
 
 
-def test_a_directory_whose_fsync_fails_goes_offline_and_no_file_is_synced_again(
+def test_directory_whose_fsync_fails_goes_offline_and_no_file_is_synced_again(
     tmp_path: Path,
 ) -> None:
     syncs = FailingSyncs(tmp_path)

@@ -49,7 +49,7 @@ def has_all(history: History) -> bool:
 
 
 @pytest.mark.parametrize("kind", [JavaWorkload, JavaTransactionalWorkload])
-def test_a_run_without_faults_is_recorded_and_has_no_anomaly(
+def test_run_without_faults_is_recorded_and_has_no_anomaly(
     tmp_path: Path, kind: type[Workload]
 ) -> None:
     history = run(tmp_path, kind)

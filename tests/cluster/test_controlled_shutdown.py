@@ -49,7 +49,7 @@ def test_stopped_broker_leads_nothing_when_its_process_has_ended(
     cluster.wait_until_complete(TOPIC)
 
 
-def test_a_producer_of_single_records_hardly_notices_that_their_leader_stops(
+def test_producer_of_single_records_hardly_notices_that_their_leader_stops(
     cluster: BrokerCluster,
 ) -> None:
     """Milliseconds on an idle machine: the leader that stops names the next one, and what it

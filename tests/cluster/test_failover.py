@@ -60,7 +60,7 @@ def test_every_broker_is_killed_in_turn(cluster: BrokerCluster) -> None:
     assert_identical(cluster, TOPIC)
 
 
-def test_a_rolling_restart_fails_no_produce(cluster: BrokerCluster) -> None:
+def test_rolling_restart_fails_no_produce(cluster: BrokerCluster) -> None:
     cluster.create_topic(TOPIC, partitions=PARTITIONS)
     with producing(cluster.bootstrap, TOPIC, PARTITIONS) as (production, sender):
         for broker_id in list(cluster.brokers):

@@ -129,7 +129,7 @@ def epochs(folder: Path) -> list[EpochEntry]:
 
 
 @pytest.mark.judge
-def test_a_follower_has_the_producers_transactions_and_epochs_of_its_leader(
+def test_follower_has_the_producers_transactions_and_epochs_of_its_leader(
     tmp_path: Path, ensemble: str
 ) -> None:
     with mixed(tmp_path, ensemble) as cluster:

@@ -41,7 +41,7 @@ def described(broker: Wire) -> str:
     return value
 
 
-def test_a_change_is_described_at_once_by_every_broker(cluster: BrokerCluster) -> None:
+def test_change_is_described_at_once_by_every_broker(cluster: BrokerCluster) -> None:
     cluster.create_topic(TOPIC, partitions=1)
     brokers = [Wire(address) for address in cluster.bootstrap.split(",")]
     for number in range(30):

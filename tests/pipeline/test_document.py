@@ -71,7 +71,7 @@ def test_variables_in_a_text_are_replaced_once(
         assert sink(read(path, text, environment)).topic == topic
 
 
-def test_the_text_of_a_variable_can_be_written_itself(path: Path) -> None:
+def test_text_of_a_variable_can_be_written_itself(path: Path) -> None:
     text = GOOD.replace('"count(*)"', "\"max('$${x} $$ ${N}')\"")
     window = read(path, text, {"N": "n"}).steps["windows"]
     assert window.aggregates["n"] == "max('${x} $$ n')"  # type: ignore[union-attr]
@@ -107,7 +107,7 @@ def test_invalid_and_missing_variables_are_errors_with_their_lines(
     assert f"{path}: line 36: sinks.out.topic: {said}" in errors(path, text)
 
 
-def test_a_secret_file_is_read_beside_the_pipeline_file_and_without_its_line_end(
+def test_secret_file_is_read_beside_the_pipeline_file_and_without_its_line_end(
     path: Path,
 ) -> None:
     (path.parent / "password").write_text(f"{PASSWORD}\r\n")
@@ -236,7 +236,7 @@ def test_command_takes_settings_and_variables_and_prints_no_value(
     assert capsys.readouterr().out == f"{path}: 1 source, 2 steps, 1 sink\n"
 
 
-def test_a_running_job_prints_no_value_from_outside(path: Path) -> None:
+def test_running_job_prints_no_value_from_outside(path: Path) -> None:
     path.write_text(GOOD.replace("127.0.0.1:9092", "${BROKERS}"))
     done = subprocess.run(
         [sys.executable, "-m", "odradek", "pipeline", "run", str(path)],

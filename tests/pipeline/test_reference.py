@@ -52,7 +52,7 @@ def test_every_key_of_every_kind_has_a_type_and_a_meaning() -> None:
             assert key.type not in ("None", ""), (table.heading, key)
 
 
-def test_the_page_has_a_row_for_every_key() -> None:
+def test_page_has_a_row_for_every_key() -> None:
     page = pipelines.render()
     for table in (*pipeline_tables(), *mirror_tables()):
         section = page.partition(f"## {table.heading}\n")[2].partition("\n## ")[0]

@@ -40,7 +40,7 @@ def put(folder: Path, name: str, first: int, count: int) -> None:
     (folder / "in" / name).write_text("".join(rows))
 
 
-def test_a_connector_reads_and_writes_by_format_path_and_options(
+def test_connector_reads_and_writes_by_format_path_and_options(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     sinks = (
@@ -63,7 +63,7 @@ def test_a_connector_reads_and_writes_by_format_path_and_options(
     assert "".join(written).replace("id,name\n", "") == "3,n3\n4,n4\n", "the last batch alone"
 
 
-def test_a_batch_appends_to_and_replaces_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_batch_appends_to_and_replaces_a_table(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path, "a.json", 0, 3)
     for mode, expected in (("append", 3), ("append", 6), ("overwrite", 3)):
         sink = (
@@ -75,7 +75,7 @@ def test_a_batch_appends_to_and_replaces_a_table(spark: SparkSession, tmp_path: 
         assert spark.read.parquet(str(tmp_path / "out")).count() == expected
 
 
-def test_a_static_source_is_joined_with_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_static_source_is_joined_with_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path, "a.json", 0, 3)
     (tmp_path / "names.csv").write_text("id,label\n1,one\n2,two\n")
     text = """
@@ -148,7 +148,7 @@ def test_mistakes_are_reported(tmp_path: Path, old: str, new: str, said: str) ->
         parse(HEAD.format(mode="batch") + ROWS.replace(old, new) + sink, tmp_path / "my.toml")
 
 
-def test_an_unknown_connector_and_a_failed_batch_are_reported_in_one_line(
+def test_unknown_connector_and_a_failed_batch_are_reported_in_one_line(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     put(tmp_path, "a.json", 0, 3)

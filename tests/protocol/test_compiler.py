@@ -83,7 +83,7 @@ def test_slices_of_files_go_between_the_bytes(version: int) -> None:
     assert decoder(FetchResponse, version)(memoryview(whole), 0) == (expected, len(whole))
 
 
-def test_a_slice_at_the_very_end_leaves_no_empty_bytes_behind() -> None:
+def test_slice_at_the_very_end_leaves_no_empty_bytes_behind() -> None:
     partition = PartitionProduceData(index=0, records=Slice(5))  # type: ignore[arg-type]
     topic = TopicProduceData(name="t", partition_data=[partition])
     request = ProduceRequest(acks=1, timeout_ms=5, topic_data=[topic])
@@ -116,7 +116,7 @@ def test_only_classes_with_records_need_parts() -> None:
 
 
 @pytest.mark.parametrize("make", [decoder, encoder, parts_encoder])
-def test_a_version_that_is_not_declared_is_refused(make: Any) -> None:
+def test_version_that_is_not_declared_is_refused(make: Any) -> None:
     with pytest.raises(ValueError, match="ProduceRequest has versions 0 to 13, not 14"):
         make(ProduceRequest, 14)
 

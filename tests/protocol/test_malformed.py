@@ -125,7 +125,7 @@ def test_what_the_protocol_forbids_is_a_decode_error(cls: type, version: int, da
         codec.decode(cls, version, view)
 
 
-def test_the_error_names_message_version_and_field() -> None:
+def test_error_names_message_version_and_field() -> None:
     data = memoryview(bytes.fromhex("0001 00000064 00000001 0009 61 00000000"))
     with pytest.raises(DecodeError, match="ProduceRequest version 2: length of name"):
         decoder(ProduceRequest, 2)(data, 0)

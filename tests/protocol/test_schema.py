@@ -58,7 +58,7 @@ def test_ranges_are_read(text: str, expected: VersionRange) -> None:
     assert parse_versions(text) == expected
 
 
-def test_a_range_contains_its_ends() -> None:
+def test_range_contains_its_ends() -> None:
     versions = parse_versions("3-7")
     assert [version for version in range(10) if version in versions] == [3, 4, 5, 6, 7]
     assert 0 not in NO_VERSION
@@ -75,7 +75,7 @@ def test_schema_says_what_was_declared() -> None:
     assert Sample(name="a").doubled() == "aa"
 
 
-def test_a_field_without_default_must_be_given() -> None:
+def test_field_without_default_must_be_given() -> None:
     with pytest.raises(TypeError, match="name"):
         Sample()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="nome"):

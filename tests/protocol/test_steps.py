@@ -61,7 +61,7 @@ def test_each_element_is_a_step_and_all_of_them_are_counted() -> None:
         result_of(step_decoder(MetadataRequest, 9)(view, 0, 999))
 
 
-def test_a_large_message_is_encoded_in_parts_of_about_the_same_size() -> None:
+def test_large_message_is_encoded_in_parts_of_about_the_same_size() -> None:
     request = names(20_000, "x" * 200)
     gathered = Gathered()
     _, steps = result_of(step_encoder(MetadataRequest, 9)(request, gathered))
@@ -104,7 +104,7 @@ DECODERS: dict[str, Decode] = {
 
 @pytest.mark.parametrize("how", DECODERS)
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_string_has_at_most_32767_bytes_in_every_encoding(how: str, version: int) -> None:
+def test_string_has_at_most_32767_bytes_in_every_encoding(how: str, version: int) -> None:
     decode = DECODERS[how]
     longest = names(1, "x" * 0x7FFF)
     assert decode(MetadataRequest, version, memoryview(codec.encode(longest, version))) == longest
@@ -115,7 +115,7 @@ def test_a_string_has_at_most_32767_bytes_in_every_encoding(how: str, version: i
 
 
 @pytest.mark.parametrize("how", DECODERS)
-def test_a_structure_has_at_most_a_thousand_tagged_fields(how: str) -> None:
+def test_structure_has_at_most_a_thousand_tagged_fields(how: str) -> None:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["k"])
     data = encoder(FindCoordinatorRequest, 4)(request)
     assert data.endswith(b"\0")

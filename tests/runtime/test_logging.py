@@ -45,12 +45,12 @@ def record(message: str, **fields: object) -> logging.LogRecord:
     return made
 
 
-def test_a_plain_line_has_time_level_logger_message_and_fields() -> None:
+def test_plain_line_has_time_level_logger_message_and_fields() -> None:
     line = PlainFormatter().format(record("started", port=9092))
     assert line == "2023-11-14T22:13:20.062Z INFO     odradek.test: started port=9092"
 
 
-def test_a_json_line_is_one_object_with_the_extra_fields() -> None:
+def test_json_line_is_one_object_with_the_extra_fields() -> None:
     line = JsonFormatter().format(record("started", port=9092, name_of_topic="t"))
     assert json.loads(line) == {
         "time": "2023-11-14T22:13:20.062Z",
@@ -69,7 +69,7 @@ def test_extra_field_named_like_a_key_gets_an_underscore() -> None:
     assert json.loads(line)["time_"] == 1
 
 
-def test_a_value_unknown_to_json_is_written_as_text() -> None:
+def test_value_unknown_to_json_is_written_as_text() -> None:
     line = JsonFormatter().format(record("x", path=Path("a/b"), data=b"\x00"))
     assert json.loads(line)["path"] == "a/b"
     assert json.loads(line)["data"] == "b'\\x00'"
@@ -83,7 +83,7 @@ def test_line_breaks_in_a_message_are_escaped(message: str) -> None:
     assert json.loads(line)["message"] == message
 
 
-def test_an_exception_stays_in_its_json_line_and_follows_a_plain_one() -> None:
+def test_exception_stays_in_its_json_line_and_follows_a_plain_one() -> None:
     stream = io.StringIO()
     set_up_logging("json", stream=stream)
     logger = logging.getLogger("odradek.test")
@@ -138,7 +138,7 @@ def test_format_line_has_the_format_of_the_log() -> None:
     assert (written["message"], written["level"], written["port"]) == ("it is ready", "INFO", 9092)
 
 
-def test_a_logger_is_listed_and_changed_while_running() -> None:
+def test_logger_is_listed_and_changed_while_running() -> None:
     set_up_logging(level="INFO", stream=io.StringIO())
     logging.getLogger("odradek.levels.one")
     assert logger_levels()["root"] == "INFO"

@@ -24,7 +24,7 @@ def keep_busy(for_ms: int) -> None:
         pass
 
 
-def test_the_longest_callback_is_kept_and_slow_ones_are_counted_and_named(
+def test_longest_callback_is_kept_and_slow_ones_are_counted_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     metrics = BrokerMetrics()
@@ -48,7 +48,7 @@ def test_the_longest_callback_is_kept_and_slow_ones_are_counted_and_named(
     assert caplog.messages[-1].endswith("; 2 more since the last line")
 
 
-def test_a_timer_that_keeps_the_loop_is_named_and_the_next_one_is_late(
+def test_timer_that_keeps_the_loop_is_named_and_the_next_one_is_late(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     metrics = BrokerMetrics()

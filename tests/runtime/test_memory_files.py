@@ -31,7 +31,7 @@ def test_synced_content_survives_every_crash() -> None:
         assert files.read("/data/log").startswith(b"durable")
 
 
-def test_a_crash_keeps_a_prefix_of_the_writes_and_may_tear_the_last() -> None:
+def test_crash_keeps_a_prefix_of_the_writes_and_may_tear_the_last() -> None:
     seen = set()
     for seed in range(300):
         files = file_system()
@@ -50,7 +50,7 @@ def test_a_crash_keeps_a_prefix_of_the_writes_and_may_tear_the_last() -> None:
     )
 
 
-def test_the_same_seed_crashes_the_same_way() -> None:
+def test_same_seed_crashes_the_same_way() -> None:
     def content(seed: int) -> list[tuple[str, bytes]]:
         files = file_system()
         for name in "abcdef":
@@ -87,7 +87,7 @@ def test_new_folder_is_lost_unless_its_parent_was_synced() -> None:
     assert seen == {True, False}
 
 
-def test_a_rename_is_kept_whole_or_not_at_all() -> None:
+def test_rename_is_kept_whole_or_not_at_all() -> None:
     seen = set()
     for seed in SEEDS:
         files = file_system()
@@ -105,7 +105,7 @@ def test_a_rename_is_kept_whole_or_not_at_all() -> None:
     }
 
 
-def test_a_move_between_folders_never_loses_the_file() -> None:
+def test_move_between_folders_never_loses_the_file() -> None:
     for seed in SEEDS:
         files = MemoryFileSystem(folders=("/one", "/two"))
         file = files.open("/one/log", create=True)
@@ -123,7 +123,7 @@ def test_a_move_between_folders_never_loses_the_file() -> None:
             assert files.exists("/two/log")
 
 
-def test_a_removed_name_may_come_back_with_its_durable_content() -> None:
+def test_removed_name_may_come_back_with_its_durable_content() -> None:
     seen = set()
     for seed in SEEDS:
         files = file_system()
@@ -156,7 +156,7 @@ def test_replace_that_fails_anywhere_leaves_old_or_new_after_a_crash() -> None:
             assert files.read("/data/checkpoint") in (b"old", b"new")
 
 
-def test_the_nth_operation_fails_and_only_that() -> None:
+def test_nth_operation_fails_and_only_that() -> None:
     files = file_system()
     file = files.open("/data/log", create=True)
     assert files.operations == 1
@@ -224,7 +224,7 @@ def test_removed_file_uses_space_until_it_is_closed() -> None:
     assert files.used_bytes() == 0
 
 
-def test_a_crash_ends_open_files_and_locks() -> None:
+def test_crash_ends_open_files_and_locks() -> None:
     files = file_system()
     file = files.open("/data/log", create=True)
     files.lock("/data/.lock")

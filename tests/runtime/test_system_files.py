@@ -315,7 +315,7 @@ def test_only_host_files_have_a_descriptor(place: tuple[FileSystem, str]) -> Non
     file.close()
 
 
-def test_a_failed_replace_leaves_the_old_content_and_nothing_aside(tmp_path: Path) -> None:
+def test_failed_replace_leaves_the_old_content_and_nothing_aside(tmp_path: Path) -> None:
     files = SystemFileSystem()
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(OSError, match="directory"):

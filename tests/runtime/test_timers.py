@@ -32,7 +32,7 @@ class Fired:
         return self.names[start:]
 
 
-def test_a_timer_fires_at_its_deadline_and_not_before() -> None:
+def test_timer_fires_at_its_deadline_and_not_before() -> None:
     for wait_ms in (1, 19, 20, 21, 399, 400, 401, 7_999, 8_000, 123_456, 20**6, 20**9 + 7):
         wheel = TimingWheel(1_000)
         timer = wheel.add(1_000 + wait_ms, nothing)
@@ -43,7 +43,7 @@ def test_a_timer_fires_at_its_deadline_and_not_before() -> None:
         assert wheel.next_opening_ms() is None
 
 
-def test_a_deadline_that_has_passed_fires_at_the_next_advance() -> None:
+def test_deadline_that_has_passed_fires_at_the_next_advance() -> None:
     wheel = TimingWheel(1_000)
     wheel.add(5, nothing)
     wheel.add(1_000, nothing)
@@ -58,7 +58,7 @@ def test_advance_to_an_earlier_time_changes_nothing() -> None:
     assert wheel.advance(1_010) == [nothing]
 
 
-def test_a_cancelled_timer_never_fires_and_may_be_cancelled_again() -> None:
+def test_cancelled_timer_never_fires_and_may_be_cancelled_again() -> None:
     wheel = TimingWheel(0)
     timer = wheel.add(500, nothing)
     timer.cancel()
@@ -153,7 +153,7 @@ def test_wheel_fires_the_same_timers_as_a_sorted_list(acts: list[tuple[str, int]
         }
 
 
-def test_a_million_timers_are_added_half_cancelled_and_fired_in_seconds() -> None:
+def test_million_timers_are_added_half_cancelled_and_fired_in_seconds() -> None:
     generator = random.Random(3)
     deadlines = [generator.randrange(1, 600_000) for _ in range(1_000_000)]
     wheel = TimingWheel(0)

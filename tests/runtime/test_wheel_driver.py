@@ -79,7 +79,7 @@ def test_every_repeats_the_callback() -> None:
     assert asyncio.run(run()) >= 3
 
 
-def test_a_timer_that_becomes_due_while_a_callback_adds_another_is_not_lost() -> None:
+def test_timer_that_becomes_due_while_a_callback_adds_another_is_not_lost() -> None:
     async def run() -> list[str]:
         driver, clock = await build()
         fired: list[str] = []

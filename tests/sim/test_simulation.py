@@ -110,7 +110,7 @@ def test_same_seed_repeats_the_same_history(seed: int) -> None:
     assert first == second
 
 
-def test_the_clock_of_the_product_is_the_machines_again_after_a_simulation() -> None:
+def test_clock_of_the_product_is_the_machines_again_after_a_simulation() -> None:
     run_seed(0)
     for module in loop_watch, connection:
         assert vars(module)["monotonic_ns"] is time.monotonic_ns

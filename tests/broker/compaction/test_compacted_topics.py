@@ -96,9 +96,7 @@ class Follower:
         return self.offsets[-1] + 1 if self.offsets else 0
 
 
-def test_a_topic_is_compacted_while_it_is_written_and_read(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_topic_is_compacted_while_it_is_written_and_read(broker: BrokerProcess, topic: str) -> None:
     create_topic(broker, topic, COMPACT)
     follower = Follower(broker.address, topic)
     written = Keyed(topic).connect(broker)
@@ -165,7 +163,7 @@ def test_topics_with_policy_delete_are_never_cleaned(broker: BrokerProcess, topi
     assert [record.offset() for record in read_log(broker, "plain")] == list(range(3_000))
 
 
-def test_a_topic_that_begins_to_be_compacted_is_cleaned_then(
+def test_topic_that_begins_to_be_compacted_is_cleaned_then(
     broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker, topic, {**COMPACT, "cleanup.policy": "delete"})
@@ -183,7 +181,7 @@ def wait_for_work(broker: BrokerProcess, topic: str) -> None:
     wait_until("a cleaning", lambda: files_of(broker, topic, ".cleaned"))
 
 
-def test_a_topic_that_is_no_longer_compacted_is_left_as_it_was(
+def test_topic_that_is_no_longer_compacted_is_left_as_it_was(
     broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker, topic, COMPACT)

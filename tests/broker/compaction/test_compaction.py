@@ -36,7 +36,7 @@ from tests.support.logs import truncate_log
 Answer = CleaningResult | CleaningFailure | None
 
 
-def test_a_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
+def test_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path) as made:
             # Only what is asked for is cleaned: no ratio is above 1.
@@ -395,7 +395,7 @@ def test_run_now_refuses_logs_that_are_missing_or_not_compacted(tmp_path: Path) 
     run(test())
 
 
-def test_a_worker_with_nothing_to_do_ends_with_its_input(tmp_path: Path) -> None:
+def test_worker_with_nothing_to_do_ends_with_its_input(tmp_path: Path) -> None:
     async def test() -> None:
         async with cleaner(tmp_path) as made:
             made.log("orders")

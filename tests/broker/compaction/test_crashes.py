@@ -70,7 +70,7 @@ def test_killed_worker_or_broker_loses_no_record(tmp_path: Path, victim: str) ->
         assert broker.stop() == 0
 
 
-def test_a_stop_in_the_midst_of_a_cleaning_is_quick_and_clean(tmp_path: Path) -> None:
+def test_stop_in_the_midst_of_a_cleaning_is_quick_and_clean(tmp_path: Path) -> None:
     crawling = {**BROKER, "log.cleaner.io.max.bytes.per.second": "400000"}
     with odradek_broker(tmp_path, overrides=crawling) as broker:
         # The first cleaning is of everything: none ends while records are being written.
@@ -126,7 +126,7 @@ def test_full_disk_postpones_a_cleaning_and_the_log_is_served(tmp_path: Path) ->
         assert len(files_of(broker, TOPIC, ".log")) == 2, "one cleaned segment and the one in use"
 
 
-def test_a_worker_that_hangs_does_not_keep_the_broker_from_serving(tmp_path: Path) -> None:
+def test_worker_that_hangs_does_not_keep_the_broker_from_serving(tmp_path: Path) -> None:
     with odradek_broker(tmp_path, overrides=SLOW) as broker:
         create_topic(broker, TOPIC, COMPACT)
         written = Keyed(TOPIC).connect(broker)

@@ -71,7 +71,7 @@ def commit(group: str, metadata: str | None = None) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group, topics=[topic])
 
 
-def test_the_longest_group_id_is_a_group_like_any_other(wire: Wire) -> None:
+def test_longest_group_id_is_a_group_like_any_other(wire: Wire) -> None:
     response = wire.call(commit(LONGEST), 2).topics[0].partitions[0]
     assert response.error_code == ErrorCode.NONE
     asked = OffsetFetchRequest(
@@ -142,7 +142,7 @@ def test_metadata_of_ten_megabytes_cannot_be_stored(broker: BrokerProcess, wire:
     assert response.error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-def test_a_flood_of_joins_without_an_id_takes_no_memory_to_speak_of(
+def test_flood_of_joins_without_an_id_takes_no_memory_to_speak_of(
     broker: BrokerProcess, wire: Wire
 ) -> None:
     before_bytes = broker.process.rss_bytes()

@@ -76,7 +76,7 @@ def test_unjoined_members_of_the_host_that_has_most_leave_first() -> None:
     assert left == ["large 0", "large 2"]
 
 
-def test_a_large_member_never_displaces_small_ones() -> None:
+def test_large_member_never_displaces_small_ones() -> None:
     memory = MemberMemory()
     removed: list[str] = []
     memory.charge("a", 400)
@@ -86,7 +86,7 @@ def test_a_large_member_never_displaces_small_ones() -> None:
     assert not memory.fits("b", 0, 5_000, 1_000)
 
 
-def test_the_oldest_pending_ids_are_dropped_beyond_the_bound() -> None:
+def test_oldest_pending_ids_are_dropped_beyond_the_bound() -> None:
     dropped: list[str] = []
     pending = PendingMembers(10_000)
     for member_id in [f"m{number}" for number in range(10)]:

@@ -46,7 +46,7 @@ def load(*records: Record) -> dict[str, Group]:
     return replay.finish(NOW)
 
 
-def test_a_group_is_stable_again_with_its_members_and_assignments() -> None:
+def test_group_is_stable_again_with_its_members_and_assignments() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2, instance_id=None)
     record = group_record("g", group_value(talk.group, None), WALL_MS)
@@ -62,7 +62,7 @@ def test_a_group_is_stable_again_with_its_members_and_assignments() -> None:
     assert group.wake_ms == NOW.monotonic_ms + SESSION_MS
 
 
-def test_the_bytes_are_those_of_apache_kafka() -> None:
+def test_bytes_are_those_of_apache_kafka() -> None:
     """Recorded from Apache Kafka 3.9: key 1 and value 3 of a commit, key 2 of a group."""
     record = commit(7, 0)
     assert record.key == b"\0\1" + b"\0\1g" + b"\0\1t" + b"\0\0\0\3"
@@ -90,21 +90,21 @@ def test_flat_records_are_those_of_the_declarations(metadata: str) -> None:
     assert record == Record(versioned(key, 1), versioned(value, 3), timestamp_ms=WALL_MS)
 
 
-def test_the_last_commit_counts_and_a_deletion_deletes() -> None:
+def test_last_commit_counts_and_a_deletion_deletes() -> None:
     group = load(commit(5, 0), commit(4, 1, leader_epoch=-1))["g"]
     assert group.offsets.committed[PARTITION] == OffsetAndMetadata(4, -1, "here", WALL_MS, -1, 1)
     deletion = placed(offset_record("g", PARTITION, None, WALL_MS), 2)
     assert load(commit(5, 0), commit(4, 1), deletion) == {}
 
 
-def test_a_group_record_keeps_the_offsets_before_it() -> None:
+def test_group_record_keeps_the_offsets_before_it() -> None:
     talk = Conversation()
     talk.stable()
     group = group_record("g", group_value(talk.group, None), WALL_MS)
     assert PARTITION in load(commit(5, 0), placed(group, 1))["g"].offsets.committed
 
 
-def test_a_deleted_group_is_gone_unless_offsets_came_after() -> None:
+def test_deleted_group_is_gone_unless_offsets_came_after() -> None:
     talk = Conversation()
     talk.stable()
     alive = group_record("g", group_value(talk.group, None), WALL_MS)

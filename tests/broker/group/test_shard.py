@@ -110,7 +110,7 @@ def test_no_request_is_served_after_the_log_directory_has_failed() -> None:
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
-def test_the_last_of_many_records_of_a_key_counts() -> None:
+def test_last_of_many_records_of_a_key_counts() -> None:
     host = Host()
     for number in range(300):
         host.commit(number)
@@ -136,7 +136,7 @@ def test_waiting_requests_get_not_coordinator_when_leadership_is_lost() -> None:
     assert host.context.memory.used_bytes == 0
 
 
-def test_a_commit_is_answered_when_the_replicas_have_it() -> None:
+def test_commit_is_answered_when_the_replicas_have_it() -> None:
     host = Host(in_sync=(1, 2))
     pending = host.commit(5)
     assert not pending.is_done
@@ -146,7 +146,7 @@ def test_a_commit_is_answered_when_the_replicas_have_it() -> None:
     assert host.offsets()[PARTITION].offset == 5
 
 
-def test_a_commit_that_the_replicas_do_not_get_times_out() -> None:
+def test_commit_that_the_replicas_do_not_get_times_out() -> None:
     host = Host(in_sync=(1, 2))
     pending = host.commit(5)
     host.wait(5_001)
@@ -154,7 +154,7 @@ def test_a_commit_that_the_replicas_do_not_get_times_out() -> None:
     assert not host.shard.groups.get("g")
 
 
-def test_a_commit_larger_than_a_message_may_be_is_refused() -> None:
+def test_commit_larger_than_a_message_may_be_is_refused() -> None:
     host = Host()
     done = host.shard.commit_offsets(
         "g",
@@ -170,13 +170,13 @@ def test_a_commit_larger_than_a_message_may_be_is_refused() -> None:
     assert host.partition.log.end_offset == 0
 
 
-def test_an_unknown_group_takes_commits_without_a_generation_only() -> None:
+def test_unknown_group_takes_commits_without_a_generation_only() -> None:
     host = Host()
     assert host.commit(5, "m", 3).result() is ErrorCode.ILLEGAL_GENERATION
     assert host.commit(5).result() is NONE
 
 
-def test_a_deleted_group_leaves_nothing_behind() -> None:
+def test_deleted_group_leaves_nothing_behind() -> None:
     host = Host()
     member = host.settle()
     host.commit(5, member, 1)
@@ -187,7 +187,7 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
     assert host.reload().groups == {}
 
 
-def test_a_group_whose_deletion_is_larger_than_a_batch_may_be_leaves_nothing_behind() -> None:
+def test_group_whose_deletion_is_larger_than_a_batch_may_be_leaves_nothing_behind() -> None:
     host = Host()
     long_name = "g" * 30_000
     for start in range(0, 80, 20):
@@ -231,7 +231,7 @@ def test_offsets_of_a_partition_that_is_deleted_during_the_loading_are_forgotten
     assert list(host.offsets()) == [TopicPartition("other", 0)]
 
 
-def test_a_log_that_cannot_be_opened_now_is_loaded_later() -> None:
+def test_log_that_cannot_be_opened_now_is_loaded_later() -> None:
     host = Host()
     host.commit(5)
     host.shard.close()
@@ -258,7 +258,7 @@ def test_old_offsets_expire_and_with_the_last_one_the_group() -> None:
     assert host.reload().groups == {}
 
 
-def test_a_group_that_is_used_while_offsets_expire_keeps_what_it_committed() -> None:
+def test_group_that_is_used_while_offsets_expire_keeps_what_it_committed() -> None:
     host = Host()
     for name in ("g1", "g2"):
         host.commit(5, group=name)
@@ -270,7 +270,7 @@ def test_a_group_that_is_used_while_offsets_expire_keeps_what_it_committed() -> 
     assert list(host.shard.groups) == ["g2"]
 
 
-def test_a_flood_of_joins_without_an_id_costs_no_more_than_it_may() -> None:
+def test_flood_of_joins_without_an_id_costs_no_more_than_it_may() -> None:
     host = Host(GroupLimits(initial_delay_ms=0, pending_bytes_max=100_000))
     for number in range(1_000):
         joined = host.join(
@@ -311,7 +311,7 @@ def test_members_that_completed_a_join_stay_and_small_groups_still_fit() -> None
     assert host.join("group 1", protocols=LARGE).result().error is NONE
 
 
-def test_a_pending_id_takes_no_memory_after_it_was_used() -> None:
+def test_pending_id_takes_no_memory_after_it_was_used() -> None:
     host = Host()
     pending_ids = host.context.memory.pending
     for number in range(100):

@@ -170,7 +170,7 @@ def test_of_several_damaged_bytes_nothing_is_lost_without_a_word(
     assert loading.unreadable or committed(loading) == last_of(stored.commits)
 
 
-def test_a_log_that_begins_within_a_batch_is_read_from_its_start() -> None:
+def test_log_that_begins_within_a_batch_is_read_from_its_start() -> None:
     stored = Stored([4, 4, 4], 3)
     broker = Broker(stored.files, ["/a"]).start(lambda _: CONFIG)
     log = broker.create(TOPIC, config=CONFIG, is_new=False)
@@ -250,7 +250,7 @@ SERVED: Final = {
 
 
 @pytest.mark.parametrize("refuse", Refuse)
-def test_a_damaged_batch_costs_what_the_setting_says(
+def test_damaged_batch_costs_what_the_setting_says(
     refuse: Refuse, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = shard_log()
@@ -265,12 +265,12 @@ def test_a_damaged_batch_costs_what_the_setting_says(
 
 @pytest.mark.parametrize("value", [b"\0\x63", b"", b"\0\3", b"\xff\xff"])
 @pytest.mark.parametrize("refuse", Refuse)
-def test_a_value_of_another_layout_costs_that_record_alone(value: bytes, refuse: Refuse) -> None:
+def test_value_of_another_layout_costs_that_record_alone(value: bytes, refuse: Refuse) -> None:
     host = shard_log({2: value, 3: value})
     assert reloaded(host, refuse) == SERVED[refuse]
 
 
-def test_a_group_record_that_cannot_be_read_leaves_its_offsets(
+def test_group_record_that_cannot_be_read_leaves_its_offsets(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     host = shard_log()
@@ -280,7 +280,7 @@ def test_a_group_record_that_cannot_be_read_leaves_its_offsets(
     assert "GroupMetadataValue of version 99" in caplog.text
 
 
-def test_a_group_that_is_refused_keeps_its_other_offsets() -> None:
+def test_group_that_is_refused_keeps_its_other_offsets() -> None:
     host = shard_log({3: b""})
     other = OffsetAndMetadata(7, -1, "", 0)
     host.append(offset_record("c", TopicPartition("t", 1), other, 0))
@@ -289,7 +289,7 @@ def test_a_group_that_is_refused_keeps_its_other_offsets() -> None:
     assert host.offsets("c")[TopicPartition("t", 1)].offset == 7
 
 
-def test_the_setting_has_three_values() -> None:
+def test_setting_has_three_values() -> None:
     assert refuse_setting({}) is Refuse.GROUP
     for value in Refuse:
         assert refuse_setting({SETTING: value}) is value
@@ -297,7 +297,7 @@ def test_the_setting_has_three_values() -> None:
         refuse_setting({SETTING: "all"})
 
 
-def test_a_deletion_that_cannot_be_read_costs_no_group(caplog: pytest.LogCaptureFixture) -> None:
+def test_deletion_that_cannot_be_read_costs_no_group(caplog: pytest.LogCaptureFixture) -> None:
     host = Host()
     host.append(offset_record("a", TopicPartition("t", 0), None, 0))
     file = host.partition.log.active.handle.use()

@@ -39,7 +39,7 @@ def test_validating_stores_nothing_and_a_refusal_says_why() -> None:
     assert controller.image.topic_configs["t"] == {"retention.ms": "1"}
 
 
-def test_a_failed_request_has_its_error_at_every_resource() -> None:
+def test_failed_request_has_its_error_at_every_resource() -> None:
     request = AlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=2, resource_name="a", configs=[])],
         validate_only=False,

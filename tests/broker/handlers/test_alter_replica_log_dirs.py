@@ -102,7 +102,7 @@ def records(wire: Wire, end_offset: int) -> int:
     return size
 
 
-def test_a_replica_is_moved_while_it_is_written_to(tmp_path: Path) -> None:
+def test_replica_is_moved_while_it_is_written_to(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     overrides = {"log.dirs": ",".join(map(str, folders))}
     with running_node(tmp_path, overrides) as address, Wire(address) as wire:

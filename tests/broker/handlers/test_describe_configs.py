@@ -92,7 +92,7 @@ def test_unknown_resource_type_fails_the_request() -> None:
         assert raised.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_a_failed_request_has_its_error_at_every_resource() -> None:
+def test_failed_request_has_its_error_at_every_resource() -> None:
     resources = [
         DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
         for name in ("a", "b")
@@ -127,7 +127,7 @@ def test_synonyms_and_documentation_come_when_asked_for() -> None:
         ("ä", "other than ASCII alphanumerics"),
     ],
 )
-def test_an_impossible_topic_name_says_why(name: str, reason: str) -> None:
+def test_impossible_topic_name_says_why(name: str, reason: str) -> None:
     result = describe(broker(), ResourceType.TOPIC, name)
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert reason in str(result.error_message)

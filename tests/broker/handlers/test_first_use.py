@@ -133,12 +133,12 @@ def test_requests_for_the_same_topic_join_one_creation(client: Client) -> None:
     assert journal.count(b'/brokers/topics/t\x7b"partitions"') == 1
 
 
-def test_a_refused_creation_is_reported_without_waiting(client: Client) -> None:
+def test_refused_creation_is_reported_without_waiting(client: Client) -> None:
     response = client.ask_for_topics("not/a/name").response
     assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_a_full_disk_leaves_the_client_asking_again(client: Client) -> None:
+def test_full_disk_leaves_the_client_asking_again(client: Client) -> None:
     client.files.fail_operation(1, OSError(errno.ENOSPC, "full"))
     answer = client.ask_for_topics("t")
     response = answer.response or answer.after_syncs()

@@ -76,7 +76,7 @@ def test_every_operation_changes_what_is_stored_and_described() -> None:
     assert described["retention.ms"] == "604800000"
 
 
-def test_a_change_for_all_brokers_and_one_for_this_one_lie_over_each_other() -> None:
+def test_change_for_all_brokers_and_one_for_this_one_lie_over_each_other() -> None:
     broker = Broker()
     broker.change(
         (BROKER, "", [("num.io.threads", SET, "9")]),
@@ -107,7 +107,7 @@ def test_validating_stores_nothing() -> None:
     assert logger_levels()[LOGGER.name] != "ERROR"
 
 
-def test_a_bad_resource_does_not_keep_a_good_one_from_being_stored() -> None:
+def test_bad_resource_does_not_keep_a_good_one_from_being_stored() -> None:
     broker = Broker()
     answered = broker.change(
         (TOPIC, "missing", [("segment.ms", SET, "5")]),
@@ -122,14 +122,14 @@ def test_a_bad_resource_does_not_keep_a_good_one_from_being_stored() -> None:
     assert broker.stored("topics/t")["segment.ms"] == "5"
 
 
-def test_a_resource_named_twice_is_changed_by_neither() -> None:
+def test_resource_named_twice_is_changed_by_neither() -> None:
     broker = Broker()
     resource = (TOPIC, "t", [("segment.ms", SET, "5")])
     assert [answer[2] for answer in broker.change(resource, resource)] == [42, 42]
     assert broker.stored("topics/t") == {"retention.ms": "1000"}
 
 
-def test_a_logger_changes_its_level_at_once_and_back() -> None:
+def test_logger_changes_its_level_at_once_and_back() -> None:
     broker = Broker()
     change_of = (BROKER_LOGGER, "0", [(LOGGER.name, SET, "ERROR")])
     assert broker.change(change_of) == [[8, "0", 0, None]]
@@ -178,7 +178,7 @@ def slow_change(controller: SlowController) -> Delayed:
     return outcome
 
 
-def test_the_answer_waits_until_everything_is_stored() -> None:
+def test_answer_waits_until_everything_is_stored() -> None:
     controller = SlowController()
     delayed = slow_change(controller)
     assert delayed.watch == tuple(controller.pending)
@@ -194,7 +194,7 @@ def test_the_answer_waits_until_everything_is_stored() -> None:
     ]
 
 
-def test_an_error_of_the_store_reaches_its_resource() -> None:
+def test_error_of_the_store_reaches_its_resource() -> None:
     controller = SlowController()
     delayed = slow_change(controller)
     controller.pending[0].fail(ConnectionLoss())
@@ -222,7 +222,7 @@ def test_full_disk_of_the_coordination_returns_kafka_storage_error() -> None:
     assert answered[0][3] == "No space left on device"
 
 
-def test_the_purgatory_is_notified_when_a_change_is_stored(
+def test_purgatory_is_notified_when_a_change_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     controller = SlowController()
@@ -248,7 +248,7 @@ def test_change_that_is_not_stored_in_time_returns_request_timed_out() -> None:
 
 
 @pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
-def test_a_failed_request_has_its_error_at_every_resource(names: list[str]) -> None:
+def test_failed_request_has_its_error_at_every_resource(names: list[str]) -> None:
     request = IncrementalAlterConfigsRequest(
         resources=[
             AlterConfigsResource(resource_type=2, resource_name=name, configs=[]) for name in names

@@ -48,7 +48,7 @@ def lagging() -> Replicas:
     return replicas
 
 
-def test_the_largest_timestamp_is_one_that_the_reader_may_fetch(lagging: Replicas) -> None:
+def test_largest_timestamp_is_one_that_the_reader_may_fetch(lagging: Replicas) -> None:
     assert ask(lagging, MAX_TIMESTAMP) == (-1, ErrorCode.NONE)
     assert ask(lagging, MAX_TIMESTAMP, replica_id=2) == (5, ErrorCode.NONE)
     partition = lagging.partitions.held("orders", 0)

@@ -26,7 +26,7 @@ OFFSETS = st.integers(-1, 2**63 - 1)
     index=st.integers(0, 2**31 - 1),
     figures=st.tuples(OFFSETS, OFFSETS, OFFSETS),
 )
-def test_the_bytes_are_those_of_the_encoder(
+def test_bytes_are_those_of_the_encoder(
     version: int, name: str, topic_id: UUID, index: int, figures: tuple[int, int, int]
 ) -> None:
     base_offset, log_append_time_ms, log_start_offset = figures

@@ -69,7 +69,7 @@ def test_full_fetch_without_a_session_stores_no_session() -> None:
     assert (plan.session_id, list(plan.partitions), len(sessions)) == (0, [A, B], 0)
 
 
-def test_a_session_remembers_adds_and_forgets() -> None:
+def test_session_remembers_adds_and_forgets() -> None:
     sessions = build()
     first = ask(sessions, 0, 0, [A, B])
     assert first.session_id > 0
@@ -110,7 +110,7 @@ def test_every_session_error_has_its_code() -> None:
     assert ask(sessions, session_id, 1).error is ErrorCode.NONE
 
 
-def test_a_full_fetch_closes_the_session_it_names() -> None:
+def test_full_fetch_closes_the_session_it_names() -> None:
     sessions = build()
     session_id = ask(sessions, 0, 0, [A]).session_id
     ask(sessions, session_id, FINAL_EPOCH, [A])
@@ -118,7 +118,7 @@ def test_a_full_fetch_closes_the_session_it_names() -> None:
     assert ask(sessions, session_id, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_session_without_partitions_is_closed() -> None:
+def test_session_without_partitions_is_closed() -> None:
     sessions = build()
     session_id = ask(sessions, 0, 0, [A]).session_id
     plan = ask(sessions, session_id, 1, forget=[A])
@@ -150,7 +150,7 @@ def many(count: int, first: int = 0) -> list[PartitionKey]:
     return [("t", index) for index in range(first, first + count)]
 
 
-def test_a_fetch_of_many_unknown_partitions_is_served_without_a_session() -> None:
+def test_fetch_of_many_unknown_partitions_is_served_without_a_session() -> None:
     sessions = build()
     few, more = many(UNKNOWN_MAX), many(UNKNOWN_MAX + 1)
     assert ask(sessions, 0, 0, few, unknown=few).session_id > 0
@@ -161,7 +161,7 @@ def test_a_fetch_of_many_unknown_partitions_is_served_without_a_session() -> Non
     assert (len(sessions), sessions.used_bytes) == (1, before_bytes)
 
 
-def test_a_session_that_collects_unknown_partitions_is_served_and_closed() -> None:
+def test_session_that_collects_unknown_partitions_is_served_and_closed() -> None:
     sessions = build()
     few, more = many(UNKNOWN_MAX), many(1, first=UNKNOWN_MAX)
     session_id = ask(sessions, 0, 0, [A, *few], unknown=few[1:]).session_id
@@ -218,7 +218,7 @@ def test_session_of_a_client_is_evicted_for_a_follower_and_never_the_reverse() -
 
 
 @pytest.mark.parametrize("uses_ids", [False, True])
-def test_an_entry_takes_no_more_memory_than_it_is_charged_for(uses_ids: bool) -> None:
+def test_entry_takes_no_more_memory_than_it_is_charged_for(uses_ids: bool) -> None:
     sessions = build(slots=10, bytes_max=100_000_000)
     count = 20_000
     gc.collect()

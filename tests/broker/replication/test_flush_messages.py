@@ -132,7 +132,7 @@ def test_only_the_append_that_reaches_the_bound_waits() -> None:
     assert partition.high_watermark == 5, "one record may be lost"
 
 
-def test_a_setting_lowered_while_records_are_unflushed_takes_effect_with_the_next_append() -> None:
+def test_setting_lowered_while_records_are_unflushed_takes_effect_with_the_next_append() -> None:
     replicas = Replicas()
     partition = replicas.lead()
     partition.append([batch(NOW_MS)] * 5, NOW_MS)

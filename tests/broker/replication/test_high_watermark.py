@@ -34,7 +34,7 @@ def replicate(partition: Partition, count: int, leader_high_watermark: int) -> N
     log.advance_high_watermark(leader_high_watermark)
 
 
-def test_a_leader_that_becomes_a_follower_keeps_its_high_watermark() -> None:
+def test_leader_that_becomes_a_follower_keeps_its_high_watermark() -> None:
     replicas = Replicas(config=SMALL)
     partition = replicas.lead()
     produce(partition, 100)
@@ -50,7 +50,7 @@ def test_a_leader_that_becomes_a_follower_keeps_its_high_watermark() -> None:
     assert partition.high_watermark == 100
 
 
-def test_a_replica_that_is_stopped_and_started_keeps_its_high_watermark() -> None:
+def test_replica_that_is_stopped_and_started_keeps_its_high_watermark() -> None:
     replicas = Replicas()
     produce(replicas.lead(), 5)
     replicas.stop(is_deleted=False)
@@ -60,7 +60,7 @@ def test_a_replica_that_is_stopped_and_started_keeps_its_high_watermark() -> Non
     assert replicas.follow().high_watermark == 5
 
 
-def test_a_deleted_replica_leaves_no_high_watermark_to_its_successor() -> None:
+def test_deleted_replica_leaves_no_high_watermark_to_its_successor() -> None:
     replicas = Replicas()
     produce(replicas.lead(), 5)
     replicas.checkpoint()
@@ -70,7 +70,7 @@ def test_a_deleted_replica_leaves_no_high_watermark_to_its_successor() -> None:
     assert read_offsets(replicas.files, CHECKPOINT) == {KEY: 0}
 
 
-def test_an_unclean_start_reads_the_checkpoint_and_leaves_the_log_as_it_is() -> None:
+def test_unclean_start_reads_the_checkpoint_and_leaves_the_log_as_it_is() -> None:
     replicas = Replicas()
     produce(replicas.lead(), 5)
     replicas.checkpoint()

@@ -29,7 +29,7 @@ def lead_in(replicas: Replicas, leader_epoch: int) -> dict[TopicPartition, Error
     return dict(response.partition_errors)
 
 
-def test_a_replica_refused_by_a_full_disk_is_reported_once_it_has_a_log() -> None:
+def test_replica_refused_by_a_full_disk_is_reported_once_it_has_a_log() -> None:
     replicas = Replicas()
     replicas.files.capacity_bytes = 0
     assert lead_in(replicas, 1) == {KEY: STORAGE_ERROR}
@@ -44,7 +44,7 @@ def test_a_replica_refused_by_a_full_disk_is_reported_once_it_has_a_log() -> Non
     assert replicas.partitions.held(*KEY).leader is not None
 
 
-def test_a_replica_deleted_while_it_waits_for_space_gets_no_log() -> None:
+def test_replica_deleted_while_it_waits_for_space_gets_no_log() -> None:
     replicas = Replicas()
     replicas.files.capacity_bytes = 0
     assert lead_in(replicas, 1) == {KEY: STORAGE_ERROR}
@@ -54,7 +54,7 @@ def test_a_replica_deleted_while_it_waits_for_space_gets_no_log() -> None:
     assert replicas.stored.manager.all() == []
 
 
-def test_a_replica_on_a_failed_directory_refuses_leadership_and_stop() -> None:
+def test_replica_on_a_failed_directory_refuses_leadership_and_stop() -> None:
     replicas = Replicas(folders=("/a", "/b"))
     replicas.config = replace(replicas.config, flush_messages=1)
     partition = replicas.lead()
@@ -77,7 +77,7 @@ def test_a_replica_on_a_failed_directory_refuses_leadership_and_stop() -> None:
 
 
 @pytest.mark.parametrize("operation", [1, 2])
-def test_a_deletion_that_fails_in_the_last_directory_stops_the_broker_and_has_a_response(
+def test_deletion_that_fails_in_the_last_directory_stops_the_broker_and_has_a_response(
     operation: int,
 ) -> None:
     replicas = Replicas()
@@ -88,7 +88,7 @@ def test_a_deletion_that_fails_in_the_last_directory_stops_the_broker_and_has_a_
     assert "director" in reason
 
 
-def test_a_deletion_leaves_the_folder_of_another_topic_of_the_same_name() -> None:
+def test_deletion_leaves_the_folder_of_another_topic_of_the_same_name() -> None:
     """The coordination service lost its data, and the topic was made again under the old name."""
     replicas = Replicas()
     replicas.lead().append([batch(NOW_MS)], NOW_MS)
@@ -103,7 +103,7 @@ def test_a_deletion_leaves_the_folder_of_another_topic_of_the_same_name() -> Non
     assert replicas.stored.manager.all() == []
 
 
-def test_a_replica_that_was_once_of_another_topic_is_deleted_after_it_was_led() -> None:
+def test_replica_that_was_once_of_another_topic_is_deleted_after_it_was_led() -> None:
     replicas = Replicas()
     replicas.lead()
     replicas.restart(is_clean=False)
@@ -149,7 +149,7 @@ def test_groups_forget_the_offsets_of_a_deleted_topic_without_a_replica_here() -
     assert groups.deleted == [KEY]
 
 
-def test_a_high_watermark_waits_no_longer_for_a_broker_that_is_gone() -> None:
+def test_high_watermark_waits_no_longer_for_a_broker_that_is_gone() -> None:
     """Broker 3 is not in sync, but would soon have been: it had caught up."""
     replicas = Replicas()
     partition = replicas.lead(in_sync=(BROKER_ID, 2), replicas=(BROKER_ID, 2, 3))

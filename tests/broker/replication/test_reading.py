@@ -68,7 +68,7 @@ def test_damaged_transaction_index_fails_its_partition_and_releases_the_records(
         (4, 9, ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-def test_a_fetch_below_the_log_start_is_out_of_range_before_it_diverges(
+def test_fetch_below_the_log_start_is_out_of_range_before_it_diverges(
     offset: int, last_epoch: int, expected: tuple[int, int] | ErrorCode | None
 ) -> None:
     partition = led(1, 3)

@@ -66,7 +66,7 @@ class Leading:
         return True
 
 
-def test_a_follower_out_of_sync_waits_while_the_rate_is_exceeded() -> None:
+def test_follower_out_of_sync_waits_while_the_rate_is_exceeded() -> None:
     leading = Leading()
     assert leading.available() > 0
     assert leading.read()
@@ -77,7 +77,7 @@ def test_a_follower_out_of_sync_waits_while_the_rate_is_exceeded() -> None:
     assert leading.read()
 
 
-def test_a_follower_in_sync_is_not_throttled() -> None:
+def test_follower_in_sync_is_not_throttled() -> None:
     leading = Leading(in_sync=(BROKER_ID, 2))
     assert [leading.read() for _ in range(3)] == [True] * 3
 
@@ -88,14 +88,14 @@ def test_replicas_that_are_not_listed_are_not_throttled(throttled: str) -> None:
     assert [leading.read() for _ in range(3)] == [True] * 3
 
 
-def test_a_higher_rate_takes_effect_at_once() -> None:
+def test_higher_rate_takes_effect_at_once() -> None:
     leading = Leading(throttled="*")
     assert [leading.read() for _ in range(2)] == [True, False]
     leading.rate = UNLIMITED
     assert leading.read()
 
 
-def test_a_rate_is_counted_over_the_windows_that_are_left() -> None:
+def test_rate_is_counted_over_the_windows_that_are_left() -> None:
     window = RateWindow(3, 1_000)
     window.record(600, 0)
     assert window.bytes_per_second(0) == 600

@@ -26,7 +26,7 @@ def test_histories_with_kills_power_cuts_pauses_and_lost_messages_lose_nothing(f
 
 
 @pytest.mark.parametrize("seed", [315, 540, 5253])
-def test_a_follower_that_dropped_a_response_gets_the_high_watermark_again(seed: int) -> None:
+def test_follower_that_dropped_a_response_gets_the_high_watermark_again(seed: int) -> None:
     """The leader had sent it in the response that was dropped, and would not have repeated it."""
     Simulation(seed).run(STEPS)
 

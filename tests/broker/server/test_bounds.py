@@ -84,7 +84,7 @@ def joining(group_id: str) -> JoinGroupRequest:
     )
 
 
-def test_a_group_id_that_no_older_version_can_write_never_gets_in(here: NodeHere) -> None:
+def test_group_id_that_no_older_version_can_write_never_gets_in(here: NodeHere) -> None:
     caller = here.caller()
     here.call(caller, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
     assert is_closed_without_a_byte(here, framed(joining("g" * 0x8000), 9, 1))
@@ -92,7 +92,7 @@ def test_a_group_id_that_no_older_version_can_write_never_gets_in(here: NodeHere
     assert here.call(caller, ListGroupsRequest(), 0).error_code == 0
 
 
-def test_a_few_bytes_after_a_request_are_passed_over_as_kafka_does(here: NodeHere) -> None:
+def test_few_bytes_after_a_request_are_passed_over_as_kafka_does(here: NodeHere) -> None:
     """librdkafka 2.16 sends three after a Metadata for all topics."""
     caller = here.caller()
     content = framed(ApiVersionsRequest(), 0, 1)[4:] + bytes(TRAILING_BYTES_MAX)
@@ -108,7 +108,7 @@ def test_many_bytes_after_a_request_close_the_connection(here: NodeHere, size: i
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_an_unserved_produce_without_acks_is_not_answered(here: NodeHere, acks: int) -> None:
+def test_unserved_produce_without_acks_is_not_answered(here: NodeHere, acks: int) -> None:
     body = struct.pack(">hii", acks, 1_000, 0)
     content = encode_request_header(0, 2, 7, "old") + body
     is_silent = is_closed_without_a_byte(here, struct.pack(">i", len(content)) + content)
@@ -121,7 +121,7 @@ def test_more_elements_than_any_request_needs_close_the_connection(here: NodeHer
     assert here.server.budget.held_bytes == 0
 
 
-def test_a_response_that_would_be_too_large_is_an_error_instead(here: NodeHere) -> None:
+def test_response_that_would_be_too_large_is_an_error_instead(here: NodeHere) -> None:
     caller = here.caller()
     names = [f"{number}".rjust(240, "x") for number in range(5_000)]
     answer = here.call(caller, DescribeGroupsRequest(groups=names), 5)
@@ -131,7 +131,7 @@ def test_a_response_that_would_be_too_large_is_an_error_instead(here: NodeHere) 
     )
 
 
-def test_a_group_is_described_once_however_often_it_is_named(here: NodeHere) -> None:
+def test_group_is_described_once_however_often_it_is_named(here: NodeHere) -> None:
     answer = here.call(here.caller(), DescribeGroupsRequest(groups=["a", "b", "a"]), 5)
     assert [group.group_id for group in answer.groups] == ["a", "b"]
 
@@ -198,7 +198,7 @@ def test_batches_that_are_checked_in_a_thread_keep_the_order_of_their_connection
     ]
 
 
-def test_a_batch_that_is_refused_in_a_thread_is_answered_and_its_neighbours_are_kept(
+def test_batch_that_is_refused_in_a_thread_is_answered_and_its_neighbours_are_kept(
     here: NodeHere,
 ) -> None:
     caller = here.caller()
@@ -209,7 +209,7 @@ def test_a_batch_that_is_refused_in_a_thread_is_answered_and_its_neighbours_are_
     assert kept.responses[0].partition_responses[0].base_offset == 0
 
 
-def test_a_connection_that_ends_while_its_batch_is_checked_leaves_nothing(here: NodeHere) -> None:
+def test_connection_that_ends_while_its_batch_is_checked_leaves_nothing(here: NodeHere) -> None:
     caller = here.caller()
     make_topic(here, caller, "recompressed", compression_type="lz4")
     for _ in range(5):

@@ -14,7 +14,7 @@ def settings(**values: str) -> BrokerSettings:
     )
 
 
-def test_a_host_gets_as_many_as_it_may_and_again_when_one_is_closed() -> None:
+def test_host_gets_as_many_as_it_may_and_again_when_one_is_closed() -> None:
     quotas = ConnectionQuotas(100)
     few = settings(max_connections_per_ip="2", max_connections_per_ip_overrides="10.0.0.9:3")
     for host, allowed in (("10.0.0.1", 2), ("10.0.0.9", 3), ("::1", 2)):
@@ -29,7 +29,7 @@ def test_a_host_gets_as_many_as_it_may_and_again_when_one_is_closed() -> None:
     assert quotas.count == 6
 
 
-def test_a_host_is_the_same_over_both_families() -> None:
+def test_host_is_the_same_over_both_families() -> None:
     quotas = ConnectionQuotas(100)
     quotas.opened("10.0.0.1")
     quotas.opened("::ffff:10.0.0.1")

@@ -214,7 +214,7 @@ def is_quiet(here: NodeHere) -> bool:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_fault_at_any_call_of_a_turn_costs_its_connection_at_most(
+def test_fault_at_any_call_of_a_turn_costs_its_connection_at_most(
     here: NodeHere, name: str
 ) -> None:
     scene = SCENES[name]

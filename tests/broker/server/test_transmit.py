@@ -83,7 +83,7 @@ def test_bytes_and_slices_leave_in_order(
         assert transmitter.queued_bytes == 0
 
 
-def test_a_full_socket_blocks_and_goes_on_where_it_stopped(
+def test_full_socket_blocks_and_goes_on_where_it_stopped(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     ours, theirs = pair
@@ -129,7 +129,7 @@ def test_slices_that_are_not_sent_are_let_go(
         assert transmitter.queued_bytes == 0
 
 
-def test_a_file_that_was_just_written_is_in_memory(tmp_path: Path) -> None:
+def test_file_that_was_just_written_is_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * (1 << 20))
     with path.open("rb") as file:
@@ -147,7 +147,7 @@ def write_past_page_cache(path: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def test_a_cold_file_is_found_out_and_warmed(
+def test_cold_file_is_found_out_and_warmed(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     size = 1 << 20
@@ -169,7 +169,7 @@ def test_a_cold_file_is_found_out_and_warmed(
     raise AssertionError("no file was cold")
 
 
-def test_a_file_that_was_cut_short_breaks_the_connection_and_not_the_process(
+def test_file_that_was_cut_short_breaks_the_connection_and_not_the_process(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
@@ -218,7 +218,7 @@ class OneLog:
 
 @pytest.mark.parametrize("way", ["short", "sendfile", "cold"])
 @pytest.mark.parametrize("cut_share", [0.0, 0.6, 0.9, 1.0])
-def test_a_slow_peer_gets_nothing_that_was_written_after_a_cut(
+def test_slow_peer_gets_nothing_that_was_written_after_a_cut(
     pair: tuple[socket.socket, socket.socket],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -273,7 +273,7 @@ def test_a_slow_peer_gets_nothing_that_was_written_after_a_cut(
     assert stored.log.active.handle.slice_count == 0
 
 
-def test_a_cut_in_the_midst_of_a_slice_ends_the_connection_with_what_was_sent_before(
+def test_cut_in_the_midst_of_a_slice_ends_the_connection_with_what_was_sent_before(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     ours, theirs = pair

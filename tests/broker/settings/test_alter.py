@@ -132,7 +132,7 @@ def test_alter_configs_removes_settings_that_it_does_not_name() -> None:
     assert decide_topic(SETTINGS, "t", stored, [], replaces=True) == {}
 
 
-def test_a_decision_names_the_entity_that_is_stored() -> None:
+def test_decision_names_the_entity_that_is_stored() -> None:
     def decided(resource_type: int, name: str, change: Change) -> object:
         requested = Requested(resource_type, name, (change,), replaces=False)
         return decide(

@@ -56,7 +56,7 @@ def test_own_sample_settings_listen_on_loopback_only() -> None:
     assert settings.group_initial_rebalance_delay_ms == 0
 
 
-def test_an_empty_file_gives_kafkas_defaults(tmp_path: Path) -> None:
+def test_empty_file_gives_kafkas_defaults(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("")
     settings = load_settings(str(file), [])
@@ -93,7 +93,7 @@ def test_override_takes_precedence_over_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("override", ["num.partitions", "=5", " =5", ""])
-def test_an_override_without_key_or_value_is_refused(override: str) -> None:
+def test_override_without_key_or_value_is_refused(override: str) -> None:
     with pytest.raises(SettingsError, match="Expected key=value"):
         load_settings(None, [override])
 
@@ -403,7 +403,7 @@ def test_dynamic_settings_take_precedence_level_by_level() -> None:
         ({}, {"listeners": "nonsense"}),
     ],
 )
-def test_a_stored_setting_that_cannot_be_used_is_left_out_with_a_warning(
+def test_stored_setting_that_cannot_be_used_is_left_out_with_a_warning(
     default: dict[str, str], broker: dict[str, str]
 ) -> None:
     settings = make_settings({"num.partitions": "2"})

@@ -59,7 +59,7 @@ def test_tables_contain_exactly_the_settings_of_kafka(table: str) -> None:
     assert sorted(TABLES[table]) == sorted(recorded()["definitions"][table])
 
 
-def test_the_only_dynamic_settings_are_those_of_kafka() -> None:
+def test_only_dynamic_settings_are_those_of_kafka() -> None:
     dynamic = recorded()["definitions"]["dynamic"]
     assert sorted(DYNAMIC_ONLY) == sorted(dynamic.keys() - BROKER.keys())
     assert sorted(name for name in BROKER if is_dynamic(name)) == sorted(
@@ -103,7 +103,7 @@ def test_documentation_is_one_sentence(definition: Definition) -> None:
     assert len(text) < 200
 
 
-def test_a_number_of_time_or_size_has_a_unit() -> None:
+def test_number_of_time_or_size_has_a_unit() -> None:
     for definition in [*BROKER.values(), *TOPIC.values(), *DYNAMIC_ONLY.values()]:
         for word, unit in ((".ms", "ms"), (".bytes", "bytes"), (".hours", "h")):
             if definition.name.endswith(word):

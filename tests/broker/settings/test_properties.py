@@ -43,7 +43,7 @@ def test_separators_comments_and_line_ends_are_read_as_java_does(
         ("\\\n\na=b", {"a": "b"}),
     ],
 )
-def test_an_odd_number_of_backslashes_continues_a_line(text: str, expected: dict[str, str]) -> None:
+def test_odd_number_of_backslashes_continues_a_line(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
 
 
@@ -68,7 +68,7 @@ def test_bytes_are_latin_1() -> None:
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\u12g4", "a=\\u"])
-def test_a_short_unicode_escape_is_refused(text: str) -> None:
+def test_short_unicode_escape_is_refused(text: str) -> None:
     with pytest.raises(PropertiesError, match="four hexadecimal digits"):
         parse_properties(text)
 

@@ -15,7 +15,7 @@ from odradek.storage.log_config import LogConfig
 SETTINGS = make_settings({})
 
 
-def test_a_topic_without_overrides_on_a_broker_without_settings_has_the_defaults_of_a_log() -> None:
+def test_topic_without_overrides_on_a_broker_without_settings_has_the_defaults_of_a_log() -> None:
     assert topic_log_config(SETTINGS, None, {}) == LogConfig()
 
 

@@ -120,17 +120,17 @@ def test_each_rule_accepts_valid_and_refuses_invalid_values(
     assert "\n" not in str(raised.value)
 
 
-def test_a_list_names_the_item_that_is_wrong() -> None:
+def test_list_names_the_item_that_is_wrong() -> None:
     with pytest.raises(InvalidValueError, match="Invalid value c for configuration"):
         parse_value(definition(ConfigType.LIST, EachOf(("a",))), "a,c")
 
 
-def test_a_value_that_is_not_set_breaks_no_rule() -> None:
+def test_value_that_is_not_set_breaks_no_rule() -> None:
     for rule in (at_least(1), OneOf(("a",)), EachOf(("a",)), Shape.NOT_NULL, MinusOneOr(1, 9)):
         assert broken_rule(rule, None) is None
 
 
-def test_a_secret_does_not_appear_in_its_error() -> None:
+def test_secret_does_not_appear_in_its_error() -> None:
     secret = definition(ConfigType.PASSWORD, OneOf(("a",)))
     with pytest.raises(InvalidValueError) as raised:
         parse_value(secret, "hunter2")
@@ -152,7 +152,7 @@ def test_a_secret_does_not_appear_in_its_error() -> None:
         (Shape.NOT_EMPTY, "non-empty string"),
     ],
 )
-def test_a_rule_is_written_as_in_kafkas_tables(rule: Rule | None, text: str | None) -> None:
+def test_rule_is_written_as_in_kafkas_tables(rule: Rule | None, text: str | None) -> None:
     assert rule_text(rule) == text
 
 
@@ -177,12 +177,12 @@ def test_a_rule_is_written_as_in_kafkas_tables(rule: Rule | None, text: str | No
         (math.nan, "NaN"),
     ],
 )
-def test_a_number_is_written_as_java_does(value: float, text: str) -> None:
+def test_number_is_written_as_java_does(value: float, text: str) -> None:
     assert double_text(value) == text
 
 
 @given(st.floats(allow_nan=False))
-def test_a_written_number_reads_back_the_same(value: float) -> None:
+def test_written_number_reads_back_the_same(value: float) -> None:
     assert parse_value(definition(ConfigType.DOUBLE), double_text(value)) == value
 
 

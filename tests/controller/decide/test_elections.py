@@ -91,7 +91,7 @@ def test_offline_election_prefers_an_in_sync_replica_when_unclean_is_allowed() -
     assert elected(image(2, 3), one, Strategy.OFFLINE, unclean=True) == (3, (3,), RECOVERED)
 
 
-def test_a_replica_on_a_failed_directory_is_not_live() -> None:
+def test_replica_on_a_failed_directory_is_not_live() -> None:
     cluster = replace(image(1, 2), offline_directories={1: (TopicPartition("t", 0),)})
     one = partition(1, 2, leader=1, isr=(1, 2))
     assert needs_leader(cluster, "t", one)

@@ -35,13 +35,13 @@ TRANSACTIONAL = bytes.fromhex(
 )
 
 
-def test_the_checksum_is_castagnoli() -> None:
+def test_checksum_is_castagnoli() -> None:
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(memoryview(bytearray(b"123456789"))) == 0xE3069283
     assert crc32c(b"") == 0
 
 
-def test_the_header_of_a_batch_that_another_library_made() -> None:
+def test_header_of_a_batch_that_another_library_made() -> None:
     batch = parsed(TWO_RECORDS)
     assert (batch.size, batch.base_offset, batch.leader_epoch, batch.magic) == (83, 0, 0, 2)
     assert (batch.last_offset, batch.next_offset, batch.record_count) == (1, 2, 2)
@@ -55,7 +55,7 @@ def test_the_header_of_a_batch_that_another_library_made() -> None:
     assert batch.crc == 0xF34FC17D
 
 
-def test_the_header_of_a_transactional_batch_that_another_library_made() -> None:
+def test_header_of_a_transactional_batch_that_another_library_made() -> None:
     batch = parsed(TRANSACTIONAL)
     assert batch.is_transactional
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 3, 10)
@@ -92,14 +92,14 @@ def test_sequences_wrap_behind_the_largest() -> None:
     assert batch.last_sequence == 2**31 - 1
 
 
-def test_a_batch_is_found_at_its_position_and_ends_where_it_says() -> None:
+def test_batch_is_found_at_its_position_and_ends_where_it_says() -> None:
     data = memoryview(b"...." + plain_batch(base_offset=40) + b"behind")
     batch = parse_batch(data, 4)
     assert batch.base_offset == 40
     assert bytes(batch.view) == plain_batch(base_offset=40)
 
 
-def test_a_batch_that_is_cut_anywhere_is_corrupt() -> None:
+def test_batch_that_is_cut_anywhere_is_corrupt() -> None:
     data = memoryview(plain_batch())
     for size in range(len(data)):
         with pytest.raises(BrokerError) as caught:
@@ -108,7 +108,7 @@ def test_a_batch_that_is_cut_anywhere_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 13, 14, 48, 10_000, 2**31 - 1])
-def test_a_length_that_cannot_be_is_corrupt(length: int) -> None:
+def test_length_that_cannot_be_is_corrupt(length: int) -> None:
     data = plain_batch()
     struct.pack_into(">i", data, 8, length)
     with pytest.raises(BrokerError) as caught:
@@ -141,7 +141,7 @@ def test_batches_one_behind_the_other_are_all_given() -> None:
     assert list(iterate_batches(memoryview(b""))) == []
 
 
-def test_a_cut_end_is_left_out_only_where_it_is_allowed() -> None:
+def test_cut_end_is_left_out_only_where_it_is_allowed() -> None:
     first, second = plain_batch(), plain_batch(2)
     for kept in range(1, len(second)):
         data = memoryview(bytes(first + second[:kept]))
@@ -150,7 +150,7 @@ def test_a_cut_end_is_left_out_only_where_it_is_allowed() -> None:
             list(iterate_batches(data))
 
 
-def test_a_damaged_length_is_an_error_also_at_an_end_that_may_be_cut() -> None:
+def test_damaged_length_is_an_error_also_at_an_end_that_may_be_cut() -> None:
     data = memoryview(bytes(plain_batch()) + bytes(20))
     with pytest.raises(BrokerError):
         list(iterate_batches(data, allow_partial=True))
@@ -191,7 +191,7 @@ def test_any_changed_bit_behind_the_checksum_is_noticed(
     assert not has_valid_crc(parsed(batch))
 
 
-def test_a_batch_over_memory_can_be_made_without_checks() -> None:
+def test_batch_over_memory_can_be_made_without_checks() -> None:
     view = memoryview(plain_batch())
     batch = RecordBatch(view)
     assert batch.view is view

@@ -143,7 +143,7 @@ def test_bytes_after_the_end_are_treated_as_by_kafka() -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED, ids=NAMES)
-def test_a_stream_that_is_cut_is_refused_or_shorter(codec: int) -> None:
+def test_stream_that_is_cut_is_refused_or_shorter(codec: int) -> None:
     compressed = bytes(compress(codec, TEXT[:100_000]))
     cuts = [*range(0, 64), *range(64, len(compressed), 97), len(compressed) - 1]
     for cut in cuts:
@@ -205,7 +205,7 @@ except BrokerError as error:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED, ids=NAMES)
-def test_a_bomb_of_a_gibibyte_takes_no_more_than_its_bound(codec: int, tmp_path: Path) -> None:
+def test_bomb_of_a_gibibyte_takes_no_more_than_its_bound(codec: int, tmp_path: Path) -> None:
     """In a child, for only there the greatest memory ever used says something."""
     piece = bytes(64 * MEBIBYTE)
     if codec == GZIP:

@@ -15,7 +15,7 @@ from tests.support.record_batches import batch_around, parsed
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_a_marker_is_read_as_it_was_built(is_commit: bool) -> None:
+def test_marker_is_read_as_it_was_built(is_commit: bool) -> None:
     batch = parsed(
         build_end_marker(
             is_commit=is_commit,
@@ -49,12 +49,12 @@ def test_other_control_records_are_no_markers() -> None:
         assert parse_end_marker(batch) is None
 
 
-def test_a_batch_that_compaction_emptied_holds_no_marker() -> None:
+def test_batch_that_compaction_emptied_holds_no_marker() -> None:
     batch = parsed(batch_around(b"", 0, last_offset_delta=0, attributes=CONTROL | TRANSACTIONAL))
     assert parse_end_marker(batch) is None
 
 
-def test_a_later_version_may_be_longer() -> None:
+def test_later_version_may_be_longer() -> None:
     batch = parsed(control_batch(b"\0\7\0\1more", b"\0\7\0\0\0\5more"))
     assert parse_end_marker(batch) == EndMarker(True, 5)
 
@@ -63,7 +63,7 @@ def test_a_later_version_may_be_longer() -> None:
     ("key", "value"),
     [(None, b""), (b"\0\0", b""), (b"\0\0\0\1", None), (b"\0\0\0\1", b"\0\0\0\0")],
 )
-def test_a_cut_marker_is_refused(key: bytes | None, value: bytes | None) -> None:
+def test_cut_marker_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(BrokerError) as caught:
         parse_end_marker(parsed(control_batch(key, value)))
     assert caught.value.code == ErrorCode.INVALID_RECORD

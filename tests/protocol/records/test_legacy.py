@@ -101,7 +101,7 @@ def test_append_time_of_a_compressed_entry_is_that_of_its_records() -> None:
     assert [record.timestamp_ms for record in read(data)] == [99, 99]
 
 
-def test_a_wrong_lz4_header_checksum_is_forgiven_only_with_magic_0() -> None:
+def test_wrong_lz4_header_checksum_is_forgiven_only_with_magic_0() -> None:
     compressed = bytearray(compress(3, entry(0, b"a", magic=0)))
     compressed[6] ^= 0x55
     assert len(read(entry(0, bytes(compressed), magic=0, attributes=3))) == 1
@@ -110,11 +110,11 @@ def test_a_wrong_lz4_header_checksum_is_forgiven_only_with_magic_0() -> None:
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_an_empty_set_has_no_records() -> None:
+def test_empty_set_has_no_records() -> None:
     assert read(b"") == []
 
 
-def test_a_cut_set_ends_silently_only_where_it_may() -> None:
+def test_cut_set_ends_silently_only_where_it_may() -> None:
     first, second = entry(0, b"a"), entry(1, b"b")
     for cut in range(1, len(second)):
         data = first + second[:cut]
@@ -160,7 +160,7 @@ def test_flipped_bits_are_noticed(
         read(bytes(damaged))
 
 
-def test_a_bomb_is_refused() -> None:
+def test_bomb_is_refused() -> None:
     data = entry(0, bytes(compress(1, bytes(3_000_000))), attributes=1)
     with pytest.raises(BrokerError) as caught:
         list(decode_legacy_records(memoryview(data), output_bytes_max=1_000_000))

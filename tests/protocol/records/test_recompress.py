@@ -74,7 +74,7 @@ def test_wrong_relative_offsets_of_a_client_are_replaced() -> None:
     assert again.last_offset == 1
 
 
-def test_a_wrong_greatest_time_is_mended() -> None:
+def test_wrong_greatest_time_is_mended() -> None:
     body = raw_record(0, 0) + raw_record(500, 1)
     for claimed_ms in (NOW_MS, NOW_MS + 10_000):
         batch = parsed(batch_around(body, 2, max_timestamp_ms=claimed_ms))
@@ -92,6 +92,6 @@ def test_bombs_and_damage_are_refused(codec: int) -> None:
         assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_the_level_reaches_the_codec() -> None:
+def test_level_reaches_the_codec() -> None:
     batch = parsed(build_batch([Record(b"k%d" % i, b"value %d" % (i % 7)) for i in range(3000)]))
     assert len(recompress(batch, 1, 9)) < len(recompress(batch, 1, 1))

@@ -139,7 +139,7 @@ def test_damaged_records_are_refused_by_reader_and_scanner(name: str, tail: byte
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_a_count_below_zero_is_refused_and_an_empty_batch_is_empty() -> None:
+def test_count_below_zero_is_refused_and_an_empty_batch_is_empty() -> None:
     with pytest.raises(BrokerError) as caught:
         list(decode_records(parsed(batch_around(raw_record(), -1))))
     assert caught.value.code == ErrorCode.INVALID_RECORD
@@ -204,7 +204,7 @@ def test_reader_and_scanner_agree_on_any_bytes(body: bytes, count: int) -> None:
     )
 
 
-def test_a_scan_tells_the_first_record_with_the_greatest_time() -> None:
+def test_scan_tells_the_first_record_with_the_greatest_time() -> None:
     body = raw_record(5, 0) + raw_record(9, 1) + raw_record(9, 2, key=None) + raw_record(1, 3)
     seen: list[tuple[int, int, bool]] = []
     summary = scan_records(

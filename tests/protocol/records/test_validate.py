@@ -195,7 +195,7 @@ def test_zstd_needs_a_version_that_knows_it() -> None:
     assert code_of(lambda: validate(plain_batch(codec=3), allows_zstd=False)) == 0
 
 
-def test_a_batch_may_be_as_large_as_the_topic_says() -> None:
+def test_batch_may_be_as_large_as_the_topic_says() -> None:
     size = len(plain_batch())
     assert code_of(lambda: validate(plain_batch(), max_message_bytes=size)) == 0
     assert code_of(lambda: validate(plain_batch(), max_message_bytes=size - 1)) == 10
@@ -220,7 +220,7 @@ def test_keys_are_needed_where_the_topic_is_compacted() -> None:
         assert validate(plain_batch(), requires_keys=True).record_count == 3
 
 
-def test_the_list_of_bad_records_is_bounded() -> None:
+def test_list_of_bad_records_is_bounded() -> None:
     data = build_batch([Record(None, b"")] * 3000)
     with pytest.raises(InvalidRecords) as caught:
         validate(data, requires_keys=True)
@@ -263,14 +263,14 @@ def test_times_do_not_count_where_the_log_gives_them() -> None:
 
 
 @pytest.mark.parametrize("claimed_ms", [-1, NOW_MS - 1])
-def test_a_greatest_time_below_the_first_is_mended_from_the_records(claimed_ms: int) -> None:
+def test_greatest_time_below_the_first_is_mended_from_the_records(claimed_ms: int) -> None:
     batch = validate(batch_around(PAIR, 2, max_timestamp_ms=claimed_ms))
     assert batch.max_timestamp_ms == NOW_MS + 500
     assert has_valid_crc(batch)
     assert has_valid_crc(parsed(batch.view))
 
 
-def test_a_producer_does_not_decide_about_append_time() -> None:
+def test_producer_does_not_decide_about_append_time() -> None:
     data = batch_around(PAIR, 2, attributes=LOG_APPEND_TIME, max_timestamp_ms=NOW_MS + 7)
     batch = validate(data)
     assert not batch.is_log_append_time
@@ -286,7 +286,7 @@ def test_a_producer_does_not_decide_about_append_time() -> None:
     assert [index for index, _ in caught.value.record_errors] == [0, 1]
 
 
-def test_a_refused_batch_is_left_as_it_came() -> None:
+def test_refused_batch_is_left_as_it_came() -> None:
     for case in (*HEADER_CASES, *RECORD_CASES):
         memory = bytearray(case.data)
         try:
@@ -295,7 +295,7 @@ def test_a_refused_batch_is_left_as_it_came() -> None:
             assert memory == case.data
 
 
-def test_a_bomb_is_refused_where_records_are_decoded() -> None:
+def test_bomb_is_refused_where_records_are_decoded() -> None:
     bomb = batch_around(compress(4, bytes(3_000_000)), 1, attributes=4)
     with pytest.raises(BrokerError) as caught:
         validate_records_deeply(parsed(bomb), output_bytes_max=1_000_000)

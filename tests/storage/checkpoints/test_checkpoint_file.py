@@ -32,7 +32,7 @@ def test_no_entries_are_two_lines() -> None:
     assert encode_offsets({}) == b"0\n0\n"
 
 
-def test_an_empty_file_holds_no_entries() -> None:
+def test_empty_file_holds_no_entries() -> None:
     assert decode_offsets(b"") == {}
 
 
@@ -91,18 +91,18 @@ def test_what_kafka_cannot_have_written_is_refused(data: bytes) -> None:
         decode_offsets(data)
 
 
-def test_a_missing_file_holds_no_entries(tmp_path: Path) -> None:
+def test_missing_file_holds_no_entries(tmp_path: Path) -> None:
     assert read_offsets(SystemFileSystem(), f"{tmp_path}/recovery-point-offset-checkpoint") == {}
 
 
-def test_the_error_names_the_file(tmp_path: Path) -> None:
+def test_error_names_the_file(tmp_path: Path) -> None:
     path = f"{tmp_path}/replication-offset-checkpoint"
     SystemFileSystem().replace(path, b"0\n7\n")
     with pytest.raises(CorruptCheckpoint, match="replication-offset-checkpoint: 7 entries"):
         read_offsets(SystemFileSystem(), path)
 
 
-def test_a_checkpoint_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_checkpoint_is_replaced_as_a_whole(tmp_path: Path) -> None:
     files = SystemFileSystem()
     path = f"{tmp_path}/log-start-offset-checkpoint"
     files.replace(path, encode_offsets({("a", 0): 5, ("b", 3): 7}))

@@ -26,7 +26,7 @@ def _epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     return epochs
 
 
-def test_an_empty_list_knows_nothing() -> None:
+def test_empty_list_knows_nothing() -> None:
     epochs = LeaderEpochs()
     assert epochs.latest_epoch == -1
     assert epochs.entries == ()
@@ -55,24 +55,24 @@ def test_epoch_zero_is_an_epoch() -> None:
         (8, (-1, -1)),
     ],
 )
-def test_the_end_offset_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
+def test_end_offset_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
     assert _epochs((2, 10), (4, 20), (7, 30)).end_offset_for(asked, 35) == answer
 
 
-def test_a_later_offset_of_the_latest_epoch_changes_nothing() -> None:
+def test_later_offset_of_the_latest_epoch_changes_nothing() -> None:
     epochs = _epochs((3, 10))
     assert epochs.assign(3, 10) is False
     assert epochs.assign(3, 11) is False
     assert epochs.entries == (EpochEntry(3, 10),)
 
 
-def test_an_earlier_offset_of_the_latest_epoch_moves_it() -> None:
+def test_earlier_offset_of_the_latest_epoch_moves_it() -> None:
     epochs = _epochs((2, 5), (3, 10))
     assert epochs.assign(3, 8)
     assert epochs.entries == (EpochEntry(2, 5), EpochEntry(3, 8))
 
 
-def test_a_new_epoch_at_the_same_offset_replaces_an_epoch_without_records() -> None:
+def test_new_epoch_at_the_same_offset_replaces_an_epoch_without_records() -> None:
     epochs = _epochs((1, 0), (2, 10), (3, 10))
     assert epochs.entries == (EpochEntry(1, 0), EpochEntry(3, 10))
 
@@ -106,7 +106,7 @@ def test_bytes_are_those_that_kafka_writes() -> None:
 @pytest.mark.parametrize(
     "data", [b"0\n1\n1\n", b"0\n1\n1 2 3\n", b"0\n1\n-1 0\n", b"0\n1\n2147483648 0\n", b"0\n1\n1 2"]
 )
-def test_a_damaged_file_is_refused(data: bytes) -> None:
+def test_damaged_file_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptCheckpoint):
         LeaderEpochs.decode(data)
 

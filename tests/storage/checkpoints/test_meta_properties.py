@@ -47,7 +47,7 @@ def test_java_may_write_the_same_in_other_ways() -> None:
     assert decode_meta_properties(data) == MetaProperties(7, "ab=cd")
 
 
-def test_an_old_file_may_lack_the_cluster_id() -> None:
+def test_old_file_may_lack_the_cluster_id() -> None:
     assert decode_meta_properties(b"version=0\nbroker.id=3\n") == MetaProperties(3, None)
 
 
@@ -59,7 +59,7 @@ def test_an_old_file_may_lack_the_cluster_id() -> None:
         (b"version=0\nbroker.id=\n", "is not a number"),
     ],
 )
-def test_an_unusable_file_is_refused_with_its_path(data: bytes, words: str, tmp_path: Path) -> None:
+def test_unusable_file_is_refused_with_its_path(data: bytes, words: str, tmp_path: Path) -> None:
     files = SystemFileSystem()
     files.replace(f"{tmp_path}/meta.properties", data)
     with pytest.raises(MetaPropertiesError, match=f"meta.properties: .*{words}") as raised:
@@ -67,7 +67,7 @@ def test_an_unusable_file_is_refused_with_its_path(data: bytes, words: str, tmp_
     assert "\n" not in str(raised.value)
 
 
-def test_a_new_directory_has_no_meta_properties(tmp_path: Path) -> None:
+def test_new_directory_has_no_meta_properties(tmp_path: Path) -> None:
     files = SystemFileSystem()
     assert read_meta_properties(files, str(tmp_path)) is None
     write_meta_properties(files, str(tmp_path), MetaProperties(2, "c"), date=DATE)

@@ -31,12 +31,12 @@ def test_bytes_are_those_that_kafka_writes() -> None:
 
 
 @given(st.uuids())
-def test_a_topic_id_survives(topic_id: UUID) -> None:
+def test_topic_id_survives(topic_id: UUID) -> None:
     assert decode_topic_id(encode_topic_id(topic_id)) == topic_id
     assert decode_partition_metadata(encode_partition_metadata(topic_id)) == topic_id
 
 
-def test_a_newline_at_the_end_does_no_harm() -> None:
+def test_newline_at_the_end_does_no_harm() -> None:
     assert decode_partition_metadata(encode_partition_metadata(TOPIC_ID) + b"\n") == TOPIC_ID
 
 
@@ -57,19 +57,19 @@ def test_a_newline_at_the_end_does_no_harm() -> None:
         b"\x00" * 43,
     ],
 )
-def test_a_damaged_file_is_refused(data: bytes) -> None:
+def test_damaged_file_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptPartitionMetadata):
         decode_partition_metadata(data)
 
 
-def test_a_folder_may_have_no_topic_id(tmp_path: Path) -> None:
+def test_folder_may_have_no_topic_id(tmp_path: Path) -> None:
     files = SystemFileSystem()
     assert read_topic_id(files, str(tmp_path)) is None
     write_topic_id(files, str(tmp_path), TOPIC_ID)
     assert read_topic_id(files, str(tmp_path)) == TOPIC_ID
 
 
-def test_the_error_names_the_file(tmp_path: Path) -> None:
+def test_error_names_the_file(tmp_path: Path) -> None:
     files = SystemFileSystem()
     files.replace(f"{tmp_path}/partition.metadata", b"version: 0\n")
     with pytest.raises(CorruptPartitionMetadata, match=r"partition\.metadata"):

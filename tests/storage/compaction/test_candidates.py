@@ -56,20 +56,20 @@ def test_cleaning_goes_on_where_the_last_one_ended() -> None:
     assert not found.is_due
 
 
-def test_a_checkpoint_inside_a_segment_makes_all_of_it_dirty() -> None:
+def test_checkpoint_inside_a_segment_makes_all_of_it_dirty() -> None:
     found = judge(replace(FACTS, checkpoint_offset=25), now_ms=NOW_MS)
     assert found.first_dirty_offset == 25
     assert (found.clean_bytes, found.cleanable_bytes) == (300, 200), "as LogToClean counts"
 
 
 @pytest.mark.parametrize("ratio", [0.25, 0.3])
-def test_the_ratio_has_to_be_passed_not_reached(ratio: float) -> None:
+def test_ratio_has_to_be_passed_not_reached(ratio: float) -> None:
     facts = replace(FACTS, checkpoint_offset=30, min_cleanable_dirty_ratio=ratio)
     assert not judge(facts, now_ms=NOW_MS).is_due
     assert judge(replace(facts, min_cleanable_dirty_ratio=0.24), now_ms=NOW_MS).is_due
 
 
-def test_a_ratio_of_zero_still_needs_something_dirty() -> None:
+def test_ratio_of_zero_still_needs_something_dirty() -> None:
     facts = replace(FACTS, checkpoint_offset=40, min_cleanable_dirty_ratio=0.0)
     found = judge(facts, now_ms=NOW_MS)
     assert found.cleanable_bytes == 0
@@ -77,13 +77,13 @@ def test_a_ratio_of_zero_still_needs_something_dirty() -> None:
 
 
 @pytest.mark.parametrize("stable_offset", [20, 25, 29])
-def test_the_segment_of_the_last_stable_offset_is_not_touched(stable_offset: int) -> None:
+def test_segment_of_the_last_stable_offset_is_not_touched(stable_offset: int) -> None:
     found = judge(replace(FACTS, last_stable_offset=stable_offset), now_ms=NOW_MS)
     assert found.first_uncleanable_offset == 20
     assert found.cleanable_bytes == 200
 
 
-def test_a_stable_offset_before_the_dirty_part_leaves_nothing() -> None:
+def test_stable_offset_before_the_dirty_part_leaves_nothing() -> None:
     facts = replace(FACTS, checkpoint_offset=25, last_stable_offset=5)
     found = judge(facts, now_ms=NOW_MS)
     assert found.cleanable_bytes == 0
@@ -115,13 +115,13 @@ def test_what_has_waited_too_long_is_cleaned_whatever_the_ratio() -> None:
     assert not judge(replace(facts, max_compaction_lag_ms=101), now_ms=NOW_MS).is_due
 
 
-def test_the_oldest_of_the_dirty_segments_counts_and_one_without_a_time_does_not() -> None:
+def test_oldest_of_the_dirty_segments_counts_and_one_without_a_time_does_not() -> None:
     ages = (SegmentTimes(-1, -1), *times((300, 5), (700, 5)))
     facts = replace(FACTS, checkpoint_offset=10, max_compaction_lag_ms=100, dirty_times=ages)
     assert judge(facts, now_ms=NOW_MS).delay_ms == 600
 
 
-def test_a_delay_without_anything_cleanable_is_not_due() -> None:
+def test_delay_without_anything_cleanable_is_not_due() -> None:
     facts = replace(
         FACTS,
         checkpoint_offset=30,
@@ -135,14 +135,14 @@ def test_a_delay_without_anything_cleanable_is_not_due() -> None:
 
 
 @pytest.mark.parametrize("checkpoint_offset", [4, 46, 2**62])
-def test_a_checkpoint_outside_of_the_log_counts_as_none(checkpoint_offset: int) -> None:
+def test_checkpoint_outside_of_the_log_counts_as_none(checkpoint_offset: int) -> None:
     facts = replace(FACTS, log_start_offset=5, checkpoint_offset=checkpoint_offset)
     assert is_checkpoint_void(checkpoint_offset, 5, 45)
     assert judge(facts, now_ms=NOW_MS).first_dirty_offset == 5
 
 
 @pytest.mark.parametrize("checkpoint_offset", [5, 45, None])
-def test_a_checkpoint_at_either_end_is_a_good_one(checkpoint_offset: int | None) -> None:
+def test_checkpoint_at_either_end_is_a_good_one(checkpoint_offset: int | None) -> None:
     assert not is_checkpoint_void(checkpoint_offset, 5, 45)
     expected = 5 if checkpoint_offset is None else checkpoint_offset
     assert first_dirty_offset(checkpoint_offset, 5, 45) == expected
@@ -153,7 +153,7 @@ def candidate(dirty_bytes: int, *, delay_ms: int = 0, ratio: float = 0.5) -> Can
     return Candidate(0, 10, 100 - dirty_bytes, dirty_bytes, delay_ms, ratio)
 
 
-def test_the_dirtiest_goes_first_and_age_only_admits() -> None:
+def test_dirtiest_goes_first_and_age_only_admits() -> None:
     assert choose([]) is None
     assert choose([candidate(50), candidate(10)]) is None
     assert choose([candidate(60), candidate(90), candidate(70)]) == 1

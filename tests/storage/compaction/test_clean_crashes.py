@@ -125,7 +125,7 @@ def clean_until(scene: Scene, failing_operation: int) -> bool:
     ("seed", "end"),
     [(2, "kill"), (1, "power cut"), (1, "power cut, unchecked")],
 )
-def test_a_crash_at_every_operation_leaves_before_or_after(seed: int, end: str) -> None:
+def test_crash_at_every_operation_leaves_before_or_after(seed: int, end: str) -> None:
     whole = scene(seed)
     before = contents(whole.log)
     result = run_job(whole.folder.files, whole.job)

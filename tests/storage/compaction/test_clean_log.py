@@ -52,7 +52,7 @@ def pairs_of(log: Log) -> list[Pair]:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_the_last_record_of_every_key_stays(folder: LogFolder, codec: int) -> None:
+def test_last_record_of_every_key_stays(folder: LogFolder, codec: int) -> None:
     log = folder.open()
     append(log, keyed((b"a", b"1"), (b"b", b"2"), (None, b"no key"), (b"a", b"3"), codec=codec))
     append_closed(log, keyed((b"c", b"4"), (b"b", b"5"), codec=codec))
@@ -73,7 +73,7 @@ def test_the_last_record_of_every_key_stays(folder: LogFolder, codec: int) -> No
     assert result.written_bytes == log.segments[0].size < result.read_bytes
 
 
-def test_a_batch_that_keeps_everything_is_not_touched(folder: LogFolder) -> None:
+def test_batch_that_keeps_everything_is_not_touched(folder: LogFolder) -> None:
     log = folder.open()
     append_closed(log, keyed((b"a", b"1"), (b"b", b"2"), codec=4), keyed((b"c", b"1")))
     before = [bytes(batch.view) for batch in batches_of(log)]
@@ -128,7 +128,7 @@ def test_keys_of_every_length_are_distinguished(folder: LogFolder) -> None:
     assert pairs_of(log) == [(key, b"1") for key in keys[:-1]] + [(long, b"2")]
 
 
-def test_a_full_map_ends_the_cleaning_in_the_midst_of_a_segment(folder: LogFolder) -> None:
+def test_full_map_ends_the_cleaning_in_the_midst_of_a_segment(folder: LogFolder) -> None:
     log = folder.open()
     append(log, *(keyed((b"%d" % number, b"1"), (b"x", b"1")) for number in range(8)))
     append_closed(log, keyed((b"0", b"2")))
@@ -247,7 +247,7 @@ def test_data_is_aborted_when_its_marker_is_after_the_cleaned_part(folder: LogFo
     log.check()
 
 
-def test_the_last_batch_of_a_producer_keeps_its_sequence(folder: LogFolder) -> None:
+def test_last_batch_of_a_producer_keeps_its_sequence(folder: LogFolder) -> None:
     log = folder.open()
     append_closed(
         log,
@@ -269,7 +269,7 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence(folder: LogFolder) -> N
 
 
 @pytest.mark.parametrize("position", [0, 8, 11, 16, 17, 21, 22, 26, 57, 60, 61, 62, 65, 66, 69])
-def test_a_damaged_batch_stops_the_cleaning(folder: LogFolder, position: int) -> None:
+def test_damaged_batch_stops_the_cleaning(folder: LogFolder, position: int) -> None:
     log = folder.open()
     append_closed(log, keyed((b"a", b"1")), keyed((b"a", b"2")))
     file = folder.files.open(log.segments[0].handle.path)
@@ -289,7 +289,7 @@ def test_torn_segment_stops_the_cleaning(folder: LogFolder) -> None:
             run_job(folder.files, job_of(log))
 
 
-def test_a_full_disk_leaves_the_log_alone(folder: LogFolder) -> None:
+def test_full_disk_leaves_the_log_alone(folder: LogFolder) -> None:
     log = folder.open()
     append_closed(log, *(keyed((b"%d" % number, b"v" * 100)) for number in range(20)))
     before = pairs_of(log)
@@ -326,7 +326,7 @@ def test_small_index_files_bound_the_entries(folder: LogFolder) -> None:
     ] == [*range(30)]
 
 
-def test_the_greatest_timestamp_is_that_of_a_record(folder: LogFolder) -> None:
+def test_greatest_timestamp_is_that_of_a_record(folder: LogFolder) -> None:
     log = folder.open()
     append_closed(log, keyed((b"a", b"1"), timestamp_ms=NOW_MS + 5))
     append_closed(

@@ -203,7 +203,7 @@ def test_what_the_first_pass_remembers_only_saves_work(
     assert contents[0] == contents[1]
 
 
-def test_the_histories_hold_what_matters() -> None:
+def test_histories_hold_what_matters() -> None:
     """The tests above would be worth little without these."""
     folder = LogFolder(config=CONFIG)
     log = folder.open()

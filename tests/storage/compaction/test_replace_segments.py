@@ -227,7 +227,7 @@ def test_groups_may_come_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("operation", [1, 5, 20])
-def test_a_failing_rename_takes_the_log_offline(operation: int) -> None:
+def test_failing_rename_takes_the_log_offline(operation: int) -> None:
     folder, log = five_segments()
     job, result = cleaned(folder, log)
     folder.files.fail_operation(operation, OSError(5, "refused"))
@@ -254,7 +254,7 @@ def test_truncation_inside_a_cleaned_segment() -> None:
     log.check()
 
 
-def test_a_follower_copies_a_cleaned_log() -> None:
+def test_follower_copies_a_cleaned_log() -> None:
     folder, log = five_segments()
     clean_log(folder.files, log)
     follower = LogFolder(config=CONFIG).open()

@@ -59,7 +59,7 @@ def test_groups_are_as_large_as_may_be(wanted: list[tuple[int, int, int, int]]) 
         assert not fits([*group, following[0]])
 
 
-def test_a_group_is_put_into_place_in_one_go_and_so_has_a_bound() -> None:
+def test_group_is_put_into_place_in_one_go_and_so_has_a_bound() -> None:
     many = segments([(1, 1, 0, 0)] * 5_000)
     groups = group_segments(many, segment_bytes=1 << 30, index_bytes=INDEX_BYTES)
     assert [each for group in groups for each in group] == many

@@ -62,7 +62,7 @@ RESULT = CleaningResult(
 
 
 @pytest.mark.parametrize("rate", [float("inf"), 1.7976931348623157e308, 1e6, 1.0])
-def test_a_job_arrives_as_it_was_sent(rate: float) -> None:
+def test_job_arrives_as_it_was_sent(rate: float) -> None:
     job = replace(JOB, bytes_per_second_max=rate)
     line = encode_job(job)
     assert line.endswith(b"\n")
@@ -157,7 +157,7 @@ def test_damage_is_a_failure_without_error_number_and_leaves_no_files(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == [f"{0:020d}.log"]
 
 
-def test_a_worker_of_a_parent_that_has_ended_ends_at_once() -> None:
+def test_worker_of_a_parent_that_has_ended_ends_at_once() -> None:
     command = [sys.executable, "-I", "-m", "odradek.storage.compaction.worker", "1"]
     ended = subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, timeout=30)
     assert (ended.returncode, ended.stdout) == (0, b"")

@@ -37,7 +37,7 @@ def on_disk(files: MemoryFileSystem) -> dict[TopicPartition, int]:
     return read_offsets(files, PATH)
 
 
-def test_a_broker_that_compacts_nothing_needs_no_file() -> None:
+def test_broker_that_compacts_nothing_needs_no_file() -> None:
     files, broker = started()
     append(broker.create("orders", config=CONFIG), 3)
     broker.perform(broker.upkeep.checkpoint())
@@ -61,7 +61,7 @@ def test_it_is_read_again_after_a_stop_and_after_a_crash(is_stopped: bool) -> No
     assert again.manager.directories["/a"].checkpoint_cleaner_offsets() == [], "it is on disk"
 
 
-def test_the_folder_is_synced_before_it_counts_as_cleaned() -> None:
+def test_folder_is_synced_before_it_counts_as_cleaned() -> None:
     _, broker = started()
     log = broker.create("orders", config=CONFIG)
     directory = broker.manager.directory_of(log)
@@ -71,7 +71,7 @@ def test_the_folder_is_synced_before_it_counts_as_cleaned() -> None:
     assert job.folders == (log.directory,)
 
 
-def test_a_deleted_log_leaves_no_line_for_the_next_of_its_name() -> None:
+def test_deleted_log_leaves_no_line_for_the_next_of_its_name() -> None:
     files, broker = started()
     for topic in ("orders", "payments"):
         log = broker.create(topic, config=CONFIG)
@@ -125,7 +125,7 @@ def test_log_is_dirty_from_where_a_full_truncation_starts_it() -> None:
     assert on_disk(files) == {("orders", 0): 5}
 
 
-def test_a_torn_one_is_reported_and_cleaning_starts_over() -> None:
+def test_torn_one_is_reported_and_cleaning_starts_over() -> None:
     files, broker = started()
     append(broker.create("orders", config=CONFIG), 10)
     broker.stop()

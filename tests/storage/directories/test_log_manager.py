@@ -43,7 +43,7 @@ def test_new_directories_are_made_locked_and_marked() -> None:
         )
 
 
-def test_a_second_broker_is_kept_out_and_the_first_one_keeps_its_locks() -> None:
+def test_second_broker_is_kept_out_and_the_first_one_keeps_its_locks() -> None:
     files = memory()
     first = Broker(files, ["/b"]).start()
     with pytest.raises(DirectoryInUse, match="/b is in use"):
@@ -52,7 +52,7 @@ def test_a_second_broker_is_kept_out_and_the_first_one_keeps_its_locks() -> None
     Broker(files, ["/a", "/b"]).start()
 
 
-def test_a_directory_of_another_broker_is_refused_before_anything_is_written() -> None:
+def test_directory_of_another_broker_is_refused_before_anything_is_written() -> None:
     files = memory()
     data = f"version=0\nbroker.id=2\ncluster.id={CLUSTER_ID}\n".encode()
     files.replace("/b/meta.properties", data)
@@ -61,7 +61,7 @@ def test_a_directory_of_another_broker_is_refused_before_anything_is_written() -
     assert files.list("/a") == [".lock"]
 
 
-def test_a_cluster_id_is_added_to_an_old_meta_properties() -> None:
+def test_cluster_id_is_added_to_an_old_meta_properties() -> None:
     files = memory()
     files.replace("/a/meta.properties", b"version=0\nbroker.id=1\n")
     Broker(files, ["/a"]).start()
@@ -86,7 +86,7 @@ def test_logs_come_back_after_a_clean_stop() -> None:
     assert not files.exists("/b/.kafka_cleanshutdown")
 
 
-def test_a_stop_without_shutdown_is_not_clean() -> None:
+def test_stop_without_shutdown_is_not_clean() -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     log = broker.create("orders")
@@ -111,7 +111,7 @@ def test_folders_that_are_no_logs_are_reported_and_left() -> None:
     assert set(strange) < set(files.list("/a"))
 
 
-def test_a_copy_on_its_way_is_loaded_beside_its_log() -> None:
+def test_copy_on_its_way_is_loaded_beside_its_log() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     append(broker.create("orders", 0), 5)
@@ -125,7 +125,7 @@ def test_a_copy_on_its_way_is_loaded_beside_its_log() -> None:
     assert len(again.manager.all()) == 2
 
 
-def test_a_partition_in_two_directories_stops_the_start() -> None:
+def test_partition_in_two_directories_stops_the_start() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     broker.create("orders", 0)
@@ -139,7 +139,7 @@ def test_a_partition_in_two_directories_stops_the_start() -> None:
 # Creation.
 
 
-def test_a_new_log_goes_where_the_fewest_are() -> None:
+def test_new_log_goes_where_the_fewest_are() -> None:
     broker = Broker(memory(), ["/a", "/b"]).start()
     places = [broker.create("orders", n).directory for n in range(4)]
     assert places == ["/a/orders-0", "/b/orders-1", "/a/orders-2", "/b/orders-3"]
@@ -147,7 +147,7 @@ def test_a_new_log_goes_where_the_fewest_are() -> None:
     assert broker.create("orders", 4).directory == "/a/orders-4"
 
 
-def test_a_log_is_made_once_and_keeps_its_topic_id() -> None:
+def test_log_is_made_once_and_keeps_its_topic_id() -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     log = broker.create("orders", topic_id=None)
@@ -172,7 +172,7 @@ def test_log_that_may_be_in_an_offline_directory_is_not_created() -> None:
     assert broker.create("orders", is_new=True).directory == "/a/orders-0"
 
 
-def test_an_empty_log_in_place_of_a_missing_one_is_reported() -> None:
+def test_empty_log_in_place_of_a_missing_one_is_reported() -> None:
     files = memory()
     events: list[StorageEvent] = []
     broker = Broker(files, ["/a"]).start()
@@ -186,7 +186,7 @@ def test_an_empty_log_in_place_of_a_missing_one_is_reported() -> None:
     assert event.text.startswith("created empty: the replica is not new, and has no folder in /a")
 
 
-def test_a_directory_that_cannot_make_a_folder_is_passed_over() -> None:
+def test_directory_that_cannot_make_a_folder_is_passed_over() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     failing(files)
@@ -391,7 +391,7 @@ def test_when_the_last_directory_fails_the_broker_must_stop() -> None:
     ],
 )
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_a_damaged_file_is_reported_and_costs_no_record(name: str, was_clean: bool) -> None:
+def test_damaged_file_is_reported_and_costs_no_record(name: str, was_clean: bool) -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     for n in range(4):
@@ -415,7 +415,7 @@ def test_a_damaged_file_is_reported_and_costs_no_record(name: str, was_clean: bo
     assert [log.high_watermark for log in third.manager.all()] == [1] * 4
 
 
-def test_an_empty_checkpoint_is_not_damaged() -> None:
+def test_empty_checkpoint_is_not_damaged() -> None:
     files = memory()
     Broker(files, ["/a"]).start().stop()
     for name in ("recovery-point", "replication", "log-start", "cleaner"):
@@ -424,7 +424,7 @@ def test_an_empty_checkpoint_is_not_damaged() -> None:
     assert Broker(files, ["/a"]).start().manager.offline_directories == ()
 
 
-def test_a_directory_that_cannot_be_opened_is_offline_from_the_start() -> None:
+def test_directory_that_cannot_be_opened_is_offline_from_the_start() -> None:
     files = memory()
     files.replace("/file", b"not a folder")
     broker = Broker(files, ["/file", "/a"]).start()
@@ -449,7 +449,7 @@ def test_high_watermarks_of_logs_not_taken_up_yet_are_kept() -> None:
     assert files.read("/a/replication-offset-checkpoint") == (b"0\n2\norders 0 8\norders 1 6\n")
 
 
-def test_a_shutdown_that_fails_is_not_clean_and_frees_the_locks() -> None:
+def test_shutdown_that_fails_is_not_clean_and_frees_the_locks() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     for n in range(2):
@@ -461,7 +461,7 @@ def test_a_shutdown_that_fails_is_not_clean_and_frees_the_locks() -> None:
     assert [log.end_offset for log in Broker(files, ["/a", "/b"]).start().manager.all()] == [1, 1]
 
 
-def test_a_directory_not_wholly_loaded_keeps_its_checkpoints_and_its_mark() -> None:
+def test_directory_not_wholly_loaded_keeps_its_checkpoints_and_its_mark() -> None:
     files = memory()
     broker = Broker(files, ["/a"]).start()
     for n in range(2):

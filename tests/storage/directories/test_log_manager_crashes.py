@@ -101,7 +101,7 @@ def operations_of(action: Callable[[Day], None]) -> int:
     return day.files.operations
 
 
-def test_a_power_cut_at_every_operation_loses_nothing_that_was_promised() -> None:
+def test_power_cut_at_every_operation_loses_nothing_that_was_promised() -> None:
     count = operations_of(Day.live)
     assert count > 100
     for n in range(1, count + 1):
@@ -124,7 +124,7 @@ def test_after_a_clean_stop_a_power_cut_takes_nothing() -> None:
         after_crash(day)
 
 
-def test_a_power_cut_at_every_operation_of_a_second_start_loses_nothing() -> None:
+def test_power_cut_at_every_operation_of_a_second_start_loses_nothing() -> None:
     for is_clean in (True, False):
         n = 0
         while True:

@@ -111,7 +111,7 @@ def test_no_log_goes_offline_and_nothing_is_lost(seed: int) -> None:
     again.stop()
 
 
-def test_a_file_is_closed_to_open_another_when_no_descriptor_is_left() -> None:
+def test_file_is_closed_to_open_another_when_no_descriptor_is_left() -> None:
     files = MemoryFileSystem(folders=("/a",), descriptors_max=3)
     for number in range(10):
         files.descriptors_max += 1
@@ -131,7 +131,7 @@ def test_a_file_is_closed_to_open_another_when_no_descriptor_is_left() -> None:
     assert handles[1].file is not None
 
 
-def test_a_checkpoint_that_could_not_be_written_when_a_log_was_made_is_written_later() -> None:
+def test_checkpoint_that_could_not_be_written_when_a_log_was_made_is_written_later() -> None:
     files = MemoryFileSystem(folders=("/a",))
     broker = Broker(files, ["/a"]).start()
     log = broker.create("t")

@@ -64,7 +64,7 @@ def test_appends_are_refused_until_the_checkpoint_is_written() -> None:
     log.check()
 
 
-def test_a_checkpoint_that_was_under_way_does_not_open_the_log() -> None:
+def test_checkpoint_that_was_under_way_does_not_open_the_log() -> None:
     broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 12)
@@ -103,7 +103,7 @@ def test_many_truncations_share_the_writes_of_checkpoints() -> None:
         append(log, leader_epoch=9)
 
 
-def test_a_full_disk_keeps_the_log_closed_until_the_checkpoint_is_written() -> None:
+def test_full_disk_keeps_the_log_closed_until_the_checkpoint_is_written() -> None:
     broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 12)
@@ -128,7 +128,7 @@ def newest_batches(log: Log) -> dict[int, tuple[object, ...]]:
     }
 
 
-def test_the_producer_state_is_that_of_a_log_which_never_had_what_was_dropped() -> None:
+def test_producer_state_is_that_of_a_log_which_never_had_what_was_dropped() -> None:
     broker = started()
     whole, never = broker.create("orders", 0, config=CONFIG), broker.create("orders", 1)
     never.config = replace(CONFIG)
@@ -153,7 +153,7 @@ def test_the_producer_state_is_that_of_a_log_which_never_had_what_was_dropped() 
     whole.producer_states.check()
 
 
-def test_a_second_truncation_takes_the_place_of_the_first() -> None:
+def test_second_truncation_takes_the_place_of_the_first() -> None:
     broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 12)
@@ -166,7 +166,7 @@ def test_a_second_truncation_takes_the_place_of_the_first() -> None:
     assert log.end_offset == 4
 
 
-def test_a_log_that_is_deleted_while_it_is_truncated_calls_nothing_back() -> None:
+def test_log_that_is_deleted_while_it_is_truncated_calls_nothing_back() -> None:
     broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 12)
@@ -178,7 +178,7 @@ def test_a_log_that_is_deleted_while_it_is_truncated_calls_nothing_back() -> Non
     assert done == []
 
 
-def test_a_disk_that_fails_meanwhile_takes_its_directory_offline() -> None:
+def test_disk_that_fails_meanwhile_takes_its_directory_offline() -> None:
     broker = started("/a", "/b")
     log = broker.create("orders", config=CONFIG)
     append(log, 12)
@@ -207,7 +207,7 @@ def test_no_descriptor_for_the_job_has_it_tried_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_power_cut_during_the_job_leaves_a_prefix_of_either_history(seed: int) -> None:
+def test_power_cut_during_the_job_leaves_a_prefix_of_either_history(seed: int) -> None:
     broker = started()
     log = broker.create("orders", config=CONFIG)
     append(log, 12)

@@ -77,7 +77,7 @@ def test_renamed_files_in_a_folder_that_was_deleted_are_no_failure() -> None:
     assert broker.manager.offline_directories == ()
 
 
-def test_a_failing_disk_in_retention_takes_its_directory_offline() -> None:
+def test_failing_disk_in_retention_takes_its_directory_offline() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     for n in range(2):
@@ -92,7 +92,7 @@ def test_a_failing_disk_in_retention_takes_its_directory_offline() -> None:
 # Flushes.
 
 
-def test_a_flush_moves_the_recovery_point_only_when_it_is_done() -> None:
+def test_flush_moves_the_recovery_point_only_when_it_is_done() -> None:
     files, broker = one_directory()
     log = broker.create("orders")
     append(log, 5)
@@ -147,7 +147,7 @@ def test_failed_sync_takes_the_directory_offline_and_is_not_retried() -> None:
     assert files.operations == operations
 
 
-def test_a_flush_of_a_log_deleted_meanwhile_is_no_failure() -> None:
+def test_flush_of_a_log_deleted_meanwhile_is_no_failure() -> None:
     files, broker = one_directory()
     log = broker.create("orders")
     append(log)
@@ -159,7 +159,7 @@ def test_a_flush_of_a_log_deleted_meanwhile_is_no_failure() -> None:
     assert broker.manager.offline_directories == ()
 
 
-def test_a_flush_overtaken_by_a_truncation_proves_nothing() -> None:
+def test_flush_overtaken_by_a_truncation_proves_nothing() -> None:
     files, broker = one_directory()
     log = broker.create("orders", config=LogConfig(segment_bytes=300))
     append(log, 12)
@@ -172,7 +172,7 @@ def test_a_flush_overtaken_by_a_truncation_proves_nothing() -> None:
     assert log.recovery_point <= 1
 
 
-def test_a_log_that_went_offline_by_itself_takes_its_directory_along() -> None:
+def test_log_that_went_offline_by_itself_takes_its_directory_along() -> None:
     broker = Broker(memory(), ["/a", "/b"]).start()
     log = broker.create("orders")
     log.abandon()
@@ -183,7 +183,7 @@ def test_a_log_that_went_offline_by_itself_takes_its_directory_along() -> None:
 # Checkpoints.
 
 
-def test_a_checkpoint_is_written_once_and_then_only_when_it_changes() -> None:
+def test_checkpoint_is_written_once_and_then_only_when_it_changes() -> None:
     files, broker = one_directory()
     log = broker.create("orders")
     append(log, 4)
@@ -197,7 +197,7 @@ def test_a_checkpoint_is_written_once_and_then_only_when_it_changes() -> None:
     assert broker.upkeep.checkpoint_high_watermarks() != []
 
 
-def test_a_checkpoint_asked_for_while_it_is_written_follows_at_once() -> None:
+def test_checkpoint_asked_for_while_it_is_written_follows_at_once() -> None:
     files, broker = one_directory()
     log = broker.create("orders")
     first = broker.upkeep.checkpoint()
@@ -226,7 +226,7 @@ def test_only_logs_that_start_above_their_first_base_offset_are_in_the_log_start
     assert restarted.log_start_offset == 3
 
 
-def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> None:
+def test_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     jobs = broker.upkeep.checkpoint()
@@ -249,7 +249,7 @@ def test_failed_job_of_the_last_directory_raises_no_directory_left() -> None:
 # Truncation.
 
 
-def test_a_recovery_point_that_goes_back_is_on_disk_before_anything_is_appended() -> None:
+def test_recovery_point_that_goes_back_is_on_disk_before_anything_is_appended() -> None:
     files, broker = one_directory()
     log = broker.create("orders")
     append(log, 9)
@@ -332,7 +332,7 @@ def test_usage_has_sizes_lags_and_offline_directories() -> None:
     assert usage()[0].logs[0].offset_lag == 2
 
 
-def test_the_lag_of_a_copy_is_measured_against_its_log() -> None:
+def test_lag_of_a_copy_is_measured_against_its_log() -> None:
     files = memory()
     broker = Broker(files, ["/a", "/b"]).start()
     append(broker.create("orders", 0), 5)

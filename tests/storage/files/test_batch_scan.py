@@ -66,7 +66,7 @@ def test_zeros_are_no_batch() -> None:
     assert list(iterate_batches(file, 0, 500)) == []
 
 
-def test_the_tail_knows_the_newest_batches_and_nothing_before_them() -> None:
+def test_tail_knows_the_newest_batches_and_nothing_before_them() -> None:
     tail = Tail(100)
     assert tail.find(99, 0) is None
     assert tail.find(100, 0) == (0, 0)

@@ -46,7 +46,7 @@ def test_folder_names_are_read_back(name: str, expected: names.PartitionFolder |
     assert names.parse_folder_name(name) == expected
 
 
-def test_the_name_of_a_deleted_partition_never_passes_255_characters() -> None:
+def test_name_of_a_deleted_partition_never_passes_255_characters() -> None:
     topic = "t" * 249
     name = names.suffixed_folder_name(topic, 123, "0" * 32, names.DELETE_FOLDER)
     assert len(name) == 255

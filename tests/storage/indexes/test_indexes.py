@@ -82,7 +82,7 @@ def time_bytes(timestamps: list[int]) -> bytes:
 
 
 @given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(-5, 10_005))
-def test_a_lookup_finds_the_last_entry_at_or_below_an_offset(
+def test_lookup_finds_the_last_entry_at_or_below_an_offset(
     offsets: list[int], written: int, wanted: int
 ) -> None:
     index = offset_index(offsets, written)
@@ -113,7 +113,7 @@ def test_truncation_drops_the_entries_from_an_offset_on_also_in_the_file(
 
 
 @given(rising, st.integers(0, 600))
-def test_an_offset_index_reads_back_and_ignores_zeros_at_its_end(
+def test_offset_index_reads_back_and_ignores_zeros_at_its_end(
     offsets: list[int], zeros: int
 ) -> None:
     disk = Disk(offset_bytes(offsets) + bytes(8 * zeros))
@@ -125,7 +125,7 @@ def test_an_offset_index_reads_back_and_ignores_zeros_at_its_end(
     assert disk.read() == offset_bytes([*offsets, 20_000])
 
 
-def test_an_offset_index_of_apaches_full_size_is_read() -> None:
+def test_offset_index_of_apaches_full_size_is_read() -> None:
     index = Disk(offset_bytes([5, 9, 12]).ljust(10_485_760, b"\0")).loaded_offsets()
     assert (len(index), index.last()) == (3, (BASE + 12, 36))
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_an_offset_index_is_refused(data: bytes | None) -> None:
         Disk(data).loaded_offsets(log_bytes=1_000)
 
 
-def test_a_file_that_lost_entries_is_found_out_by_lookups_and_before_it_is_written() -> None:
+def test_file_that_lost_entries_is_found_out_by_lookups_and_before_it_is_written() -> None:
     disk = Disk(offset_bytes(list(range(1, 2_000))))
     index = disk.loaded_offsets()
     disk.files.open(PATH).truncate(8 * 1_000)
@@ -158,7 +158,7 @@ def test_a_file_that_lost_entries_is_found_out_by_lookups_and_before_it_is_writt
     assert disk.read() == offset_bytes(list(range(1, 1_001)))
 
 
-def test_a_write_that_failed_is_made_up_for_by_the_next() -> None:
+def test_write_that_failed_is_made_up_for_by_the_next() -> None:
     for number in (1, 2):
         disk = Disk()
         index = disk.offsets()
@@ -176,7 +176,7 @@ def test_a_write_that_failed_is_made_up_for_by_the_next() -> None:
         assert disk.read() == offset_bytes(list(range(1, 9)))
 
 
-def test_an_offset_index_takes_offsets_up_to_its_range_and_no_further() -> None:
+def test_offset_index_takes_offsets_up_to_its_range_and_no_further() -> None:
     index = OffsetIndex(BASE)
     index.append(BASE + RELATIVE_OFFSET_MAX, 7)
     assert index.lookup(BASE + RELATIVE_OFFSET_MAX) == (BASE + RELATIVE_OFFSET_MAX, 7)
@@ -196,7 +196,7 @@ def time_index(entries: list[int], written: int = 0) -> tuple[Disk, TimeIndex]:
 
 
 @given(st.one_of(rising, many), st.integers(0, 3_000), st.integers(-1, 10_005))
-def test_a_time_lookup_finds_the_first_entry_that_is_no_older(
+def test_time_lookup_finds_the_first_entry_that_is_no_older(
     timestamps: list[int], written: int, wanted: int
 ) -> None:
     _, index = time_index(timestamps, written)
@@ -218,7 +218,7 @@ def test_time_index_is_truncated_by_offset(timestamps: list[int], written: int, 
 
 
 @given(st.lists(st.integers(0, 2**62), max_size=40, unique=True).map(sorted), st.integers(0, 9))
-def test_a_time_index_reads_back_and_ignores_zeros_at_its_end(
+def test_time_index_reads_back_and_ignores_zeros_at_its_end(
     timestamps: list[int], zeros: int
 ) -> None:
     index = Disk(time_bytes(timestamps) + bytes(12 * zeros)).loaded_times()
@@ -255,7 +255,7 @@ def aborted(first: int, last: int, stable: int) -> AbortedTransaction:
     return AbortedTransaction(7, first, last, stable)
 
 
-def test_a_transaction_index_reads_back() -> None:
+def test_transaction_index_reads_back() -> None:
     index = TxnIndex()
     index.append(aborted(BASE, BASE + 5, BASE + 6))
     index.append(aborted(BASE + 2, BASE + 9, BASE + 10))

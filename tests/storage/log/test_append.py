@@ -185,7 +185,7 @@ def test_result_has_the_append_time_with_log_append_time() -> None:
     assert append(log, batch(1))[0].log_append_time_ms == -1
 
 
-def test_a_batch_of_a_coordinator_needs_no_sequence() -> None:
+def test_batch_of_a_coordinator_needs_no_sequence() -> None:
     log = LogFolder().open()
     append(log, batch(1, producer_id=5, producer_epoch=3, is_transactional=True))
     append(log, batch(2, producer_id=5, producer_epoch=3, is_transactional=True))
@@ -201,7 +201,7 @@ def replicated(*starts: int, epoch: int = 2, value: bytes = b"value") -> bytes:
     )
 
 
-def test_a_follower_keeps_offsets_gaps_and_epochs() -> None:
+def test_follower_keeps_offsets_gaps_and_epochs() -> None:
     log = LogFolder(config=LogConfig(segment_bytes=200)).open()
     data = replicated(0, 1, 2) + replicated(7, 9, epoch=4)
     assert log.append_as_follower(memoryview(data), now_ms=NOW_MS) == 10
@@ -243,7 +243,7 @@ def test_follower_append_refuses_damage_and_offsets_below_the_end() -> None:
     log.check()
 
 
-def test_a_gap_of_more_than_31_bits_begins_a_segment() -> None:
+def test_gap_of_more_than_31_bits_begins_a_segment() -> None:
     far = 2**31
     folder = LogFolder(config=LogConfig(index_interval_bytes=0, cleanup_compact=True))
     log = folder.open()
@@ -305,7 +305,7 @@ def test_index_entries_of_the_active_segment_are_written_in_portions() -> None:
     log.check()
 
 
-def test_the_start_of_a_new_leader_epoch_is_noted_even_without_a_batch() -> None:
+def test_start_of_a_new_leader_epoch_is_noted_even_without_a_batch() -> None:
     folder = LogFolder()
     log = folder.open()
     append(log, batch(1))

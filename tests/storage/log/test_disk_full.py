@@ -147,7 +147,7 @@ def test_log_is_recovered_and_read_on_a_full_disk_and_written_when_there_is_spac
     assert log.max_timestamp() is not None
 
 
-def test_a_reserve_is_made_where_there_is_plenty_and_released_in_steps() -> None:
+def test_reserve_is_made_where_there_is_plenty_and_released_in_steps() -> None:
     files = MemoryFileSystem(folders=[FOLDER], capacity_bytes=FREE_MIN_BYTES - 1)
     reserve = DiskReserve(files, FOLDER)
     reserve.restore()

@@ -75,7 +75,7 @@ def test_retention_by_the_start_of_the_log_names_it() -> None:
     assert event.text.endswith("below offset 10 are deleted, the log's start is 12: 0, 5")
 
 
-def test_a_truncation_names_both_ends_and_the_bytes() -> None:
+def test_truncation_names_both_ends_and_the_bytes() -> None:
     folder, log = filled()
     size = log.size_bytes()
     truncate_log(log, 12)
@@ -104,7 +104,7 @@ def test_damaged_batch_is_reported_by_each_read_and_append() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"\xff" * 8, None])
-def test_a_rebuilt_index_is_reported_with_the_reason(damage: bytes | None) -> None:
+def test_rebuilt_index_is_reported_with_the_reason(damage: bytes | None) -> None:
     config = LogConfig(segment_bytes=30_000, index_interval_bytes=100, retention_ms=-1)
     folder = LogFolder(config=config)
     log = folder.open()
@@ -123,7 +123,7 @@ def test_a_rebuilt_index_is_reported_with_the_reason(damage: bytes | None) -> No
     assert event.text.startswith("its indexes are rebuilt: ")
 
 
-def test_a_snapshot_that_is_rejected_is_reported() -> None:
+def test_snapshot_that_is_rejected_is_reported() -> None:
     folder, log = filled()
     append(log, batch(producer_id=1, producer_epoch=0, base_sequence=0))
     log.close(NOW_MS)
@@ -145,7 +145,7 @@ def test_leftovers_of_a_cleaning_are_reported() -> None:
     assert event.text.endswith(": 1 .cleaned, 1 .deleted")
 
 
-def test_a_log_as_it_was_left_reports_nothing() -> None:
+def test_log_as_it_was_left_reports_nothing() -> None:
     folder, log = filled()
     log.close(NOW_MS)
     folder.open(was_clean=True).abandon()
@@ -159,7 +159,7 @@ def test_long_lists_of_offsets_are_shortened() -> None:
     assert summary(range(0, 500, 5)) == "0, 5, 10, 15, 20, 25, 30, 35, 40, 45, ... 495"
 
 
-def test_the_same_event_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_same_event_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock_ms = [0]
     log = StorageLog(lambda: clock_ms[0])
     event = StorageEvent("/data/a-0", "damage")

@@ -133,7 +133,7 @@ def test_no_acknowledged_batch_is_lost_when_any_one_operation_fails(
         again.abandon()
 
 
-def test_a_log_whose_failed_write_cannot_be_undone_goes_offline() -> None:
+def test_log_whose_failed_write_cannot_be_undone_goes_offline() -> None:
     folder = LogFolder(config=CONFIG)
     log = folder.open()
     append(log, batch(1), batch(2))
@@ -179,7 +179,7 @@ def test_append_on_a_full_disk_is_refused_and_succeeds_when_there_is_space_again
     assert folder.open(was_clean=True).end_offset == len(answered)
 
 
-def test_the_state_of_a_producer_is_as_before_a_failed_write() -> None:
+def test_state_of_a_producer_is_as_before_a_failed_write() -> None:
     folder = LogFolder(config=CONFIG)
     log = folder.open()
     append(log, batch(1))
@@ -248,7 +248,7 @@ def test_aborted_transaction_is_known_when_any_one_operation_after_the_start_fai
     assert failures > 1
 
 
-def test_a_duplicate_of_a_batch_whose_write_failed_is_refused_with_it() -> None:
+def test_duplicate_of_a_batch_whose_write_failed_is_refused_with_it() -> None:
     folder = LogFolder(config=CONFIG)
     log = folder.open()
     append(log, batch(1))
@@ -259,7 +259,7 @@ def test_a_duplicate_of_a_batch_whose_write_failed_is_refused_with_it() -> None:
     assert log.end_offset == 1
 
 
-def test_a_failed_epoch_file_is_written_by_the_next_flush() -> None:
+def test_failed_epoch_file_is_written_by_the_next_flush() -> None:
     folder = LogFolder(config=CONFIG)
     log = folder.open()
     append(log, batch(1), leader_epoch=1)

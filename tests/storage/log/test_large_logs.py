@@ -65,7 +65,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> LargeLog:
     return made
 
 
-def test_a_log_of_full_segments_opens_and_closes(made: LargeLog) -> None:
+def test_log_of_full_segments_opens_and_closes(made: LargeLog) -> None:
     log = measured(lambda: opened(made))
     assert (log.log_start_offset, log.end_offset) == (0, made.end_offset)
     measured(lambda: append(log, batch(NOW_MS)))

@@ -111,7 +111,7 @@ def test_bytes_between_counts_over_segments_and_up_to_its_limit() -> None:
     assert log.bytes_between(0, 100, 50) == 50
 
 
-def test_a_slice_outlives_the_deletion_and_the_closing_of_its_segment() -> None:
+def test_slice_outlives_the_deletion_and_the_closing_of_its_segment() -> None:
     folder = LogFolder(config=LogConfig(segment_bytes=2 * SIZE, retention_bytes=0))
     log = folder.open()
     for each in range(5):
@@ -154,7 +154,7 @@ def shuffled_log(count: int, per_batch: int, codec: int, seed: int) -> tuple[Log
     return log, timestamps
 
 
-def test_a_time_search_equals_brute_force_on_100_000_shuffled_records() -> None:
+def test_time_search_equals_brute_force_on_100_000_shuffled_records() -> None:
     log, timestamps = shuffled_log(100_000, 100, 0, 1)
     assert log.end_offset == 100_000
     assert len(log.segments) > 3
@@ -201,7 +201,7 @@ def test_records_without_time_are_never_found_by_time() -> None:
     assert log.offset_for_timestamp(0, up_to_offset=3) == (2, 5, 0)
 
 
-def test_the_append_time_counts_for_every_record_of_a_batch() -> None:
+def test_append_time_counts_for_every_record_of_a_batch() -> None:
     log = LogFolder().open()
     data = build_batch(
         [Record(None, b"v", timestamp_ms=each) for each in (1, 2, 3)], log_append_time_ms=500

@@ -97,7 +97,7 @@ def test_truncation_below_the_first_segment_removes_all_and_starts_there() -> No
     log.check()
 
 
-def test_the_recovery_point_goes_back_with_a_truncation() -> None:
+def test_recovery_point_goes_back_with_a_truncation() -> None:
     log = filled(LogFolder(), 21)
     flush(log)
     truncate_log(log, 10)
@@ -127,7 +127,7 @@ def test_full_truncation_may_start_below_the_log_start_offset() -> None:
     assert (again.log_start_offset, again.end_offset) == (100, 105)
 
 
-def test_a_follower_that_diverged_gets_the_leaders_producer_state_back() -> None:
+def test_follower_that_diverged_gets_the_leaders_producer_state_back() -> None:
     log = LogFolder(config=LogConfig(segment_bytes=3 * SIZE)).open()
     for sequence in range(10):
         append(log, batch(1, producer_id=5, producer_epoch=0, base_sequence=sequence))
@@ -172,7 +172,7 @@ def test_age_deletes_at_the_right_millisecond() -> None:
     log.check()
 
 
-def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
+def test_segment_without_timestamps_is_as_old_as_its_file() -> None:
     folder = LogFolder()
     folder.config = LogConfig(segment_bytes=SIZE, retention_ms=500)
     log = folder.open()
@@ -218,7 +218,7 @@ def test_start_removes_files_of_deleted_segments() -> None:
     log.check()
 
 
-def test_a_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
+def test_failure_at_any_step_of_a_deletion_leaves_a_log_that_works() -> None:
     folder = LogFolder()
     log = filled(folder, 10)
     log.config = LogConfig(retention_ms=0)

@@ -70,7 +70,7 @@ def test_only_the_newest_batch_of_a_producer_survives() -> None:
     assert second == ENTRIES[1]
 
 
-def test_an_empty_state_is_ten_bytes() -> None:
+def test_empty_state_is_ten_bytes() -> None:
     data = encode_snapshot([])
     assert data == bytes.fromhex("0001") + _checksum(b"\0\0\0\0").to_bytes(4, "big") + b"\0\0\0\0"
     assert decode_snapshot(data) == []
@@ -96,13 +96,13 @@ def test_bytes_after_the_end_are_refused(tail: bytes) -> None:
         decode_snapshot(SNAPSHOT + tail)
 
 
-def test_a_count_that_does_not_fit_is_refused_though_the_checksum_is_right() -> None:
+def test_count_that_does_not_fit_is_refused_though_the_checksum_is_right() -> None:
     for count in (-1, 1, 3, 2**31 - 1):
         body = count.to_bytes(4, "big", signed=True) + BODY[4:]
         with pytest.raises(CorruptSnapshot):
             decode_snapshot(b"\x00\x01" + _checksum(body).to_bytes(4, "big") + body)
 
 
-def test_a_producer_named_twice_is_refused() -> None:
+def test_producer_named_twice_is_refused() -> None:
     with pytest.raises(CorruptSnapshot):
         decode_snapshot(encode_snapshot([ENTRIES[1], ENTRIES[1]]))

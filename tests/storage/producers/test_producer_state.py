@@ -73,23 +73,23 @@ def refused(entry: ProducerEntry | None, batch: RecordBatch) -> ErrorCode:
     return ErrorCode(raised.value.code)
 
 
-def test_an_unknown_producer_may_start_at_any_sequence_and_epoch() -> None:
+def test_unknown_producer_may_start_at_any_sequence_and_epoch() -> None:
     assert check_append(None, data(0), from_client=True) is None
     assert check_append(None, data(815, epoch=3), from_client=True) is None
 
 
-def test_the_next_sequence_is_appended() -> None:
+def test_next_sequence_is_appended() -> None:
     entry = entry_of(data(0, 3))
     assert check_append(entry, data(3), from_client=True) is None
 
 
 @pytest.mark.parametrize("sequence", [1, 2, 4, 5, 100, MAX])
-def test_a_gap_or_an_overlap_is_out_of_order(sequence: int) -> None:
+def test_gap_or_an_overlap_is_out_of_order(sequence: int) -> None:
     entry = entry_of(data(0, 3))
     assert refused(entry, data(sequence, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_the_last_five_batches_are_known_and_the_sixth_is_not() -> None:
+def test_last_five_batches_are_known_and_the_sixth_is_not() -> None:
     sent = [data(n * 2, 2, offset=n * 10) for n in range(6)]
     entry = entry_of(*sent)
     for n in range(1, 6):
@@ -99,7 +99,7 @@ def test_the_last_five_batches_are_known_and_the_sixth_is_not() -> None:
     assert refused(entry, sent[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_resent_batch_of_another_size_is_not_the_same() -> None:
+def test_resent_batch_of_another_size_is_not_the_same() -> None:
     entry = entry_of(data(0, 3))
     assert refused(entry, data(0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refused(entry, data(0, 4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -122,37 +122,37 @@ def test_sequences_of_one_batch_may_wrap() -> None:
     assert check_append(entry, across, from_client=True) == Duplicate(10, 13, 1_010)
 
 
-def test_an_older_epoch_is_fenced_even_when_it_resends() -> None:
+def test_older_epoch_is_fenced_even_when_it_resends() -> None:
     old = data(0, epoch=1)
     entry = entry_of(old, data(0, offset=1, epoch=2))
     assert refused(entry, old) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert refused(entry, data(1, epoch=1)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_new_epoch_starts_at_sequence_zero() -> None:
+def test_new_epoch_starts_at_sequence_zero() -> None:
     entry = entry_of(data(5, 2, epoch=1))
     assert check_append(entry, data(0, epoch=2), from_client=True) is None
     assert refused(entry, data(7, epoch=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_new_epoch_forgets_the_batches_of_the_former() -> None:
+def test_new_epoch_forgets_the_batches_of_the_former() -> None:
     entry = entry_of(data(0), data(1, offset=1), data(0, offset=2, epoch=1))
     assert [batch.last_offset for batch in entry.batches] == [2]
 
 
-def test_a_marker_of_a_new_epoch_lets_that_epoch_start_at_zero() -> None:
+def test_marker_of_a_new_epoch_lets_that_epoch_start_at_zero() -> None:
     entry = entry_of(data(0, 5, txn=True), marker(5, epoch=1))
     assert entry.batches == ()
     assert check_append(entry, data(0, epoch=1, txn=True), from_client=True) is None
     assert refused(entry, data(5, epoch=1, txn=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_marker_of_the_same_epoch_keeps_the_sequences() -> None:
+def test_marker_of_the_same_epoch_keeps_the_sequences() -> None:
     entry = entry_of(data(0, 5, txn=True), marker(5))
     assert check_append(entry, data(5, txn=True), from_client=True) is None
 
 
-def test_a_batch_outside_of_the_open_transaction_is_refused() -> None:
+def test_batch_outside_of_the_open_transaction_is_refused() -> None:
     entry = entry_of(data(0, txn=True))
     assert refused(entry, data(1)) is ErrorCode.INVALID_TXN_STATE
     assert refused(entry, data(0, epoch=1)) is ErrorCode.INVALID_TXN_STATE
@@ -192,7 +192,7 @@ def test_offsets_within_a_transaction_have_no_sequence() -> None:
         check_coordinator_append(states.entries[7], data(-1))
 
 
-def test_the_state_after_a_batch_does_not_touch_the_state_before() -> None:
+def test_state_after_a_batch_does_not_touch_the_state_before() -> None:
     before = entry_of(data(0, 2))
     after = entry_after(before, data(2, 3), 40)
     assert before.batches == (BatchMetadata(1, 1, 1, 1_000),)
@@ -200,7 +200,7 @@ def test_the_state_after_a_batch_does_not_touch_the_state_before() -> None:
     assert after.batches[-1].first_offset == 40
 
 
-def test_a_failed_append_leaves_the_resend_acceptable() -> None:
+def test_failed_append_leaves_the_resend_acceptable() -> None:
     states = ProducerStates()
     states.apply(data(0))
     failed = data(1)
@@ -215,7 +215,7 @@ def test_batches_without_a_producer_only_move_the_offset() -> None:
     assert states.last_map_offset == 5
 
 
-def test_a_batch_may_be_applied_at_another_offset_than_it_was_sent_with() -> None:
+def test_batch_may_be_applied_at_another_offset_than_it_was_sent_with() -> None:
     states = ProducerStates(100)
     states.apply(data(0, 3, txn=True), 100)
     assert states.last_map_offset == 103
@@ -223,7 +223,7 @@ def test_a_batch_may_be_applied_at_another_offset_than_it_was_sent_with() -> Non
     assert states.entries[7].last_offset == 102
 
 
-def test_the_last_stable_offset_waits_for_the_oldest_open_transaction() -> None:
+def test_last_stable_offset_waits_for_the_oldest_open_transaction() -> None:
     states = ProducerStates()
     assert states.last_stable_offset(50) == 50
     states.apply(data(0, offset=10, txn=True, pid=1))
@@ -244,7 +244,7 @@ def test_the_last_stable_offset_waits_for_the_oldest_open_transaction() -> None:
     states.check()
 
 
-def test_a_marker_without_data_changes_only_the_epochs() -> None:
+def test_marker_without_data_changes_only_the_epochs() -> None:
     states = ProducerStates()
     assert states.apply(marker(3, epoch=4, coordinator=9)) is None
     assert states.first_unstable_offset is None
@@ -252,7 +252,7 @@ def test_a_marker_without_data_changes_only_the_epochs() -> None:
     assert states.apply(marker(4, epoch=4, coordinator=9)) is None
 
 
-def test_a_transaction_keeps_its_start_when_the_epoch_rises_within_it() -> None:
+def test_transaction_keeps_its_start_when_the_epoch_rises_within_it() -> None:
     states = ProducerStates()
     states.apply(data(0, offset=5, txn=True))
     states.apply(data(0, offset=6, txn=True, epoch=1))
@@ -263,7 +263,7 @@ def test_a_transaction_keeps_its_start_when_the_epoch_rises_within_it() -> None:
     states.check()
 
 
-def test_an_emptied_control_batch_and_other_control_records_end_nothing() -> None:
+def test_emptied_control_batch_and_other_control_records_end_nothing() -> None:
     states = ProducerStates()
     states.apply(data(0, txn=True))
     empty = marker(1)
@@ -302,7 +302,7 @@ def test_truncating_the_tail_requires_a_reload_only_when_batches_are_dropped() -
     assert states.truncate_tail(4) is True
 
 
-def test_a_loaded_state_knows_its_open_transactions_in_order() -> None:
+def test_loaded_state_knows_its_open_transactions_in_order() -> None:
     states = ProducerStates()
     states.load(
         [

@@ -55,7 +55,7 @@ def _control(record: bytes) -> RecordBatch:
     )
 
 
-def test_a_marker_as_kafka_writes_it_is_read() -> None:
+def test_marker_as_kafka_writes_it_is_read() -> None:
     assert len(MARKER) == 0x42 + 12
     assert decode_marker(RecordBatch(memoryview(MARKER))) == TransactionMarker(False, 7)
 

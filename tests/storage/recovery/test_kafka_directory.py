@@ -101,7 +101,7 @@ def kafka_directory() -> MemoryFileSystem:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_directory_of_kafka_opens(is_clean: bool) -> None:
+def test_directory_of_kafka_opens(is_clean: bool) -> None:
     files = kafka_directory()
     if not is_clean:
         files.remove("/kafka/.kafka_cleanshutdown")
@@ -124,7 +124,7 @@ def test_a_directory_of_kafka_opens(is_clean: bool) -> None:
     assert check_append(entry, resent, from_client=True) == Duplicate(49, 49, 1_000)
 
 
-def test_a_directory_of_kafka_is_given_back_as_it_was() -> None:
+def test_directory_of_kafka_is_given_back_as_it_was() -> None:
     files = kafka_directory()
     broker = Broker(files, ["/kafka"]).start()
     broker.stop({("orders", 0): 49})

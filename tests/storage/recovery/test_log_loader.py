@@ -261,7 +261,7 @@ def test_compaction_may_leave_holes_between_segments_and_batches() -> None:
     assert facts(log) == expected
 
 
-def test_a_new_folder_becomes_an_empty_log_at_its_start_offset() -> None:
+def test_new_folder_becomes_an_empty_log_at_its_start_offset() -> None:
     for was_clean in (True, False):
         folder = LogFolder()
         log = folder.open(was_clean=was_clean, log_start_offset=7)
@@ -272,7 +272,7 @@ def test_a_new_folder_becomes_an_empty_log_at_its_start_offset() -> None:
         log.check()
 
 
-def test_the_start_of_the_log_is_kept_inside_its_first_segment() -> None:
+def test_start_of_the_log_is_kept_inside_its_first_segment() -> None:
     log = restored(dict(CONTENT)).open(log_start_offset=3)
     assert (log.log_start_offset, log.first_base_offset) == (3, 0)
     assert log.leader_epochs.entries[0].start_offset == 3
@@ -370,7 +370,7 @@ def test_indexes_at_apaches_full_size_are_read_after_a_kill_and_after_a_stop() -
         assert log.shared.files.size(path(LAST_BASE, ".timeindex")) < 100
 
 
-def test_a_preallocated_log_file_ends_where_its_zeros_begin() -> None:
+def test_preallocated_log_file_ends_where_its_zeros_begin() -> None:
     content = dict(CONTENT)
     content[LAST_LOG] = content[LAST_LOG].ljust(5_000, b"\0")
     for was_clean in (False, True):
@@ -410,7 +410,7 @@ def test_index_files_without_a_segment_are_removed() -> None:
     assert not [name for name in folder.files.list(FOLDER) if "099" in name]
 
 
-def test_a_crash_at_any_step_of_the_recovery_is_recovered() -> None:
+def test_crash_at_any_step_of_the_recovery_is_recovered() -> None:
     content = damaged(CONTENT, (".index", ".snapshot", LEADER_EPOCH_FILE), "short")
     content[LAST_LOG] = content[LAST_LOG][:-1]
     folder = restored(content)

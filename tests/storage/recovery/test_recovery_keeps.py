@@ -179,7 +179,7 @@ COMMON = settings(
 
 @COMMON
 @given(before=configs, after=configs, wanted=steps, rising=st.booleans())
-def test_a_killed_process_loses_no_batch(
+def test_killed_process_loses_no_batch(
     before: LogConfig, after: LogConfig, wanted: list[Step], rising: bool
 ) -> None:
     written = write(before, wanted, rising=rising)
@@ -199,7 +199,7 @@ def test_a_killed_process_loses_no_batch(
     rising=st.booleans(),
     seed=st.integers(0, 1 << 32),
 )
-def test_a_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
+def test_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
     before: LogConfig, after: LogConfig, wanted: list[Step], rising: bool, seed: int
 ) -> None:
     written = write(before, wanted, rising=rising)
@@ -212,7 +212,7 @@ def test_a_power_cut_loses_no_durable_batch_and_none_before_the_first_torn_one(
 
 @COMMON
 @given(before=configs, after=configs, wanted=steps, torn=st.data())
-def test_a_flipped_bit_takes_what_follows_it_and_nothing_before(
+def test_flipped_bit_takes_what_follows_it_and_nothing_before(
     before: LogConfig, after: LogConfig, wanted: list[Step], torn: st.DataObject
 ) -> None:
     written = write(before, wanted, rising=True)

@@ -20,7 +20,7 @@ BASES = sorted(
 """The base offsets of its segments."""
 
 
-def test_a_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> None:
+def test_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> None:
     content = {**CONTENT, names.file_name(BASES[1], names.LOG): b""}
     folder = restored(content)
     log = folder.open()
@@ -36,7 +36,7 @@ def test_a_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> N
     assert log.segment_gap_offset is None
 
 
-def test_a_gap_in_a_compacted_log_is_no_loss_and_one_below_a_leader_stays() -> None:
+def test_gap_in_a_compacted_log_is_no_loss_and_one_below_a_leader_stays() -> None:
     content = {**CONTENT, names.file_name(BASES[1], names.LOG): b""}
     compacted = restored(content)
     compacted.config = replace(compacted.config, cleanup_compact=True)
@@ -47,7 +47,7 @@ def test_a_gap_in_a_compacted_log_is_no_loss_and_one_below_a_leader_stays() -> N
     assert log.segment_gap_offset is None
 
 
-def test_a_missing_segment_in_the_middle_is_reported() -> None:
+def test_missing_segment_in_the_middle_is_reported() -> None:
     content = dict(CONTENT)
     del content[names.file_name(BASES[1], names.LOG)]
     for was_clean in (True, False):
@@ -58,7 +58,7 @@ def test_a_missing_segment_in_the_middle_is_reported() -> None:
         assert [text for text in folder.warnings() if "its segment has no .log file" in text]
 
 
-def test_a_lower_leader_epoch_after_a_higher_one_is_kept_and_reported() -> None:
+def test_lower_leader_epoch_after_a_higher_one_is_kept_and_reported() -> None:
     folder = LogFolder()
     log = folder.open()
     append(log, batch(1), leader_epoch=4)
@@ -139,7 +139,7 @@ def test_log_start_above_the_end_keeps_the_records_and_assigns_no_offset_twice(
     assert again.end_offset == start_offset + 1
 
 
-def test_a_log_without_a_record_begins_at_its_start() -> None:
+def test_log_without_a_record_begins_at_its_start() -> None:
     content = {names.file_name(3, names.LOG): b"", names.file_name(9, names.LOG): b""}
     log = restored(content).open(log_start_offset=5_000)
     assert (log.log_start_offset, log.end_offset, log.base_offsets) == (5_000, 5_000, [5_000])

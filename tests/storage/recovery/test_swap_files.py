@@ -52,7 +52,7 @@ def test_files_of_unfinished_cleanings_and_deletions_are_removed() -> None:
 
 @pytest.mark.parametrize("gone", [(), (0,), (0, 4)])
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_a_finished_cleaning_replaces_what_it_was_made_of(
+def test_finished_cleaning_replaces_what_it_was_made_of(
     gone: tuple[int, ...], was_clean: bool
 ) -> None:
     folder = folder_with_segments()
@@ -69,7 +69,7 @@ def test_a_finished_cleaning_replaces_what_it_was_made_of(
     log.check()
 
 
-def test_a_swap_that_was_renamed_but_for_an_index_is_finished() -> None:
+def test_swap_that_was_renamed_but_for_an_index_is_finished() -> None:
     folder = folder_with_segments()
     put(folder, names.file_name(4, names.TIME_INDEX) + names.SWAP, b"\0" * 7 + b"\5" + b"\0\0\0\1")
     put(folder, names.file_name(77, names.OFFSET_INDEX) + names.SWAP, b"")
@@ -79,7 +79,7 @@ def test_a_swap_that_was_renamed_but_for_an_index_is_finished() -> None:
     assert not [name for name in folder.files.list(FOLDER) if name.endswith(names.SWAP)]
 
 
-def test_a_swap_of_an_unfinished_split_is_dropped() -> None:
+def test_swap_of_an_unfinished_split_is_dropped() -> None:
     folder = folder_with_segments()
     put(folder, log_name(4, names.CLEANED), cleaned(4))
     put(folder, log_name(8, names.SWAP), cleaned(8))
@@ -88,7 +88,7 @@ def test_a_swap_of_an_unfinished_split_is_dropped() -> None:
     assert log.segments[2].size == 4 * SIZE
 
 
-def test_a_crash_at_any_step_is_finished_by_the_next_start() -> None:
+def test_crash_at_any_step_is_finished_by_the_next_start() -> None:
     number = 0
     while True:
         number += 1

@@ -198,7 +198,7 @@ def test_indexes_of_the_active_segment_are_rebuilt_while_it_is_appended_to(
     assert read_all(again)[: len(everything)] == everything
 
 
-def test_a_rebuild_runs_again_when_much_was_appended_meanwhile(
+def test_rebuild_runs_again_when_much_was_appended_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("odradek.storage.segments.index_rebuild.REST_BYTES_MAX", 3 * SIZE)
@@ -245,7 +245,7 @@ def test_rebuild_changes_nothing_after_a_truncation_or_deletion() -> None:
             log.check()
 
 
-def test_a_damaged_segment_is_not_rebuilt_again_and_again() -> None:
+def test_damaged_segment_is_not_rebuilt_again_and_again() -> None:
     def damage(folder: LogFolder) -> None:
         remove_both(folder)
         path = f"{FOLDER}/{names.file_name(0, names.LOG)}"
@@ -347,7 +347,7 @@ def in_thread(log: Log, timestamp_ms: int | None) -> RecordPosition | None:
     st.integers(0, 180),
     st.sampled_from(["open", "reopened", "truncated"]),
 )
-def test_a_search_by_time_equals_brute_force(
+def test_search_by_time_equals_brute_force(
     batches: list[list[int]], interval_bytes: int, segment_bytes: int, start: int, state: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -404,7 +404,7 @@ def test_search_beyond_the_budget_raises_and_is_done_in_a_thread() -> None:
         log.max_timestamp(budget=LookupBudget())
 
 
-def test_a_search_that_a_truncation_has_overtaken_is_not_used() -> None:
+def test_search_that_a_truncation_has_overtaken_is_not_used() -> None:
     _, log = filled()
     lookup = TimeLookup(log, NOW_MS + 250)
     lookup.run(log.shared.files)
@@ -432,7 +432,7 @@ def test_search_over_removed_files_is_outdated() -> None:
         lookup.result()
 
 
-def test_a_search_that_meets_an_unusable_index_waits_for_it() -> None:
+def test_search_that_meets_an_unusable_index_waits_for_it() -> None:
     folder, log = filled()
     log = reopened(folder, log, cut_times)
     rebuilds = Rebuilds(folder).watch()

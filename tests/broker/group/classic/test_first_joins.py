@@ -26,7 +26,7 @@ DYNAMIC_VERSION = 3
 STATIC_VERSION = 9
 
 
-def test_the_first_join_without_a_delay_waits_a_moment_for_others() -> None:
+def test_first_join_without_a_delay_waits_a_moment_for_others() -> None:
     talk = Conversation(GroupLimits(initial_delay_ms=0), skips_first_wait=False)
     first = talk.join()
     talk.wait(FIRST_JOIN_WAIT_MS - 1)
@@ -59,7 +59,7 @@ def test_members_that_keep_coming_prolong_any_other_delay(delay_ms: int) -> None
 
 
 @pytest.mark.parametrize("leaves_early", [False, True])
-def test_an_empty_group_waits_the_moment_again(leaves_early: bool) -> None:
+def test_empty_group_waits_the_moment_again(leaves_early: bool) -> None:
     talk = Conversation(GroupLimits(initial_delay_ms=0), skips_first_wait=False)
     first = talk.join()
     if not leaves_early:

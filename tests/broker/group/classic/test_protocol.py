@@ -38,7 +38,7 @@ def test_every_state_can_be_reached_and_every_event_has_a_row() -> None:
         assert list(row) == list(GroupState)
 
 
-def test_the_first_member_leads_generation_one() -> None:
+def test_first_member_leads_generation_one() -> None:
     talk = Conversation()
     answer = talk.joined[talk.join()]
     assert (answer.error, answer.generation, answer.leader) == (NONE, 1, answer.member_id)
@@ -56,7 +56,7 @@ def test_join_of_a_new_member_returns_its_id_first() -> None:
     assert talk.joined[talk.join("m1")].generation == 1
 
 
-def test_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
+def test_id_that_is_not_used_within_the_session_is_forgotten() -> None:
     talk = Conversation()
     talk.join(is_member_id_required=True)
     talk.wait(SESSION_MS)
@@ -64,7 +64,7 @@ def test_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
     assert talk.joined[talk.join("m1")].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
+def test_rebalance_waits_for_ids_that_were_given_out() -> None:
     talk = Conversation()
     (leader,) = talk.stable()
     talk.join(is_member_id_required=True)
@@ -76,7 +76,7 @@ def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
     assert talk.joined[ticket].generation == 2
 
 
-def test_an_empty_group_waits_longer_while_new_members_come() -> None:
+def test_empty_group_waits_longer_while_new_members_come() -> None:
     talk = Conversation(GroupLimits(initial_delay_ms=3_000))
     first = talk.join()
     talk.wait(2_000)
@@ -89,7 +89,7 @@ def test_an_empty_group_waits_longer_while_new_members_come() -> None:
     assert not talk.joined[second].members
 
 
-def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
+def test_initial_delay_ends_with_the_rebalance_timeout() -> None:
     talk = Conversation(GroupLimits(initial_delay_ms=3_000))
     first = talk.join(rebalance_timeout_ms=5_000)
     for _ in range(4):
@@ -100,7 +100,7 @@ def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     assert len(talk.joined[first].members) == 5
 
 
-def test_the_leader_brings_everybodys_assignment() -> None:
+def test_leader_brings_everybodys_assignment() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     answers = [talk.synced[talk.sync(name)] for name in (leader, follower)]
@@ -110,7 +110,7 @@ def test_the_leader_brings_everybodys_assignment() -> None:
     assert {(one.protocol_type, one.protocol) for one in answers} == {("consumer", "range")}
 
 
-def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
+def test_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     tickets = [talk.join(follower, protocols=(("range", b"changed"),)), talk.join(leader)]
@@ -140,7 +140,7 @@ def test_sync_waits_until_the_assignment_is_stored() -> None:
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_an_assignment_that_cannot_be_stored_begins_a_rebalance(
+def test_assignment_that_cannot_be_stored_begins_a_rebalance(
     failure: ErrorCode, error: ErrorCode
 ) -> None:
     talk = Conversation(stores_at_once=False)
@@ -183,7 +183,7 @@ def test_join_of_an_unchanged_follower_returns_the_generation_without_a_rebalanc
     assert talk.group.state is GroupState.STABLE
 
 
-def test_a_leader_that_asks_again_begins_a_rebalance() -> None:
+def test_leader_that_asks_again_begins_a_rebalance() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     ticket = talk.join(leader)
@@ -204,7 +204,7 @@ def test_who_does_not_come_back_in_time_is_out_and_another_leads() -> None:
     assert talk.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_silent_member_expires_and_a_beating_one_does_not() -> None:
+def test_silent_member_expires_and_a_beating_one_does_not() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     for _ in range(10):
@@ -224,7 +224,7 @@ def test_members_that_never_ask_for_their_assignment_are_taken_out() -> None:
     assert talk.group.generation == 2
 
 
-def test_a_new_member_waits_five_minutes_and_not_longer() -> None:
+def test_new_member_waits_five_minutes_and_not_longer() -> None:
     talk = Conversation()
     talk.stable(1, session_timeout_ms=2_000_000, rebalance_timeout_ms=2_000_000)
     ticket = talk.join()
@@ -234,7 +234,7 @@ def test_a_new_member_waits_five_minutes_and_not_longer() -> None:
     assert talk.joined[ticket].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leave_begins_a_rebalance_and_the_last_one_empties_the_group() -> None:
+def test_leave_begins_a_rebalance_and_the_last_one_empties_the_group() -> None:
     talk = Conversation()
     leader, follower = talk.stable(2)
     assert talk.leave(LeavingMember(leader, None)) == [NONE]
@@ -285,21 +285,21 @@ def test_who_leaves_while_the_assignment_is_awaited_sends_the_others_back() -> N
         ({"protocol": "roundrobin"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_a_sync_says_why_it_is_refused(changes: dict[str, object], error: ErrorCode) -> None:
+def test_sync_says_why_it_is_refused(changes: dict[str, object], error: ErrorCode) -> None:
     talk = Conversation()
     (member,) = talk.stable()
     fields = {"member_id": member, **changes}
     assert talk.synced[talk.sync(**fields)].error is error  # type: ignore[arg-type]
 
 
-def test_a_group_has_no_more_members_than_it_may() -> None:
+def test_group_has_no_more_members_than_it_may() -> None:
     talk = Conversation(GroupLimits(initial_delay_ms=0, members_max=2))
     talk.stable(2)
     assert talk.joined[talk.join()].error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert talk.group.state is GroupState.STABLE
 
 
-def test_a_static_member_returns_without_a_rebalance() -> None:
+def test_static_member_returns_without_a_rebalance() -> None:
     talk = Conversation()
     (old,) = talk.stable(1, instance_id="i")
     answer = talk.joined[talk.join(instance_id="i")]
@@ -320,7 +320,7 @@ def test_join_of_a_static_leader_before_v9_returns_its_former_id_as_leader() -> 
     assert (answer.leader, answer.members, answer.skip_assignment) == (old, (), False)
 
 
-def test_a_static_member_whose_return_cannot_be_stored_is_what_it_was() -> None:
+def test_static_member_whose_return_cannot_be_stored_is_what_it_was() -> None:
     talk = Conversation()
     (old,) = talk.stable(1, instance_id="i")
     talk.stores_at_once = False
@@ -331,7 +331,7 @@ def test_a_static_member_whose_return_cannot_be_stored_is_what_it_was() -> None:
     assert talk.group.members[old].session_timeout_ms == SESSION_MS
 
 
-def test_a_static_member_that_returns_during_a_rebalance_fences_its_old_request() -> None:
+def test_static_member_that_returns_during_a_rebalance_fences_its_old_request() -> None:
     talk = Conversation()
     talk.stable(2, session_timeout_ms=100_000)
     old = talk.join(instance_id="i")
@@ -351,7 +351,7 @@ def test_absent_static_members_hold_a_rebalance_until_their_sessions_end() -> No
     assert state_of(talk) is GroupState.EMPTY
 
 
-def test_a_request_that_is_repeated_is_answered_too() -> None:
+def test_request_that_is_repeated_is_answered_too() -> None:
     talk = Conversation()
     leader, _ = talk.stable(2)
     first = talk.join(leader)
@@ -360,7 +360,7 @@ def test_a_request_that_is_repeated_is_answered_too() -> None:
     assert second in talk.open
 
 
-def test_a_moved_group_sends_everybody_to_the_new_coordinator() -> None:
+def test_moved_group_sends_everybody_to_the_new_coordinator() -> None:
     talk = Conversation()
     leader, _ = talk.stable(2)
     ticket = talk.join(leader)

@@ -98,7 +98,7 @@ def test_equal_subscriptions_get_equal_loads_and_nothing_moves_in_vain(seed: int
 
 @pytest.mark.parametrize("kind", SubscriptionType)
 @given(seed=seeds)
-def test_an_assignment_that_is_asked_for_again_stays(kind: SubscriptionType, seed: int) -> None:
+def test_assignment_that_is_asked_for_again_stays(kind: SubscriptionType, seed: int) -> None:
     case = seeded(seed, kind)
     first = assign(UNIFORM, case)
     settled = {
@@ -166,7 +166,7 @@ def test_topics_with_equally_many_partitions_are_joined() -> None:
     assert all(one[T] == one[U] for one in result.values())
 
 
-def test_a_static_member_finds_its_ranges_under_another_id() -> None:
+def test_static_member_finds_its_ranges_under_another_id() -> None:
     def members(ids: tuple[str, ...]) -> dict[str, MemberSubscription]:
         return {
             member_id: MemberSubscription((T,), instance_id=f"i{number}")
@@ -185,7 +185,7 @@ def test_static_members_stand_before_dynamic_ones() -> None:
 
 @pytest.mark.parametrize("name", [UNIFORM, RANGE])
 @pytest.mark.parametrize("kind", SubscriptionType)
-def test_a_thousand_members_are_soon_given_ten_thousand_partitions(
+def test_thousand_members_are_soon_given_ten_thousand_partitions(
     name: str, kind: SubscriptionType
 ) -> None:
     rng = random.Random(6)

@@ -32,7 +32,7 @@ def test_first_member_gets_all_partitions_in_one_response(talk: Talk) -> None:
     assert talk.group().state is ConsumerState.STABLE
 
 
-def test_a_second_member_waits_until_the_first_has_given_up_its_part(talk: Talk) -> None:
+def test_second_member_waits_until_the_first_has_given_up_its_part(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     joined = talk.heartbeat("n", 0)
     assert (joined.epoch, talk.names(joined)) == (3, {})
@@ -46,7 +46,7 @@ def test_a_second_member_waits_until_the_first_has_given_up_its_part(talk: Talk)
     assert talk.group().state is ConsumerState.STABLE
 
 
-def test_a_lost_answer_does_no_harm(talk: Talk) -> None:
+def test_lost_answer_does_no_harm(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     talk.heartbeat("n", 0)
     talk.heartbeat("m", 2)
@@ -86,7 +86,7 @@ def test_partitions_of_a_leaving_member_are_free_at_once(talk: Talk) -> None:
     assert talk.names(talk.heartbeat("o", 0)) == {"a": (0, 1, 2)}
 
 
-def test_a_silent_member_is_fenced_when_its_session_ends(talk: Talk) -> None:
+def test_silent_member_is_fenced_when_its_session_ends(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     talk.heartbeat("n", 0)
     talk.wait(44_000)
@@ -109,7 +109,7 @@ def test_more_silent_members_than_one_batch_can_tell_of_are_all_fenced(talk: Tal
     assert talk.group(long_name).state is ConsumerState.EMPTY
 
 
-def test_a_member_that_does_not_give_up_its_part_in_time_is_fenced(talk: Talk) -> None:
+def test_member_that_does_not_give_up_its_part_in_time_is_fenced(talk: Talk) -> None:
     talk.heartbeat("m", 0, rebalance_timeout_ms=5_000)
     talk.heartbeat("n", 0)
     talk.heartbeat("m", 2)
@@ -161,7 +161,7 @@ def test_target_is_made_again_when_the_clock_was_set_back_since_the_last_one() -
 # Static members.
 
 
-def test_a_static_member_comes_back_to_what_it_had(talk: Talk) -> None:
+def test_static_member_comes_back_to_what_it_had(talk: Talk) -> None:
     talk.heartbeat("m", 0, instance_id="i")
     talk.heartbeat("n", 0, instance_id="j")
     assert talk.names(talk.heartbeat("m", 2, reported={"a": (0, 1)})) == {"a": (0, 1)}
@@ -178,14 +178,14 @@ def test_a_static_member_comes_back_to_what_it_had(talk: Talk) -> None:
     assert talk.group().static_members == {"i": "o", "j": "n"}
 
 
-def test_a_static_member_that_stays_away_is_fenced(talk: Talk) -> None:
+def test_static_member_that_stays_away_is_fenced(talk: Talk) -> None:
     talk.heartbeat("m", 0, instance_id="i")
     talk.heartbeat("m", -2, instance_id="i")
     talk.wait(46_000)
     assert talk.group().state is ConsumerState.EMPTY
 
 
-def test_an_instance_id_belongs_to_one_member(talk: Talk) -> None:
+def test_instance_id_belongs_to_one_member(talk: Talk) -> None:
     talk.heartbeat("m", 0, instance_id="i")
     taken = talk.refusal("n", 0, instance_id="i")
     assert taken.code is ErrorCode.UNRELEASED_INSTANCE_ID
@@ -242,7 +242,7 @@ def test_topics_that_an_earlier_release_has_stored_are_deleted(talk: Talk) -> No
 # Expressions.
 
 
-def test_an_expression_is_matched_after_the_heartbeat(talk: Talk) -> None:
+def test_expression_is_matched_after_the_heartbeat(talk: Talk) -> None:
     joined = talk.heartbeat("m", 0, topic_names=None, topic_regex="a|b")
     assert (joined.epoch, talk.names(joined)) == (1, {})
     talk.wait(1)
@@ -256,7 +256,7 @@ def test_an_expression_is_matched_after_the_heartbeat(talk: Talk) -> None:
     assert not talk.group().resolved_regexes
 
 
-def test_an_expression_is_matched_again_when_topics_were_created(talk: Talk) -> None:
+def test_expression_is_matched_again_when_topics_were_created(talk: Talk) -> None:
     talk.heartbeat("m", 0, topic_names=None, topic_regex="a.*")
     talk.wait(1)
     talk.heartbeat("m", 1)
@@ -287,7 +287,7 @@ def test_matches_that_cannot_be_stored_are_not_looked_for_all_the_time(talk: Tal
     assert len(talk.group().resolved_regexes[".*"].topics) == 62
 
 
-def test_an_expression_gives_way_to_names(talk: Talk) -> None:
+def test_expression_gives_way_to_names(talk: Talk) -> None:
     talk.heartbeat("m", 0, topic_names=None, topic_regex="a")
     talk.wait(1)
     talk.heartbeat("m", 1)
@@ -297,7 +297,7 @@ def test_an_expression_gives_way_to_names(talk: Talk) -> None:
     assert not talk.group().regex_subscribers
 
 
-def test_an_expression_that_cannot_be_read_is_refused(talk: Talk) -> None:
+def test_expression_that_cannot_be_read_is_refused(talk: Talk) -> None:
     refused = talk.refusal("m", 0, topic_names=None, topic_regex="(")
     assert refused.code is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert refused.message == (
@@ -334,7 +334,7 @@ def test_members_take_memory_that_is_bounded_over_all_groups() -> None:
     assert talk.context.memory.used_bytes == 0
 
 
-def test_the_assignor_that_most_ask_for_is_taken(talk: Talk) -> None:
+def test_assignor_that_most_ask_for_is_taken(talk: Talk) -> None:
     talk.make_topic("b", 3)
     talk.heartbeat("m", 0, topic_names=("a", "b"), assignor="range")
     talk.heartbeat("n", 0, topic_names=("a", "b"), assignor="range")
@@ -384,7 +384,7 @@ def test_records_lead_from_group_to_group_even_when_old_ones_are_gone() -> None:
     assert isinstance(talk.read(talk.stored())["g"].body, ConsumerGroup)
 
 
-def test_an_empty_group_is_deleted_with_all_that_it_has_committed(talk: Talk) -> None:
+def test_empty_group_is_deleted_with_all_that_it_has_committed(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     assert talk.commit_as("m", 2) is ErrorCode.NONE
     talk.heartbeat("m", -1)

@@ -153,7 +153,7 @@ def test_classic_group_is_not_upgraded_where_upgrades_are_disabled(
     assert talk.refusal("m", 2).message == "Group g is not a consumer group."
 
 
-def test_a_group_is_not_handed_back_where_that_is_switched_off() -> None:
+def test_group_is_not_handed_back_where_that_is_switched_off() -> None:
     talk = Talk(migration=MigrationPolicy.UPGRADE)
     old = talk.settle_classic()
     talk.heartbeat("m", 0)
@@ -234,7 +234,7 @@ def test_classic_requests_to_the_new_protocol_are_refused_as_ever(talk: Talk) ->
     assert talk.classic_leave("unknown", old) == [ErrorCode.UNKNOWN_MEMBER_ID, NONE]
 
 
-def test_a_classic_member_that_does_not_join_or_sync_in_time_is_fenced(talk: Talk) -> None:
+def test_classic_member_that_does_not_join_or_sync_in_time_is_fenced(talk: Talk) -> None:
     talk.heartbeat("m", 0)
     old = joined(talk.classic_join("")).member_id
     for _ in range(3):

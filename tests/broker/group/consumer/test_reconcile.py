@@ -184,7 +184,7 @@ class World:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_a_partition_never_has_two_owners_and_all_come_to_rest(seed: int) -> None:
+def test_partition_never_has_two_owners_and_all_come_to_rest(seed: int) -> None:
     world = World(random.Random(seed))
     for _ in range(90):
         world.chance()
@@ -215,7 +215,7 @@ def goal(target: Assignment, **more: object) -> Goal:
     return Goal(**settings)  # type: ignore[arg-type]
 
 
-def test_a_new_member_gets_what_is_free_and_waits_for_the_rest() -> None:
+def test_new_member_gets_what_is_free_and_waits_for_the_rest() -> None:
     member = ConsumerMember(member_id="m")
     after = reconcile(member, goal({A: (0, 1)}, partition_epochs={A: {1: 1}}))
     assert after.state is MemberState.UNRELEASED_PARTITIONS
@@ -226,7 +226,7 @@ def test_a_new_member_gets_what_is_free_and_waits_for_the_rest() -> None:
     assert later.assigned_partitions == {A: {0: 2, 1: 2}}
 
 
-def test_a_member_gives_up_first_and_stays_in_its_epoch_until_then() -> None:
+def test_member_gives_up_first_and_stays_in_its_epoch_until_then() -> None:
     member = ConsumerMember(member_id="m", member_epoch=1, assigned_partitions={A: {0: 1, 1: 1}})
     asked = reconcile(member, goal({A: (1,), B: (0,)}))
     assert asked.state is MemberState.UNREVOKED_PARTITIONS

@@ -77,7 +77,7 @@ def request(epoch: int = 0, **changes: Any) -> ConsumerGroupHeartbeatRequest:
         ),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused_with_kafkas_words(
+def test_request_that_makes_no_sense_is_refused_with_kafkas_words(
     refused: ConsumerGroupHeartbeatRequest, version: int, code: ErrorCode, message: str
 ) -> None:
     with pytest.raises(BrokerError) as error:
@@ -111,7 +111,7 @@ def test_assignors_have_the_names_of_kafka_3_or_4() -> None:
             assignor_names(wrong)
 
 
-def test_the_hash_of_topics_changes_with_what_an_assignment_rests_on() -> None:
+def test_hash_of_topics_changes_with_what_an_assignment_rests_on() -> None:
     def topic(name: str, partitions: int, replica: int = 1) -> TopicImage:
         made = {one: PartitionImage(one, (replica,)) for one in range(partitions)}
         return TopicImage(name, UUID(int=len(name)), made)

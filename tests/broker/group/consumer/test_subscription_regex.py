@@ -11,7 +11,7 @@ from odradek.protocol.errors import BrokerError, ErrorCode
 LONGEST_NAME = "a" * 249
 
 
-def test_the_whole_name_must_match() -> None:
+def test_whole_name_must_match() -> None:
     regex = TopicRegex("orders-[0-9]+")
     assert regex.matches("orders-17")
     assert not any(map(regex.matches, ("orders-", "my-orders-1", "orders-1-dead", "orders-1\n")))
@@ -30,12 +30,12 @@ def test_what_cannot_be_understood_is_refused_with_kafkas_words() -> None:
     "regex",
     ["(x+x+)+y", "(a|a)*b", "(a*)*b", "((a?){30}a{30}){5}b", "(.*a){30}b", "(a|aa|aaa)+b"],
 )
-def test_an_expression_that_would_take_for_ever_elsewhere_is_answered(regex: str) -> None:
+def test_expression_that_would_take_for_ever_elsewhere_is_answered(regex: str) -> None:
     assert not TopicRegex(regex).matches(LONGEST_NAME)
 
 
 @pytest.mark.parametrize("regex", [r"\pL{900}", "." * 32_000, "(a{100}){100}", "(a{500}){3}"])
-def test_an_expression_that_would_take_much_memory_is_refused(regex: str) -> None:
+def test_expression_that_would_take_much_memory_is_refused(regex: str) -> None:
     with pytest.raises(BrokerError) as refused:
         check_regex(regex)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -49,7 +49,7 @@ def test_what_only_looks_like_an_extra_is_taken(regex: str) -> None:
     assert TopicRegex(regex).regex == regex
 
 
-def test_the_library_keeps_none_of_them() -> None:
+def test_library_keeps_none_of_them() -> None:
     for number in range(300):
         check_regex(f"topic-{number}")
     assert re2._Regexp._make.cache_info().currsize == 0

@@ -60,13 +60,13 @@ def test_only_what_changes_is_stored() -> None:
     assert alone.changed == {"b": {T: (0, 1, 2, 3)}}
 
 
-def test_a_member_without_topics_is_stored_once_with_nothing() -> None:
+def test_member_without_topics_is_stored_once_with_nothing() -> None:
     nothing = plan([member("a", "unknown")], {})
     assert nothing.changed == {"a": {}}
     assert plan([member("a", "unknown")], nothing.assignments).changed == {}
 
 
-def test_a_static_member_that_comes_back_goes_on_with_what_it_had() -> None:
+def test_static_member_that_comes_back_goes_on_with_what_it_had() -> None:
     members = [member("b", "t"), member("new", "t")]
     present: dict[str, Assignment] = {"old": {T: (0, 2)}, "b": {T: (1, 3)}}
     assert plan(members, present, {"new": "old"}).changed == {"new": {T: (0, 2)}}
@@ -112,7 +112,7 @@ def test_names_and_expression_are_taken_together() -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_the_order_in_which_members_have_come_is_no_matter(seed: int) -> None:
+def test_order_in_which_members_have_come_is_no_matter(seed: int) -> None:
     rng = random.Random(seed)
     case = target_case(rng)
     mixed = list(case.members.items())

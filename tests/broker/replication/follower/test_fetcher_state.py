@@ -199,7 +199,7 @@ def test_without_a_session_every_request_is_full() -> None:
         (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, SESSION),
     ],
 )
-def test_an_error_of_the_session_makes_the_next_request_full(
+def test_error_of_the_session_makes_the_next_request_full(
     error: ErrorCode, session_id: int
 ) -> None:
     fetcher = Fetcher(replica(log_of(1)))
@@ -212,20 +212,20 @@ def test_an_error_of_the_session_makes_the_next_request_full(
 
 
 @pytest.mark.parametrize("listed", [(), (0,), (0, 1, 2)])
-def test_a_full_response_that_lists_other_partitions_is_dropped(listed: tuple[int, ...]) -> None:
+def test_full_response_that_lists_other_partitions_is_dropped(listed: tuple[int, ...]) -> None:
     fetcher = Fetcher(replica(log_of(1)), replica(log_of(1), 1))
     assert fetcher.exchange(*map(data, listed)) == []
     assert fetcher.request().session_epoch == 0
 
 
-def test_an_incremental_response_with_a_foreign_partition_is_dropped() -> None:
+def test_incremental_response_with_a_foreign_partition_is_dropped() -> None:
     fetcher = Fetcher(replica(log_of(1)))
     fetcher.exchange(data())
     assert fetcher.exchange(data(4)) == []
     assert (fetcher.request().session_id, fetcher.request().session_epoch) == (SESSION, 0)
 
 
-def test_a_lost_response_delays_all_replicas() -> None:
+def test_lost_response_delays_all_replicas() -> None:
     fetcher = Fetcher(replica(log_of(1)), replica(log_of(1), 1))
     fetcher.exchange(data(0), data(1))
     fetcher.request()
@@ -247,7 +247,7 @@ def test_a_lost_response_delays_all_replicas() -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_an_error_of_a_partition_delays_only_it(error: ErrorCode) -> None:
+def test_error_of_a_partition_delays_only_it(error: ErrorCode) -> None:
     fetcher = Fetcher(replica(log_of(1)), replica(log_of(1), 1))
     actions = fetcher.exchange(data(0, error_code=int(error)), data(1))
     assert actions[0] is None
@@ -267,7 +267,7 @@ def test_an_error_of_a_partition_delays_only_it(error: ErrorCode) -> None:
         ErrorCode.UNKNOWN_TOPIC_ID,
     ],
 )
-def test_a_leader_that_does_not_know_of_it_yet_is_asked_again_soon_and_ever_later(
+def test_leader_that_does_not_know_of_it_yet_is_asked_again_soon_and_ever_later(
     error: ErrorCode,
 ) -> None:
     fetcher = Fetcher(replica(log_of(1)), replica(log_of(1), 1))
@@ -289,7 +289,7 @@ def test_a_leader_that_does_not_know_of_it_yet_is_asked_again_soon_and_ever_late
     assert fetcher.pass_delay() == 20
 
 
-def test_a_leader_holds_no_response_back_while_another_replica_becomes_due() -> None:
+def test_leader_holds_no_response_back_while_another_replica_becomes_due() -> None:
     fetcher = Fetcher(replica(log_of(1)), replica(log_of(1), 1))
     assert fetcher.request().max_wait_ms == LIMITS.max_wait_ms
     fetcher.take(response(data(0, error_code=int(ErrorCode.KAFKA_STORAGE_ERROR)), data(1)))
@@ -300,7 +300,7 @@ def test_a_leader_holds_no_response_back_while_another_replica_becomes_due() -> 
     assert fetcher.request().max_wait_ms == LIMITS.max_wait_ms
 
 
-def test_a_log_with_a_gap_between_segments_is_fetched_again_from_there() -> None:
+def test_log_with_a_gap_between_segments_is_fetched_again_from_there() -> None:
     log = log_of(1, 1, 1, high_watermark=3)
     log.segment_gap_offset = 1
     one = replica(log)
@@ -313,7 +313,7 @@ def test_a_log_with_a_gap_between_segments_is_fetched_again_from_there() -> None
 
 
 @pytest.mark.parametrize("has_gap", [True, False])
-def test_a_first_truncation_that_was_refused_is_due_again_before_any_fetch(has_gap: bool) -> None:
+def test_first_truncation_that_was_refused_is_due_again_before_any_fetch(has_gap: bool) -> None:
     log = bare_log()
     log.segment_gap_offset = 1 if has_gap else None
     one = replica(log)
@@ -331,7 +331,7 @@ def test_a_first_truncation_that_was_refused_is_due_again_before_any_fetch(has_g
     assert state.due_truncations(fetcher.now_ms) == wanted
 
 
-def test_a_log_that_was_being_truncated_is_truncated_to_its_gap_afterwards() -> None:
+def test_log_that_was_being_truncated_is_truncated_to_its_gap_afterwards() -> None:
     log = log_of(1, 1, 1, high_watermark=3)
     log.segment_gap_offset = 1
     log.is_truncating = True
@@ -343,7 +343,7 @@ def test_a_log_that_was_being_truncated_is_truncated_to_its_gap_afterwards() -> 
     assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(one, 1)]
 
 
-def test_a_fenced_replica_waits_for_another_leader_epoch() -> None:
+def test_fenced_replica_waits_for_another_leader_epoch() -> None:
     log = log_of(1)
     fetcher = Fetcher(replica(log))
     fetcher.exchange(data(error_code=int(ErrorCode.FENCED_LEADER_EPOCH)))
@@ -354,7 +354,7 @@ def test_a_fenced_replica_waits_for_another_leader_epoch() -> None:
     assert offsets(fetcher.request()) == {(ORDERS, 0): 1}
 
 
-def test_a_response_of_another_leader_epoch_or_log_end_is_dropped() -> None:
+def test_response_of_another_leader_epoch_or_log_end_is_dropped() -> None:
     log = log_of(1, 1)
     fetcher = Fetcher(replica(log))
     fetcher.request()
@@ -380,7 +380,7 @@ def test_a_response_of_another_leader_epoch_or_log_end_is_dropped() -> None:
         ((1, 2, 3, 4), 3, 3, 3),
     ],
 )
-def test_a_diverging_epoch_truncates_by_both_logs(
+def test_diverging_epoch_truncates_by_both_logs(
     own: tuple[int, ...], epoch: int, end_offset: int, expected: int
 ) -> None:
     log = log_of(*own)
@@ -396,7 +396,7 @@ def test_a_diverging_epoch_truncates_by_both_logs(
     assert offsets(fetcher.request()) == {(ORDERS, 0): expected}
 
 
-def test_a_divergence_that_truncates_nothing_is_not_asked_for_endlessly() -> None:
+def test_divergence_that_truncates_nothing_is_not_asked_for_endlessly() -> None:
     fetcher = Fetcher(replica(log_of(1, 1)))
     diverging = EpochEndOffset(epoch=1, end_offset=9)
     assert fetcher.exchange(data(diverging_epoch=diverging)) == [None]
@@ -412,7 +412,7 @@ def bare_log() -> ReplicatedLog:
     return NoEpochs([StoredRecord(-1, 0)] * 3, high_watermark=2)
 
 
-def test_a_log_without_epochs_is_truncated_to_its_high_watermark() -> None:
+def test_log_without_epochs_is_truncated_to_its_high_watermark() -> None:
     one = replica(bare_log())
     fetcher = Fetcher(one)
     assert fetcher.state.due_truncations(fetcher.now_ms) == [Truncate(one, 2)]
@@ -476,7 +476,7 @@ def test_fenced_while_the_leaders_offsets_are_asked_for_is_failed() -> None:
     assert one.state is ReplicaState.FAILED
 
 
-def test_an_empty_log_that_starts_inside_the_first_batch_begins_with_that_batch() -> None:
+def test_empty_log_that_starts_inside_the_first_batch_begins_with_that_batch() -> None:
     log = ReplicatedLog([StoredRecord(1, 0)] * 7, start=7)
     fetcher = Fetcher(replica(log))
     records = batch(*([NOW_MS] * 10), base_offset=4, leader_epoch=3).view
@@ -519,7 +519,7 @@ def test_lag_is_counted_to_the_leaders_high_watermark() -> None:
     assert one.is_in_sync
 
 
-def test_a_log_start_that_retention_has_moved_is_sent_with_the_next_request() -> None:
+def test_log_start_that_retention_has_moved_is_sent_with_the_next_request() -> None:
     log = log_of(1, 1, 1)
     fetcher = Fetcher(replica(log))
     (append,) = fetcher.exchange(data())

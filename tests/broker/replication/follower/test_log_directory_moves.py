@@ -98,7 +98,7 @@ def _sequence(partition: Partition) -> int:
     return 0 if entry is None else entry.last_sequence + 1
 
 
-def test_a_moved_replica_has_the_same_records_offsets_epochs_and_producers() -> None:
+def test_moved_replica_has_the_same_records_offsets_epochs_and_producers() -> None:
     moving = Moving()
     partition = moving.lead(40)
     former = partition.log
@@ -149,7 +149,7 @@ def test_records_written_during_the_move_are_moved_too() -> None:
     partition.log.check()
 
 
-def test_a_replica_that_is_truncated_during_the_move_is_moved_as_it_is_then() -> None:
+def test_replica_that_is_truncated_during_the_move_is_moved_as_it_is_then() -> None:
     moving = Moving()
     partition = moving.replicas.follow()
     for offset in range(10):
@@ -168,7 +168,7 @@ def test_a_replica_that_is_truncated_during_the_move_is_moved_as_it_is_then() ->
     assert partition.log.leader_epochs.entries == ((1, 0), (2, 4))
 
 
-def test_a_log_that_starts_inside_a_batch_is_moved_with_the_whole_batch() -> None:
+def test_log_that_starts_inside_a_batch_is_moved_with_the_whole_batch() -> None:
     moving = Moving()
     partition = moving.replicas.lead()
     for _ in range(3):
@@ -185,7 +185,7 @@ def test_a_log_that_starts_inside_a_batch_is_moved_with_the_whole_batch() -> Non
     log.check()
 
 
-def test_the_rate_bounds_the_bytes_in_a_second() -> None:
+def test_rate_bounds_the_bytes_in_a_second() -> None:
     moving = Moving(rate=1_000)
     partition = moving.lead(40)
     size = partition.log.size_bytes()
@@ -208,7 +208,7 @@ def test_errors_of_a_move() -> None:
     assert not moving.step()
 
 
-def test_a_move_back_gives_the_copy_up() -> None:
+def test_move_back_gives_the_copy_up() -> None:
     moving = Moving()
     partition = moving.lead(30)
     home = partition.log.directory.rpartition("/")[0]
@@ -222,7 +222,7 @@ def test_a_move_back_gives_the_copy_up() -> None:
     assert moving.moved == []
 
 
-def test_a_deleted_replica_takes_its_copy_with_it() -> None:
+def test_deleted_replica_takes_its_copy_with_it() -> None:
     moving = Moving()
     partition = moving.lead(30)
     moving.moves.move("orders", 0, moving.other(partition))
@@ -232,7 +232,7 @@ def test_a_deleted_replica_takes_its_copy_with_it() -> None:
     assert moving.replicas.stored.manager.all() == []
 
 
-def test_a_failed_target_ends_the_move_and_leaves_the_replica() -> None:
+def test_failed_target_ends_the_move_and_leaves_the_replica() -> None:
     moving = Moving()
     partition = moving.lead(30)
     moving.moves.move("orders", 0, moving.other(partition))
@@ -245,7 +245,7 @@ def test_a_failed_target_ends_the_move_and_leaves_the_replica() -> None:
     write(partition, 1)
 
 
-def test_a_move_goes_on_after_a_restart() -> None:
+def test_move_goes_on_after_a_restart() -> None:
     moving = Moving()
     partition = moving.lead(30)
     target = moving.other(partition)
@@ -271,7 +271,7 @@ def life(moving: Moving, done: list[int]) -> None:
     moving.replicas.checkpoint()
 
 
-def test_a_power_cut_at_every_operation_of_a_move_loses_nothing() -> None:
+def test_power_cut_at_every_operation_of_a_move_loses_nothing() -> None:
     counted = Moving()
     life(counted, [])
     for number in range(1, counted.replicas.files.operations + 1):
@@ -291,7 +291,7 @@ def test_a_power_cut_at_every_operation_of_a_move_loses_nothing() -> None:
         assert partition.log.end_offset >= (done[0] if done else 0), number
 
 
-def test_a_rate_that_was_raised_ends_the_wait_of_a_batch_that_was_larger_than_the_rate() -> None:
+def test_rate_that_was_raised_ends_the_wait_of_a_batch_that_was_larger_than_the_rate() -> None:
     moving = Moving(rate=1)
     partition = moving.lead(20)
     former = partition.log

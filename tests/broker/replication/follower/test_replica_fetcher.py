@@ -194,7 +194,7 @@ def test_records_high_watermark_and_log_start_are_taken_over() -> None:
     assert (one.fetch_offset, one.last_fetched_epoch, one.log_start_offset) == (5, 1, 2)
 
 
-def test_a_request_that_waits_for_records_is_given_up_for_a_replica_that_was_added() -> None:
+def test_request_that_waits_for_records_is_given_up_for_a_replica_that_was_added() -> None:
     following = Following()
     former = following.replicas.follow()
     following.respond(data())
@@ -239,7 +239,7 @@ def test_requests_are_given_up_at_intervals() -> None:
     assert given_up_ms == [10, 100, 100]
 
 
-def test_a_response_that_comes_soon_is_awaited_when_a_replica_was_added() -> None:
+def test_response_that_comes_soon_is_awaited_when_a_replica_was_added() -> None:
     following = Following()
     following.replicas.follow()
     following.respond(data())
@@ -252,7 +252,7 @@ def test_a_response_that_comes_soon_is_awaited_when_a_replica_was_added() -> Non
     assert request.session_epoch == 2
 
 
-def test_a_large_response_is_appended_in_slices_after_its_memory_is_used_again() -> None:
+def test_large_response_is_appended_in_slices_after_its_memory_is_used_again() -> None:
     following = Following()
     for index in range(3):
         following.replicas.follow(index=index)
@@ -281,7 +281,7 @@ def test_another_leader_epoch_between_two_slices_drops_the_rest() -> None:
     assert partition.log.high_watermark == 0
 
 
-def test_a_replica_deleted_between_two_slices_is_left_alone() -> None:
+def test_replica_deleted_between_two_slices_is_left_alone() -> None:
     following = Following()
     following.replicas.follow()
     SlowClock(following)
@@ -292,7 +292,7 @@ def test_a_replica_deleted_between_two_slices_is_left_alone() -> None:
     assert following.fetchers.fetchers == ()
 
 
-def test_a_leader_is_followed_no_more_when_this_broker_leads() -> None:
+def test_leader_is_followed_no_more_when_this_broker_leads() -> None:
     following = Following()
     partition = following.replicas.follow()
     _, response = following.next_request()
@@ -312,7 +312,7 @@ def test_batches_of_a_later_leader_epoch_than_that_of_the_fetch_are_left_out() -
     assert partition.log.end_offset == 3
 
 
-def test_a_damaged_batch_is_fetched_again_and_others_go_on() -> None:
+def test_damaged_batch_is_fetched_again_and_others_go_on() -> None:
     following = Following()
     damaged = following.replicas.follow()
     sound = following.replicas.follow(index=1)
@@ -328,7 +328,7 @@ def test_a_damaged_batch_is_fetched_again_and_others_go_on() -> None:
     assert damaged.log.end_offset == 2
 
 
-def test_an_unexpected_exception_ends_only_the_replica_that_it_came_from(
+def test_unexpected_exception_ends_only_the_replica_that_it_came_from(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     following = Following()
@@ -351,7 +351,7 @@ def test_an_unexpected_exception_ends_only_the_replica_that_it_came_from(
     assert sound.log.end_offset == 3
 
 
-def test_a_full_disk_delays_the_replica_until_there_is_space() -> None:
+def test_full_disk_delays_the_replica_until_there_is_space() -> None:
     following = Following()
     partition = following.replicas.follow()
     following.replicas.files.capacity_bytes = 0
@@ -365,7 +365,7 @@ def test_a_full_disk_delays_the_replica_until_there_is_space() -> None:
     assert partition.log.end_offset == 2
 
 
-def test_a_disk_that_fails_in_a_truncation_stops_only_the_replicas_on_it() -> None:
+def test_disk_that_fails_in_a_truncation_stops_only_the_replicas_on_it() -> None:
     following = Following(folders=("/a", "/b"))
     broken, sound = following.replicas.follow(), following.replicas.follow(index=1)
     for partition in (broken, sound):
@@ -415,7 +415,7 @@ def test_another_leader_epoch_during_a_truncation_waits_for_its_end() -> None:
     assert partition.log.end_offset == 3
 
 
-def test_a_request_that_waits_for_records_is_given_up_when_a_truncation_has_ended() -> None:
+def test_request_that_waits_for_records_is_given_up_when_a_truncation_has_ended() -> None:
     following = Following()
     cut = following.replicas.follow()
     following.replicas.follow(index=1)
@@ -453,7 +453,7 @@ def test_records_are_acknowledged_once_they_are_flushed(flush_messages: int) -> 
     assert other.log.end_offset == 0
 
 
-def test_a_replica_that_is_followed_no_longer_delays_no_other_by_its_flush() -> None:
+def test_replica_that_is_followed_no_longer_delays_no_other_by_its_flush() -> None:
     following = Following()
     partition = following.replicas.follow()
     following.replicas.follow(index=1)
@@ -467,7 +467,7 @@ def test_a_replica_that_is_followed_no_longer_delays_no_other_by_its_flush() -> 
     assert request.forgotten_topics_data[0].partitions == [0]
 
 
-def test_a_broker_about_to_stop_follows_nothing_more() -> None:
+def test_broker_about_to_stop_follows_nothing_more() -> None:
     following = Following()
     followed = following.replicas.follow()
     following.respond(data())
@@ -481,7 +481,7 @@ def test_a_broker_about_to_stop_follows_nothing_more() -> None:
     assert [one.index for one in fetcher.state.replicas.values()] == [0]
 
 
-def test_a_broker_about_to_stop_follows_what_it_followed_in_another_leader_epoch() -> None:
+def test_broker_about_to_stop_follows_what_it_followed_in_another_leader_epoch() -> None:
     following = Following()
     followed = following.replicas.follow()
     following.respond(data())
@@ -501,7 +501,7 @@ def list_offsets(following: Following, offset: int) -> None:
     response.resolve(ListOffsetsResponse(topics=[topic]))
 
 
-def test_a_log_below_the_leaders_start_begins_again_there() -> None:
+def test_log_below_the_leaders_start_begins_again_there() -> None:
     following = Following()
     partition = following.replicas.follow()
     partition.log.append_as_follower(memoryview(records(0, 5)), now_ms=0)
@@ -517,7 +517,7 @@ def test_a_log_below_the_leaders_start_begins_again_there() -> None:
     assert log.end_offset == 72
 
 
-def test_a_first_batch_that_contains_the_log_start_is_taken_whole() -> None:
+def test_first_batch_that_contains_the_log_start_is_taken_whole() -> None:
     following = Following()
     partition = following.replicas.follow()
     following.respond(data(error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE)))
@@ -536,7 +536,7 @@ def test_a_first_batch_that_contains_the_log_start_is_taken_whole() -> None:
     log.check()
 
 
-def test_a_leader_that_is_away_is_tried_again_at_its_new_address() -> None:
+def test_leader_that_is_away_is_tried_again_at_its_new_address() -> None:
     following = Following()
     partition = following.replicas.follow()
     former = following.leader
@@ -576,7 +576,7 @@ def test_retention_deletes_the_segments_of_a_follower_below_its_high_watermark()
     assert one.log_start_offset == log.log_start_offset
 
 
-def test_a_throttled_replica_out_of_sync_waits_while_the_rate_is_exceeded() -> None:
+def test_throttled_replica_out_of_sync_waits_while_the_rate_is_exceeded() -> None:
     following = Following()
     throttled, other = following.replicas.follow(), following.replicas.follow(index=1)
     following.throttled, following.rate = "0:1,1:2", 100
@@ -596,7 +596,7 @@ def test_a_throttled_replica_out_of_sync_waits_while_the_rate_is_exceeded() -> N
     assert request.forgotten_topics_data == [], "a replica in sync is not throttled"
 
 
-def test_a_fetcher_with_only_throttled_replicas_looks_again_later() -> None:
+def test_fetcher_with_only_throttled_replicas_looks_again_later() -> None:
     following = Following()
     partition = following.replicas.follow()
     following.throttled, following.rate = "*", 1
@@ -611,7 +611,7 @@ def test_a_fetcher_with_only_throttled_replicas_looks_again_later() -> None:
     assert partition.log.end_offset == 9
 
 
-def test_an_error_of_the_whole_response_delays_the_next_request() -> None:
+def test_error_of_the_whole_response_delays_the_next_request() -> None:
     following = Following()
     partition = following.replicas.follow()
     _, response = following.next_request()
