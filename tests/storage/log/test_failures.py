@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.protocol.errors import BrokerError, ErrorCode
-from odradek.protocol.records.batch import RecordBatch
+from odradek.protocol.records.batch import RecordBatch, iterate_batches
 from odradek.runtime.testing.seeded_randomness import SeededRandomness
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
@@ -33,7 +33,7 @@ def producing() -> list[list[RecordBatch]]:
         [batch(2, 3, producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)],
         [batch(4)],
         [batch(each) for each in range(5, 12)],
-        [marker(producer_id=5, is_commit=False)],
+        [marker(producer_id=5, is_commit=False), marker(producer_id=6, is_commit=False)],
         [batch(13, value=b"x" * 200)],
         [batch(14)],
     ]
@@ -50,9 +50,24 @@ def attempt(log: Log, batches: list[RecordBatch], answered: list[bytes]) -> None
             assert result.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def aborted_in(data: bytes) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the aborted transactions, by the batches alone."""
+    first_offsets: dict[int, int] = {}
+    found = []
+    for each in iterate_batches(memoryview(data)):
+        if each.is_control:
+            if (first_offset := first_offsets.pop(each.producer_id, None)) is not None:
+                found.append((each.producer_id, first_offset))
+        elif each.is_transactional:
+            first_offsets.setdefault(each.producer_id, each.base_offset)
+    return found
+
+
 def check_and_read_all(log: Log) -> bytes:
     log.check()
-    return read_all(log)
+    data = read_all(log)
+    assert log.aborted_transactions(0, log.end_offset) == aborted_in(data)
+    return data
 
 
 def run_script(folder: LogFolder, log: Log, answered: list[bytes]) -> bool:
@@ -91,11 +106,27 @@ def run_script(folder: LogFolder, log: Log, answered: list[bytes]) -> bool:
     return True
 
 
+def opened(folder: LogFolder, *, was_used: bool, answered: list[bytes]) -> Log:
+    """A new log, or one with a transaction under way that was closed cleanly."""
+    log = folder.open()
+    if was_used:
+        for number in range(3):
+            begun = batch(
+                number, producer_id=6, producer_epoch=0, base_sequence=number, is_transactional=True
+            )
+            append(log, begun, leader_epoch=3)
+            answered.append(bytes(begun.view))
+        log.close(NOW_MS)
+        log = folder.open(was_clean=True, recovery_point=log.recovery_point)
+    return log
+
+
 def steps_of_the_script() -> int:
     folder = LogFolder(config=CONFIG)
-    log = folder.open()
+    answered: list[bytes] = []
+    log = opened(folder, was_used=True, answered=answered)
     before = folder.files.operations
-    assert run_script(folder, log, [])
+    assert run_script(folder, log, answered)
     return folder.files.operations - before
 
 
@@ -104,15 +135,16 @@ STEPS = steps_of_the_script()
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("with_power_cut", [False, True])
+@pytest.mark.parametrize("was_used", [False, True])
 def test_no_acknowledged_batch_is_lost_when_any_one_operation_fails(
-    code: int, with_power_cut: bool
+    code: int, with_power_cut: bool, was_used: bool
 ) -> None:
     assert STEPS > 40
     for number in range(1, STEPS + 1):
         folder = LogFolder(config=CONFIG)
-        log = folder.open()
-        folder.files.fail_operation(number, OSError(code, "refused"))
         answered: list[bytes] = []
+        log = opened(folder, was_used=was_used, answered=answered)
+        folder.files.fail_operation(number, OSError(code, "refused"))
         was_closed = False
         try:
             was_closed = run_script(folder, log, answered)
@@ -122,8 +154,7 @@ def test_no_acknowledged_batch_is_lost_when_any_one_operation_fails(
         if with_power_cut:
             folder.files.crash(SeededRandomness(number))
         again = folder.open(was_clean=was_closed, recovery_point=recovery_point)
-        again.check()
-        data = read_all(again)
+        data = check_and_read_all(again)
         whole = b"".join(answered)
         if not with_power_cut or was_closed:
             assert data == whole, number
