@@ -27,13 +27,14 @@ CONFIG = LogConfig(segment_bytes=420, index_interval_bytes=100)
 
 
 def producing() -> list[list[RecordBatch]]:
-    """Calls of append; the fourth does not fit into one segment."""
+    """Calls of append; the fifth does not fit into one segment."""
     return [
+        [marker(producer_id=6, is_commit=False)],
         [batch(1)],
         [batch(2, 3, producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)],
         [batch(4)],
         [batch(each) for each in range(5, 12)],
-        [marker(producer_id=5, is_commit=False), marker(producer_id=6, is_commit=False)],
+        [marker(producer_id=5, is_commit=False)],
         [batch(13, value=b"x" * 200)],
         [batch(14)],
     ]
@@ -82,12 +83,12 @@ def run_script(folder: LogFolder, log: Log, answered: list[bytes]) -> bool:
             else:
                 answered.append(bytes(sent.view))
         attempt(log, refused, answered)
-        if number == 2:
+        if number == 3:
             try:
                 log.roll(now_ms=NOW_MS)
             except OSError:
                 log.roll(now_ms=NOW_MS)
-        if number == 4:
+        if number == 5:
             try:
                 flush(log)
             except OSError:
