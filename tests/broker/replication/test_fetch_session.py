@@ -92,6 +92,19 @@ def test_incremental_response_lists_only_changed_partitions() -> None:
     assert second.must_respond_with(B, SentOffsets(5, 1), has_news=False)
 
 
+@pytest.mark.parametrize("is_follower", [False, True])
+def test_offsets_are_sent_again_to_a_follower_that_asks_again(is_follower: bool) -> None:
+    """It may have dropped the response, which rested on another end of its log."""
+    sessions = build()
+    first = ask(sessions, 0, 0, [A, B], is_follower=is_follower)
+    offsets = SentOffsets(5, 0)
+    for key in (A, B):
+        first.on_response(key, offsets, has_records=False)
+    second = ask(sessions, first.session_id, 1, [A], is_follower=is_follower)
+    assert second.must_respond_with(A, offsets, has_news=False) == is_follower
+    assert not second.must_respond_with(B, offsets, has_news=False)
+
+
 def test_partition_that_sent_records_is_served_last_next_time() -> None:
     sessions = build()
     first = ask(sessions, 0, 0, [A, B, C])
