@@ -96,6 +96,8 @@ class Administration:
         if REASSIGN_PARTITIONS in nodes:
             return f"partitions are being reassigned: {nodes[REASSIGN_PARTITIONS].data!r}"
         for key in self._keys:
+            if f"{BROKER_TOPICS}/{key.topic}" not in nodes:
+                return f"{key.topic} does not exist"
             topic = TopicAssignmentZnode.decode(nodes[f"{BROKER_TOPICS}/{key.topic}"].data)
             replicas = topic.partitions[key.partition]
             if topic.adding or topic.removing:

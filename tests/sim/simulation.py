@@ -165,18 +165,23 @@ class Simulation:
 
     def _create_topic(self) -> None:
         """By the active controller, once every broker is registered."""
-        specs = [CreateTopicSpec(TOPIC, self.plan.partitions, BROKERS), *self._internal_topics()]
         for until_ms in range(100, 2_000, 100):
             self._run_until(until_ms)
-            for process in self.processes.values():
-                if process.node is None or not process.is_serving:
-                    continue
-                controller = process.node.services.controller
-                if len(controller.image.brokers) == BROKERS and controller.is_active:
-                    admin = controller.admin
-                    process.loop.call_soon(lambda admin=admin: admin.create_topics(specs))
-                    return
+            if self._ask_for_topics():
+                return
         self.world.fail("the cluster does not start")
+
+    def _ask_for_topics(self) -> bool:
+        specs = [CreateTopicSpec(TOPIC, self.plan.partitions, BROKERS), *self._internal_topics()]
+        for process in self.processes.values():
+            if process.node is None or not process.is_serving:
+                continue
+            controller = process.node.services.controller
+            if len(controller.image.brokers) == BROKERS and controller.is_active:
+                admin = controller.admin
+                process.loop.call_soon(lambda admin=admin: admin.create_topics(specs))
+                return True
+        return False
 
     def _settle(self) -> None:
         """Wait until all is well, end the clients' work, and compare everything."""
@@ -187,6 +192,9 @@ class Simulation:
         while why is not None or not is_stopped:
             if world.elapsed_ms > start_ms + CALM_MAX_MS:
                 world.fail(f"after {CALM_MAX_MS} ms without faults: {why}")
+            if any(self.oracle.state_of(key) is None for key in self._keys()):
+                # A fault has met the request of the beginning; clients ask again.
+                self._ask_for_topics()
             self._run_until(world.elapsed_ms + CALM_STEP_MS)
             why = self._trouble(is_stopped=is_stopped)
             if why is None and not is_stopped:
