@@ -87,7 +87,7 @@ class Rebuild:
         self._report = RebuildReport()
 
     def run(self) -> RebuildReport:
-        """TreeChange the tree.  Without changes in the result it described the folders already."""
+        """Change the tree.  A report without changes: it described the folders already."""
         tree = self._tree
         tree.open_session(_TIMEOUT_MS)
         self._session_id = tree.last_session_id

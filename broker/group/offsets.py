@@ -49,7 +49,7 @@ class GroupOffsets:
         """How many commits of a partition are appended and not replicated yet."""
 
     def is_empty(self) -> bool:
-        """Whether there is no offset, and no commit on its way."""
+        """Whether there are no committed offsets and no pending commits."""
         return not self.committed and not self.transactional and not self.pending_commits
 
     def begin_commit(self, partitions: Iterable[TopicPartition]) -> None:

@@ -99,8 +99,8 @@ _OUTCOMES: Final[Mapping[ErrorCode, MarkerOutcome]] = {
 
 
 def outcome_of(error: ErrorCode) -> MarkerOutcome:
-    """What follows from an error.
+    """What the coordinator does after an error of WriteTxnMarkers.
 
-    Differs from Kafka: an error that it does not expect is fatal there, and tried again here.
+    Differs from Kafka, where an unexpected error is fatal: the request is sent again.
     """
     return _OUTCOMES.get(error, MarkerOutcome.RETRY)

@@ -54,8 +54,8 @@ def completed(partition: PartitionImage) -> PartitionImage:
 def is_complete(image: Image, topic: str, partition: PartitionImage) -> bool:
     """Whether all target replicas are in sync, and one of them can lead.
 
-    Differs from Kafka: it completes without a live target replica, and deletes the replicas of the
-    origin although the log of the only in-sync replica may not come back.
+    Differs from Kafka, which completes a reassignment without a live target replica, and deletes
+    the former replicas although the log of the only in-sync replica may not come back.
     """
     if not is_being_reassigned(partition):
         return True
