@@ -91,7 +91,7 @@ class LeaderWatch:
         self._waiting: list[str] | None = None
 
     def all_of(self, results: Sequence[TopicResult]) -> bool:
-        """Whether the created topics have had leaders; the results are the same at each call."""
+        """Whether each created topic has had leaders; each call gets the same results."""
         if self._waiting is None:
             self._waiting = [one.topic for one in results if one.error is ErrorCode.NONE]
         waiting = self._waiting

@@ -87,7 +87,7 @@ class Reading:
         )
 
     def record_throttled(self, partition: Partition, size: int) -> None:
-        """Records of a partition are sent."""
+        """Count the bytes that are sent of a partition, if it is throttled."""
         throttle = self.throttle
         if throttle is not None and throttle.is_throttled(partition.topic, partition.index):
             throttle.record(size)

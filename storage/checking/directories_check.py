@@ -152,7 +152,7 @@ class _DirectoryCheck:
     logs: list[tuple[LogFacts, TopicPartition]] = field(default_factory=list)
 
     def run(self) -> None:
-        """Check it and its logs."""
+        """Check the directory and its logs."""
         self.verdict.amount.directories += 1
         self.is_clean = self.files.exists(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
         folders = self._list()
