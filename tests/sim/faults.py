@@ -11,6 +11,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.runtime.testing.memory_files import UNLIMITED_BYTES
 from tests.sim.administration import Administration
 from tests.sim.controller_moves import ControllerMoves
+from tests.sim.coordinator_deaths import CoordinatorDeaths
 from tests.sim.ensemble import HOST, Ensemble
 from tests.sim.failovers import TwoFailovers
 from tests.sim.network import Network
@@ -87,6 +88,7 @@ class Faults:
             "controller moves in a change": self._move_controller_in_a_change,
             "marker of a dead leader": self._end_transaction,
             "disk full at the end": self._end_transaction,
+            "outcome of a dead coordinator": self._kill_coordinator,
             "reassign": lambda _, fault: administration.reassign(fault.second, fault.length_ms),
         }
 
@@ -170,6 +172,11 @@ class Faults:
 
     def _end_transaction(self, process: Process, fault: Fault) -> None:
         TransactionEnds(
+            self._script, self._keys, lambda failed: self._start_later(failed, fault)
+        ).make(fault.kind)
+
+    def _kill_coordinator(self, process: Process, fault: Fault) -> None:
+        CoordinatorDeaths(
             self._script, self._keys, lambda failed: self._start_later(failed, fault)
         ).make(fault.kind)
 

@@ -46,6 +46,9 @@ SCRIPTS: Final = ("two failovers", "controller moves in a change")
 SCRIPTED_ENDS_ONE_IN: Final = 2
 """Of how many histories with transactions one has scripted faults instead of random ones."""
 SCRIPTS_OF_ENDS: Final = ("marker of a dead leader", "disk full at the end")
+DEATHS_ONE_IN: Final = 4
+"""Of how many of the other ones coordinators die with an outcome."""
+DEATHS_LENGTH_MS: Final = 9_000
 LOSING: Final = ("power", "power in an operation", "power after a truncation", "bounce unseen")
 
 
@@ -223,9 +226,14 @@ def make_plan(seed: int) -> Plan:
         transactional_clients=versions,
     )
     scenario = random.Random(f"scenario {seed}")
-    if scenario.randrange(SCRIPTED_ENDS_ONE_IN):
+    if not scenario.randrange(SCRIPTED_ENDS_ONE_IN):
+        kind = scenario.choice(SCRIPTS_OF_ENDS)
+    elif not scenario.randrange(DEATHS_ONE_IN):
+        kind = "outcome of a dead coordinator"
+        plan = replace(plan, length_ms=max(plan.length_ms, DEATHS_LENGTH_MS))
+    else:
         return plan
-    ends = _in_a_row(plan, scenario, scenario.choice(SCRIPTS_OF_ENDS), each_ms=700)
+    ends = _in_a_row(plan, scenario, kind, each_ms=700)
     return replace(plan, pause_us=100_000, faults=ends)
 
 

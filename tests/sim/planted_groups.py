@@ -13,6 +13,7 @@ from odradek.broker.group.consumer import decision, reconcile, service
 from odradek.broker.group.consumer.service import ConsumerGroups
 from odradek.broker.group.offsets_log import OffsetsLog
 from odradek.broker.group.replay import GroupReplay
+from odradek.broker.node.group_coordination import GroupLeadership
 from odradek.protocol.errors import ErrorCode
 from tests.sim.planting import Bugs
 
@@ -110,3 +111,13 @@ def commits_of_fenced_consumers_are_accepted(patch: pytest.MonkeyPatch) -> None:
 def consumers_have_no_sessions_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     """A member of the new protocol that died with the coordinator keeps its partitions."""
     patch.setattr(ConsumerGroups, "start_deadlines", lambda self, group: None)
+
+
+@GROUP_BUGS.add
+def offsets_go_with_a_replica(patch: pytest.MonkeyPatch) -> None:
+    """A reassignment takes the committed offsets along: this simulator has found it."""
+    patch.setattr(
+        GroupLeadership,
+        "on_log_deleted",
+        lambda self, topic, index: self._groups.on_partition_deleted(topic, index),
+    )

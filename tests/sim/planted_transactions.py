@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from odradek.broker.node.group_coordination import GroupLeadership
 from odradek.broker.replication.leader import PartitionLeader
 from odradek.broker.replication.partition import Partition
 from odradek.broker.topics import OFFSETS_TOPIC
@@ -179,16 +178,6 @@ def followers_do_not_note_markers(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Log, "append_as_follower", forgetting)
     patch.setattr(ProducerStates, "apply", applied)
-
-
-@TRANSACTION_BUGS.add
-def offsets_go_with_a_replica(patch: pytest.MonkeyPatch) -> None:
-    """A reassignment takes the committed offsets along: this simulator has found it."""
-    patch.setattr(
-        GroupLeadership,
-        "on_log_deleted",
-        lambda self, topic, index: self._groups.on_partition_deleted(topic, index),
-    )
 
 
 @TRANSACTION_BUGS.add

@@ -48,6 +48,7 @@ EFFECTS: Final = (
     "member stalled",
     "offset commit",
     "orderly stop",
+    "outcome of a dead coordinator",
     "pause",
     "power cut",
     "power cut with torn writes",
