@@ -225,15 +225,19 @@ def make_plan(seed: int) -> Plan:
         has_scribbler=False,
         transactional_clients=versions,
     )
-    scenario = random.Random(f"scenario {seed}")
-    if not scenario.randrange(SCRIPTED_ENDS_ONE_IN):
-        kind = scenario.choice(SCRIPTS_OF_ENDS)
-    elif not scenario.randrange(DEATHS_ONE_IN):
+    return _with_scripted_ends(plan, random.Random(f"scenario {seed}"))
+
+
+def _with_scripted_ends(plan: Plan, rng: random.Random) -> Plan:
+    """The same, or with faults that strike while transactions end."""
+    if not rng.randrange(SCRIPTED_ENDS_ONE_IN):
+        kind = rng.choice(SCRIPTS_OF_ENDS)
+    elif not rng.randrange(DEATHS_ONE_IN):
         kind = "outcome of a dead coordinator"
         plan = replace(plan, length_ms=max(plan.length_ms, DEATHS_LENGTH_MS))
     else:
         return plan
-    ends = _in_a_row(plan, scenario, kind, each_ms=700)
+    ends = _in_a_row(plan, rng, kind, each_ms=700)
     return replace(plan, pause_us=100_000, faults=ends)
 
 
