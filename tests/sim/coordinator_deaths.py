@@ -1,8 +1,8 @@
 """A coordinator of transactions dies with an outcome that its followers lack.
 
 It is cut from them while a transaction is under way, and dies once it has appended that the
-transaction is to be committed.  The next coordinator knows nothing of that, so no client may have been
-given this outcome.
+transaction is to be committed.  The next coordinator knows nothing of that, so no client may have
+been given this outcome.
 """
 
 from __future__ import annotations
