@@ -34,6 +34,7 @@ from tests.sim.world import Broken, World
 
 CALM_STEP_MS: Final = 250
 CALM_MAX_MS: Final = 90_000
+LEVEL_STEPS_MAX: Final = 1_000
 IDLE_MS: Final = 1_500
 CLOCK_STEP_NS: Final = 20_000
 
@@ -207,6 +208,11 @@ class Simulation:
                     self.workload.stop()
                 why = "clients have been stopped just now"
         self._run_until(world.elapsed_ms + IDLE_MS)
+        for _ in range(LEVEL_STEPS_MAX):
+            if not any(self.oracle.unlevel(key) for key in self._lasting_keys()):
+                break
+            # Coordinators write also when no client does.
+            self._run_until(world.elapsed_ms + 1)
         for key in self._lasting_keys():
             self.oracle.check_end(key)
         if self.workload is not None:
