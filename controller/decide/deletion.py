@@ -89,11 +89,14 @@ class Deletions(Collection[str]):
     def on_deleted(self, replicas: Iterable[Replica]) -> None:
         """Brokers responded that they deleted these replicas.
 
-        One that has counted as offline since then, as a full disk refused its log, is gone as well.
+        One that has counted as offline since then, as a full disk refused its log, is gone as well:
+        a deletion that halted for it goes on.
         """
         for replica in replicas:
             known = self._replicas.get(replica[0])
             if known is not None and replica in known:
+                if known[replica] is ReplicaDeletion.INELIGIBLE:
+                    self._halted.pop(replica[0], None)
                 known[replica] = ReplicaDeletion.SUCCESSFUL
 
     def on_failed(self, replicas: Iterable[Replica]) -> None:

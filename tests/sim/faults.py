@@ -202,17 +202,22 @@ class Faults:
 
     def _is_kept_by_leaders(self, process: Process) -> bool:
         """Whether other brokers, with which nothing is wrong, lead what it is in sync for, and stay
-        leaders: a new controller takes leadership from those that have registered meanwhile."""
+        leaders: a new controller takes leadership from those that have registered meanwhile.
+
+        A leader that is paused may take it into the ISR by a fetch that waits to be read.
+        """
         if self._network.cuts or not self._has_controller():
             return False
         for key in self._keys:
             state = self._oracle.state_of(key)
-            if state is None or process.broker_id not in state.isr:
+            if state is None:
                 continue
+            is_in_sync = process.broker_id in state.isr
             leader = self._oracle.processes.get(state.leader)
-            if leader is None or leader is process or not self._is_well(leader):
-                return False
-            if not leader.has_session():
+            if leader is None or leader is process or not leader.is_up:
+                if is_in_sync:
+                    return False
+            elif not self._is_well(leader) or not leader.has_session():
                 return False
         return True
 

@@ -73,6 +73,17 @@ def test_replica_that_counts_as_offline_before_its_broker_has_deleted_it_halts_n
     assert deletions.resume(image(1, 2)) == [RemoveTopic("t")]
 
 
+def test_deletion_that_halted_for_a_replica_which_is_deleted_after_all_goes_on() -> None:
+    """Another broker has registered in between; only the late response can go on for it."""
+    deletions = queued()
+    assert deletions.resume(image(2)) == [DeleteReplicas("t", ALL[1:])]
+    deletions.on_brokers_started(image(1, 2), [1])
+    assert deletions.resume(image(1, 2)) == []
+    deletions.on_failed(ALL[1:])
+    deletions.on_deleted(ALL[1:])
+    assert deletions.resume(image(1, 2)) == [DeleteReplicas("t", ALL[:1])]
+
+
 def test_responses_for_topics_that_are_not_being_deleted_are_ignored() -> None:
     deletions = Deletions()
     deletions.on_deleted(ALL)
