@@ -85,12 +85,17 @@ class Stored:
         overwrite(file, start + position, bytes([byte ^ mask]))
         file.close()
 
+    def is_kept(self, batch: int) -> bool:
+        """Whether the files still hold all bytes of a batch."""
+        path, start, size = self.places[batch]
+        return self.files.exists(path) and len(self.files.read(path)) >= start + size
+
     def load(self) -> GroupReplay:
         """What a coordinator reads after a clean start; `commits` are those that the log holds."""
         broker = Broker(self.files, ["/a"]).start(lambda _: CONFIG)
         log = broker.create(TOPIC, config=CONFIG, is_new=False)
         # A start may cut the newest segment at a batch whose header cannot be one.
-        self.commits = [one for one in self.commits if one.log_offset < log.end_offset]
+        self.commits = [one for one in self.commits if self.is_kept(one.batch)]
         loading = GroupReplay()
         for _ in load_steps(log, loading):
             pass
@@ -151,7 +156,9 @@ def test_of_one_damaged_byte_the_batch_around_it_is_passed_over_and_no_other(
     kept = [one for one in stored.commits if one not in damaged]
     assert committed(loading) == last_of(kept)
     for one in loading.lost_offsets():
-        assert one.has_older == ((one.group_id, one.partition) in committed(loading))
+        # A damaged key may name another topic.
+        if one.topic == "t":
+            assert one.has_older == ((one.group_id, one.partition) in committed(loading))
 
 
 @given(SIZES, st.lists(st.tuples(SHARE, SHARE, st.integers(1, 255)), min_size=2, max_size=5))

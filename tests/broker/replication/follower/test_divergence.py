@@ -131,7 +131,7 @@ class Cluster(RuleBasedStateMachine):
         super().__init__()
         self.brokers = [Follower(each) for each in range(COUNT)]
         self.leader: Follower = self.brokers[0]
-        self.epoch = 0
+        self.epoch = self.epoch_start = 0
         self.in_sync = set(range(COUNT))
         self.committed: list[StoredRecord] = []
         self.value = 0
@@ -140,6 +140,9 @@ class Cluster(RuleBasedStateMachine):
     def elect(self, broker_id: int) -> None:
         self.epoch += 1
         self.leader = self.brokers[broker_id]
+        self.epoch_start = self.leader.log.end_offset
+        """Before a follower has what the leader began with, it may not be in sync, whatever the
+        high watermark that the leader knows."""
         self.leader.log.lead(self.epoch)
         for broker in self.brokers:
             if broker is not self.leader:
@@ -191,7 +194,7 @@ class Cluster(RuleBasedStateMachine):
     def expand(self, number: int) -> None:
         broker = self.brokers[number]
         high_watermark = self.leader.log.high_watermark
-        has_all = broker.log.end_offset >= high_watermark
+        has_all = broker.log.end_offset >= max(high_watermark, self.epoch_start)
         records = broker.log.records[:high_watermark]
         if has_all and records == self.leader.log.records[:high_watermark]:
             self.in_sync.add(number)
