@@ -263,12 +263,20 @@ class Node:
         wait_ms = (
             0 if self._coordination.is_embedded else self._settings.zookeeper_session_timeout_ms
         )
-        deadline_ms = clock.monotonic_ms() + SESSIONS_WAITED * wait_ms
+        deadline_ms = 0
         is_first = True
+
+        def begin_wait() -> None:
+            nonlocal deadline_ms
+            deadline_ms = clock.monotonic_ms() + SESSIONS_WAITED * wait_ms
+
+        begin_wait()
         while True:
             try:
                 await self._despite(
-                    (SessionExpired, ConnectionLoss), lambda: controller.start(self._identity())
+                    (SessionExpired, ConnectionLoss),
+                    lambda: controller.start(self._identity()),
+                    begin_wait,
                 )
                 return
             except RegistrationRefused as refusal:
@@ -281,7 +289,10 @@ class Node:
             self._check_interrupted()
 
     async def _despite(
-        self, lost: tuple[type[CoordinationError], ...], ask: Callable[[], Pending[T]]
+        self,
+        lost: tuple[type[CoordinationError], ...],
+        ask: Callable[[], Pending[T]],
+        on_lost: Callable[[], None] = lambda: None,
     ) -> T:
         """The result; asks again when a session or connection was lost before the response.
 
@@ -297,6 +308,7 @@ class Node:
             except lost as error:
                 if clock.monotonic_ms() >= deadline_ms:
                     raise
+                on_lost()
                 if is_first:
                     logger.warning("the start asks the coordination service again: %r", error)
             is_first = False
