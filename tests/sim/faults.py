@@ -31,6 +31,8 @@ LEADER_BIT: Final = 1 << 10
 DEPOSED_MS_MAX: Final = 900
 """Shorter than the silence after which a broker gives its connection up."""
 BOUNCE_US: Final = 150_000
+IN_FLIGHT_US: Final = 300_000
+"""From the death of a broker to the last effect of what it sent."""
 
 
 class Faults:
@@ -65,6 +67,8 @@ class Faults:
         self._exposed: Process | None = None
         """Has lost power, and with it records that it had not flushed: until the controller has
         taken it out of the in-sync replicas, no other one leaves them."""
+        self._exposed_until_us = 0
+        """Until then a leader may take it into them by a fetch that was sent before."""
         self._acts: dict[str, Callable[[Process, Fault], None]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -121,6 +125,8 @@ class Faults:
         process = self._exposed
         if process is None:
             return False
+        if self._world.now_us < self._exposed_until_us:
+            return True
         for key in self._keys:
             state = self._oracle.state_of(key)
             if state is None or process.broker_id not in state.isr:
@@ -198,13 +204,15 @@ class Faults:
             self.made -= 1
             return False
         self._exposed = process
+        self._exposed_until_us = self._world.now_us + IN_FLIGHT_US
         return True
 
     def _is_kept_by_leaders(self, process: Process) -> bool:
         """Whether other brokers, with which nothing is wrong, lead what it is in sync for, and stay
         leaders: a new controller takes leadership from those that have registered meanwhile.
 
-        A leader that is paused may take it into the ISR by a fetch that waits to be read.
+        A leader that is paused may take it into the ISR by a fetch that waits to be read; the end
+        of a reassignment removes leaders.
         """
         if self._network.cuts or not self._has_controller():
             return False
@@ -212,6 +220,9 @@ class Faults:
             state = self._oracle.state_of(key)
             if state is None:
                 continue
+            assignment = self._oracle.assignment_of(key.topic)
+            if key.partition in assignment.adding or key.partition in assignment.removing:
+                return False
             is_in_sync = process.broker_id in state.isr
             leader = self._oracle.processes.get(state.leader)
             if leader is None or leader is process or not leader.is_up:
