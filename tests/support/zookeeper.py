@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +24,7 @@ JARS = (
 LOG_HEADER_BYTES = 16
 """Of a file of transactions."""
 READY_TIMEOUT_S = 60.0
+POLL_S = 0.02
 READY = r"PrepRequestProcessor.*started|Peer state changed: (leading|following) - broadcast"
 
 
@@ -125,6 +129,23 @@ class ZooKeeperServer:
         """Until it takes clients."""
         assert self._process is not None, "the server is not running"
         self._process.wait_for_line(READY, timeout_s=READY_TIMEOUT_S)
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        never = threading.Event()
+        # Between that line and the state RUNNING it closes the connections of clients.
+        while not self._is_serving():
+            assert time.monotonic() < deadline_s, f"{self.address} serves no clients"
+            never.wait(POLL_S)
+
+    def _is_serving(self) -> bool:
+        """By its own word."""
+        host, _, port = self.address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=READY_TIMEOUT_S) as connected:
+                connected.sendall(b"srvr")
+                with connected.makefile("rb") as responded:
+                    return b"Mode:" in responded.read()
+        except OSError:
+            return False
 
     def start(self) -> None:
         """Start on the folder as it is, and wait until it takes clients."""
