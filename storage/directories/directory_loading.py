@@ -165,6 +165,7 @@ def _open(
         loading.config_of(key[0]),
         log_start_offset=directory.log_start_offsets.get(key, 0),
         recovery_point=directory.recovery_points.get(key, 0),
+        first_dirty_offset=directory.cleaner_offsets.get(key, 0),
         was_clean_shutdown=found.was_clean_shutdown,
         now_ms=loading.now_ms,
         descriptors=loading.descriptors,

@@ -153,6 +153,8 @@ class LogCreation:
         try:
             if self._files.exists(folder):
                 self._files.remove_tree(folder)
+                # Its topic may be deleted next, and no one removes what a power cut brings back.
+                self._files.sync_directory(directory.path)
         except OSError as error:
             if directory.is_online:
                 refuse_when_full(directory, error)

@@ -724,6 +724,7 @@ def open_log(  # noqa: PLR0913 - what a log is made of
     *,
     log_start_offset: int,
     recovery_point: int,
+    first_dirty_offset: int = 0,
     was_clean_shutdown: bool,
     now_ms: int,
     descriptors: Descriptors,
@@ -732,6 +733,8 @@ def open_log(  # noqa: PLR0913 - what a log is made of
     """Load the log in `directory`, which exists; an empty folder becomes a new log.
 
     log_start_offset, recovery_point  of the checkpoints, 0 without one
+    first_dirty_offset                where the cleaner goes on, by its checkpoint: gaps between
+                                      segments from here on are losses; 0 without one
     was_clean_shutdown                False: what is at or after the recovery point is checked
     amount                            grows by what was checked
     raises  OSError, of which torn_segments.UnsupportedFormat
@@ -744,6 +747,7 @@ def open_log(  # noqa: PLR0913 - what a log is made of
         config,
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
+        first_dirty_offset=first_dirty_offset,
         was_clean_shutdown=was_clean_shutdown,
         now_ms=now_ms,
         amount=amount,

@@ -60,13 +60,14 @@ class LoadedLog:
     """As `Checker.segment_gap_offset`."""
 
 
-def load(
+def load(  # noqa: PLR0913 - what checkpoints say of a log
     shared: Descriptors,
     directory: str,
     config: LogConfig,
     *,
     log_start_offset: int,
     recovery_point: int,
+    first_dirty_offset: int,
     was_clean_shutdown: bool,
     now_ms: int,
     amount: CheckedAmount | None = None,
@@ -88,6 +89,7 @@ def load(
         ProducerStates(log_start_offset),
         log_start_offset,
         recovery_point,
+        first_dirty_offset,
     )
     if not was_clean_shutdown:
         loading.remove_before_start()
@@ -112,6 +114,7 @@ class _Loading:
     states: ProducerStates
     log_start_offset: int
     recovery_point: int
+    first_dirty_offset: int
     end_offset: int = 0
     was_checked: bool = False
     has_producers: bool = False
@@ -167,6 +170,7 @@ class _Loading:
             self.states,
             self.snapshots,
             self.recovery_point,
+            self.first_dirty_offset,
             base_offset,
             self.shared.report,
             amount,

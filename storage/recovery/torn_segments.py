@@ -115,12 +115,14 @@ class Checker:
     snapshots: SnapshotFiles
     recovery_point: int
     """As the checkpoint on disk has it."""
+    first_dirty_offset: int
+    """Nothing from here on has been compacted; 0: nothing at all, or it is not known."""
     end_offset: int
     """Exclusive end of what is whole so far."""
     report: Report
     amount: CheckedAmount
     segment_gap_offset: int | None = None
-    """Where the first segment ends that does not reach the base of the next one, in a log that is
+    """Where the first segment ends that does not reach the base of the next one, although it was
     not compacted."""
     last_end_offset: int = -1
     """Where the last batch ends, or the base of an empty last segment; at most `end_offset`."""
@@ -239,8 +241,11 @@ class Checker:
         return max(indexed_end, last_offset + 1)
 
     def _note_segment_gap(self, base_offset: int) -> None:
-        """A power cut leaves no other gap: within a segment, what is missing fails its checksum."""
-        is_loss = base_offset > self.end_offset and not self.config.cleanup_compact
+        """A power cut leaves no other gap: within a segment, what is missing fails its checksum.
+
+        What a follower copied of a compacted log has such gaps too: it is fetched again then.
+        """
+        is_loss = base_offset > self.end_offset >= self.first_dirty_offset
         if is_loss and self.segment_gap_offset is None:
             self.segment_gap_offset = self.end_offset
 
@@ -270,7 +275,8 @@ class Checker:
                     directory,
                     f"{unusual.missing_offsets} offsets are missing in {unusual.gaps} gaps, the "
                     f"first at {unusual.first_gap}: compacted, or lost with a whole segment",
-                    is_warning=not self.config.cleanup_compact,
+                    is_warning=self.segment_gap_offset is not None
+                    or not self.config.cleanup_compact,
                 )
             )
         if unusual.repeated:

@@ -160,8 +160,9 @@ class Oracle:
         if former != value:
             self.world.fail(f"{key}: offset {offset} is acknowledged for {former!r} and {value!r}")
         if offset >= len(found.batches):
-            if self.world.counts["power cut"]:
-                return  # By a leader that has died since then; what all replicas have is checked.
+            # By a leader that has died since then; what all replicas have is checked.
+            if self.world.counts["power cut"] or self._is_below_unseen_high_watermark(key, offset):
+                return
             self.world.fail(f"{key}: offset {offset} is acknowledged and not committed")
         if value not in found.batches[offset].content:
             self.world.fail(
@@ -183,13 +184,14 @@ class Oracle:
             self.world.fail(f"{key}: a consumer read another record at {batch.base_offset}")
 
     def _is_below_unseen_high_watermark(self, key: TopicPartition, offset: int) -> bool:
-        """Whether a leader whose log is being truncated regards it as committed."""
+        """Whether a leader whose log is being truncated, or has just failed, has it committed."""
         for process in self.processes.values():
             node = process.node
             partition = None if node is None else node.parts.partitions.get(*key)
-            if partition is None or partition.leader is None or not partition.log.is_truncating:
+            if partition is None or partition.leader is None:
                 continue
-            if offset < partition.log.high_watermark:
+            log = partition.log
+            if (log.is_truncating or log.is_offline) and offset < log.high_watermark:
                 return True
         return False
 

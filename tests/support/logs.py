@@ -81,6 +81,7 @@ class LogFolder:
         was_clean: bool = False,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        first_dirty_offset: int = 0,
         now_ms: int = NOW_MS,
     ) -> Log:
         """Open what is in the folder, as after a start."""
@@ -96,6 +97,7 @@ class LogFolder:
             self.config,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            first_dirty_offset=first_dirty_offset,
             was_clean_shutdown=was_clean,
             now_ms=now_ms,
             descriptors=self.descriptors,

@@ -61,6 +61,22 @@ def test_it_is_read_again_after_a_stop_and_after_a_crash(is_stopped: bool) -> No
     assert again.manager.directories["/a"].checkpoint_cleaner_offsets() == [], "it is on disk"
 
 
+@pytest.mark.parametrize("cleaned_segments", [0, 1, 2, 3])
+def test_loss_of_a_power_cut_is_no_gap_of_the_cleaner(cleaned_segments: int) -> None:
+    files, broker = started()
+    log = broker.create("orders", config=CONFIG)
+    append(log, 20)
+    if cleaned_segments:
+        cleaned(broker, log, log.base_offsets[cleaned_segments])
+    gap_offset = log.base_offsets[1]
+    files.kill()
+    files.replace(f"{log.directory}/{gap_offset:020d}.log", b"")
+    _, again = started(files)
+    found = again.manager.get("orders", 0)
+    assert found is not None
+    assert found.segment_gap_offset == (gap_offset if cleaned_segments < 2 else None)
+
+
 def test_folder_is_synced_before_it_counts_as_cleaned() -> None:
     _, broker = started()
     log = broker.create("orders", config=CONFIG)

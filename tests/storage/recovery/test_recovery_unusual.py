@@ -36,11 +36,21 @@ def test_segment_that_a_crash_has_emptied_leaves_a_gap_that_is_reported() -> Non
     assert log.segment_gap_offset is None
 
 
-def test_gap_in_a_compacted_log_is_no_loss_and_one_below_a_leader_stays() -> None:
-    content = {**CONTENT, names.file_name(BASES[1], names.LOG): b""}
-    compacted = restored(content)
+@pytest.mark.parametrize(
+    ("first_dirty_offset", "is_loss"),
+    [(0, True), (BASES[1] - 1, True), (BASES[1], True), (BASES[1] + 1, False), (BASES[2], False)],
+)
+def test_gap_is_no_loss_where_the_cleaner_has_been(first_dirty_offset: int, is_loss: bool) -> None:
+    compacted = restored({**CONTENT, names.file_name(BASES[1], names.LOG): b""})
     compacted.config = replace(compacted.config, cleanup_compact=True)
-    assert compacted.open().segment_gap_offset is None
+    log = compacted.open(first_dirty_offset=first_dirty_offset)
+    assert log.segment_gap_offset == (BASES[1] if is_loss else None)
+    assert bool(compacted.warnings()) == is_loss
+    log.check()
+
+
+def test_gap_below_a_leader_stays() -> None:
+    content = {**CONTENT, names.file_name(BASES[1], names.LOG): b""}
     log = restored(content).open()
     assert log.segment_gap_offset == BASES[1]
     log.assign_epoch(log.leader_epochs.latest_epoch + 1, log.end_offset)
