@@ -1,4 +1,9 @@
-"""Turns the timing wheel on an event loop: one pending wake-up for any number of timers."""
+"""Turns the timing wheel on an event loop: one pending wake-up for any number of timers.
+
+A wake-up that comes late proves nothing: what arrived in time (a heartbeat, a fetch, another
+member's JoinGroup) may wait in the sockets of a loop that did not run, and uvloop runs timers
+before readers.  Timers fire then after the loop has read its sockets.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,16 @@ import logging
 from collections.abc import Callable
 from functools import wraps
 from time import monotonic_ns
+from typing import Final
 
 from odradek.runtime.clock import Clock
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.timers import Timer, TimingWheel
+
+LATE_MS: Final = 2
+"""Wake-ups that are this late wait until the loop has read its sockets."""
+READ_S: Final = 0.001
+"""The shortest wait of libuv: the loop looks at all sockets before it ends."""
 
 logger = logging.getLogger("odradek.timers")
 
@@ -30,7 +41,7 @@ class WheelDriver:
         self._watch = watch
         self._clock = clock
         self._wheel = wheel
-        self._handle: asyncio.TimerHandle | None = None
+        self._handle: asyncio.Handle | None = None
         self._wake_ms = 0
         self._is_turning = False
         self._after_turn: list[Callable[[], None]] = []
@@ -75,7 +86,17 @@ class WheelDriver:
             self._handle.cancel()
         self._wake_ms = wake_ms
         wait_ms = max(0, wake_ms - self._clock.monotonic_ms())
-        self._handle = self._loop.call_later(wait_ms / 1000, self._turn)
+        self._handle = self._loop.call_later(wait_ms / 1000, self._on_wake)
+
+    def _on_wake(self) -> None:
+        if self._clock.monotonic_ms() - self._wake_ms < LATE_MS:
+            self._turn()
+        else:
+            self._handle = self._loop.call_later(READ_S, self._turn_after_readers)
+
+    def _turn_after_readers(self) -> None:
+        # Callbacks of sockets that were found to be readable are queued by now.
+        self._handle = self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._handle = None

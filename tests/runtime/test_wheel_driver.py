@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+import uvloop
 
 from odradek.runtime.clock import SystemClock
 from odradek.runtime.timers import TimingWheel
@@ -123,3 +128,39 @@ def test_timers_fire_after_a_callback_of_after_each_turn_failed() -> None:
         return fired
 
     assert asyncio.run(run()) == 2
+
+
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_late_timer_fires_after_what_has_arrived_meanwhile(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    loop = new_loop()
+    clock = SystemClock()
+    driver = WheelDriver(loop, clock, TimingWheel(clock.monotonic_ms()))
+    ours, peers = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+    order: list[str] = []
+
+    def hold_the_loop() -> None:
+        ours[0].recv(1)
+        now_ms = clock.monotonic_ms()
+        driver.add(now_ms + 5, lambda: order.append("timer"))
+        driver.add(now_ms + 40, loop.stop)
+        while clock.monotonic_ms() < now_ms + 20:
+            pass
+        peers[1].send(b"x")
+
+    def read() -> None:
+        ours[1].recv(1)
+        order.append("arrived")
+
+    loop.add_reader(ours[0], hold_the_loop)
+    loop.add_reader(ours[1], read)
+    peers[0].send(b"x")
+    loop.run_forever()
+    driver.close()
+    for one in ours:
+        loop.remove_reader(one)
+    for one in (*ours, *peers):
+        one.close()
+    loop.close()
+    assert order == ["arrived", "timer"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import select
 import socket
 import struct
+import termios
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,6 +53,17 @@ class Wire:
             self._socket.sendall(content)
         except (ConnectionError, BrokenPipeError) as error:
             raise Closed(str(error)) from error
+
+    def await_arrival(self) -> None:
+        """Wait until the other side's kernel has all that was sent, whatever its process does.
+
+        A send has returned before that where the kernel of a busy machine delivers later.
+        """
+        end_s = monotonic() + ANSWER_TIMEOUT_S
+        nothing_comes = select.poll()
+        while struct.unpack("i", fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)))[0]:
+            assert monotonic() < end_s, "what was sent is not acknowledged"
+            nothing_comes.poll(1)
 
     def receive_frame(self) -> bytes:
         """The next answer with its header; raises Closed at the end of the connection."""

@@ -99,6 +99,8 @@ def test_members_whose_joins_arrive_together_share_the_first_generation(
         for place, wire in enumerate(wires):
             instance_id = f"i{place}" if is_static else None
             wire.send(join(f"{is_static}-{size}-{number}", instance_id), version)
+        for wire in wires:
+            wire.await_arrival()
         os.kill(broker.process.pid, signal.SIGCONT)
         answers = [wire.receive(ApiKey.JOIN_GROUP, version) for wire in wires]
         assert [(one.error_code, one.generation_id) for one in answers] == [(0, 1)] * size
