@@ -95,6 +95,7 @@ chaos-cluster: tools
 # down, with disks that fill and fail, while replicas move and topics come and go; what clients saw is
 # checked.  Needs root; appends to tests/chaos/ledger.jsonl.
 chaos: tools
+	@tests/support/chaos_packages.sh
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
 
 # New seeds of the simulator (tests/sim) for MINUTES; appends to tests/sim/ledger.jsonl.
