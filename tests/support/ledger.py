@@ -17,6 +17,12 @@ def append(ledger: Path, line: Mapping[str, object]) -> None:
 
 
 def commit() -> str:
-    """The commit that is checked out; with a + when files differ from it."""
-    described = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    return subprocess.run(described, check=True, capture_output=True, text=True).stdout.strip()
+    """The commit that is checked out; with a + when files other than ledgers differ from it."""
+    head = _git("rev-parse", "--short", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)*.jsonl")
+    return f"{head}+" if changed else head
+
+
+def _git(*words: str) -> str:
+    result = subprocess.run(["git", *words], check=True, capture_output=True, text=True)
+    return result.stdout.strip()
