@@ -80,6 +80,8 @@ class Operations:
         raises  AssertionError when that takes too long
         """
         cluster, topic = self._cluster, self._scene.topic
+        # A session that a fault has cost may have ended just now: no move goes to its broker.
+        cluster.wait_for_brokers(timeout_s=HEAL_S)
         replicas = {one: self._random.sample(BROKERS, len(BROKERS)) for one in range(PARTITIONS)}
         move(cluster, topic, replicas)
         wait_for_moves(cluster, topic, replicas)
