@@ -8,7 +8,8 @@ not measured show in the lag: a timer that fires late has waited for one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic_ns
 from typing import Final
 
@@ -27,8 +28,8 @@ class LoopWatch:
 
     __slots__ = ("_left_out", "_logged_at_ns", "_metrics", "_notable_ns", "name_of")
 
-    name_of: Callable[[object], str]
-    """(what was given to `ran`) -> its name, when it is neither a string nor a function."""
+    name_of: Callable[[Sequence[memoryview]], str]
+    """(the frames of a turn) -> their name."""
 
     def __init__(self, metrics: BrokerMetrics) -> None:
         self._metrics = metrics
@@ -41,7 +42,7 @@ class LoopWatch:
         """A callback of the loop ended.
 
         began_ns  `monotonic_ns` when it began
-        what      its name, the function that ran, or an argument for `name_of`
+        what      its name, what was called, or a list of frames for `name_of`
         """
         took_ns = monotonic_ns() - began_ns
         if took_ns > self._notable_ns:
@@ -71,10 +72,12 @@ class LoopWatch:
     def _name(self, what: object) -> str:
         if isinstance(what, str):
             return what
-        name = getattr(what, "__qualname__", None)
-        if name is None:
+        if isinstance(what, list):
             return self.name_of(what)
-        return f"{getattr(what, '__module__', '')}.{name}"
+        while isinstance(what, partial):
+            what = what.func
+        named = what if hasattr(what, "__qualname__") else type(what)
+        return f"{named.__module__}.{named.__qualname__}"
 
     def late(self, lag_ms: int) -> None:
         """A timer fired `lag_ms` after its deadline."""

@@ -12,7 +12,7 @@ import errno
 import logging
 import socket
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from heapq import nsmallest
@@ -288,9 +288,8 @@ class SocketServer:
         self._request_threads.shutdown(wait=False, cancel_futures=True)
 
 
-def apis_of(frames: object) -> str:
+def apis_of(frames: Sequence[memoryview]) -> str:
     """The number of a turn's requests and the names of their APIs, for the log."""
-    assert isinstance(frames, list), "a turn has a list of frames"
     keys = dict.fromkeys(int.from_bytes(frame[:2], "big") for frame in frames)
     known = {api.value: api.name for api in ApiKey}
     return f"{len(frames)} requests ({', '.join(known.get(key, str(key)) for key in keys)})"

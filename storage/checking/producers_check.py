@@ -113,7 +113,7 @@ class ProducersCheck:
         flaw: str | None = None
         offset: int | None = None
         try:
-            entries = segment.txn_index.entries
+            entries = list(segment.aborted.from_marker(0))
         except CorruptBatch as error:
             flaw = str(error).removeprefix(f"{path}: ")
         else:

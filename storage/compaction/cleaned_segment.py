@@ -15,7 +15,7 @@ from odradek.storage.indexes.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYT
 from odradek.storage.indexes.offset_index import OffsetIndex
 from odradek.storage.indexes.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex
-from odradek.storage.indexes.txn_index import AbortedTransaction, TxnIndex
+from odradek.storage.indexes.txn_index import AbortedTransaction, encode_entries
 
 WRITE_BYTES: Final = 1 << 20
 SYNC_BYTES: Final = 16 << 20
@@ -101,7 +101,7 @@ class CleanedSegment:
         self._write_index(names.OFFSET_INDEX, self._offset_index.pending)
         self._write_index(names.TIME_INDEX, self._time_index.pending)
         if aborted:
-            self._write_index(names.TXN_INDEX, TxnIndex(list(aborted)).encode())
+            self._write_index(names.TXN_INDEX, encode_entries(aborted))
         for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
             self._files.set_modified_ms(self._path(suffix), modified_ms)
 

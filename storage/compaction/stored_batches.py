@@ -14,7 +14,7 @@ from odradek.runtime.files import FileSystem
 from odradek.storage.files import names
 from odradek.storage.files.batch_scan import MAGIC, CorruptBatch
 from odradek.storage.indexes.index_file import CorruptIndex
-from odradek.storage.indexes.txn_index import AbortedTransaction, TxnIndex
+from odradek.storage.indexes.txn_index import AbortedTransaction, decode_entries
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -69,7 +69,7 @@ def read_aborted(
     for base_offset in base_offsets:
         path = f"{directory}/{names.file_name(base_offset, names.TXN_INDEX)}"
         try:
-            found += TxnIndex.decode(files.read(path), base_offset).entries
+            found += decode_entries(files.read(path), base_offset)
         except FileNotFoundError:
             continue
         except CorruptIndex as error:

@@ -140,6 +140,22 @@ class IndexFile:
             return self._entry.unpack_from(self.pending, waiting * self._entry.size)
         return self._entry.unpack(self._read_entry(self._file(), number))
 
+    def page(self, number: int) -> Bytes:
+        """The entries from one on, at most a page of them; none after the last entry.
+
+        raises  CorruptIndex, OSError
+        """
+        size = self._entry.size
+        count = PAGE_BYTES // size
+        waiting = number - self.stored_count
+        if waiting >= 0:
+            return self.pending[waiting * size : (waiting + count) * size]
+        count = min(count, -waiting)
+        page = self._file().read_at(number * size, count * size)
+        if len(page) != count * size:
+            raise CorruptIndex(f"the page of entry {number} is cut short")
+        return page
+
     def count_below(self, read: Reader, at: int, limit: int) -> int:
         """How many entries, from the first on, have a field below `limit`.
 
@@ -161,11 +177,8 @@ class IndexFile:
             else:
                 high = middle - 1
         first = low * per_page
-        count = min(per_page, self.stored_count - first)
-        page = file.read_at(first * size, count * size)
-        if len(page) != count * size:
-            raise CorruptIndex(f"the page of entry {first} is cut short")
-        return first + _count(page, count, size, read, at, limit)
+        page = self.page(first)
+        return first + _count(page, len(page) // size, size, read, at, limit)
 
     # Changes.
 

@@ -1,80 +1,153 @@
-"""The file of a segment's transaction index; there is none while it is empty."""
+"""The transaction index of a segment, in its file; there is none while it is empty.
+
+As of the other indexes, only what waits to be written is in memory, however many transactions were
+aborted.  What is read is checked.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import Struct
 from typing import Final
 
-from odradek.runtime.files import FileSystem
 from odradek.storage.files.batch_scan import CorruptBatch
-from odradek.storage.indexes.index_file import CorruptIndex
-from odradek.storage.indexes.txn_index import TxnIndex
+from odradek.storage.files.descriptors import Descriptors, Handle
+from odradek.storage.indexes.index_file import CorruptIndex, IndexFile
+from odradek.storage.indexes.txn_index import (
+    ENTRY,
+    AbortedTransaction,
+    decode_entries,
+    encode_entries,
+)
 
-UNKNOWN: Final = -1
-"""The file may hold anything, or be missing."""
+_MARKER_AT: Final = 18
+_read_marker: Final = Struct(">q").unpack_from
 
 
 class TxnFile:
-    """A transaction index and how much of it is in its file."""
+    """The aborted transactions of a segment, by the offset of the marker.
 
-    __slots__ = ("_base_offset", "_files", "_index", "_path", "_written_bytes")
+    Any method may raise OSError, and CorruptBatch when the file is no index of the segment.
+    """
 
-    def __init__(self, files: FileSystem, path: str, base_offset: int) -> None:
+    __slots__ = ("_base_offset", "_files", "_handle", "_index", "_last_offset")
+
+    def __init__(self, shared: Descriptors, path: str, base_offset: int) -> None:
         """Nothing is read yet."""
-        self._files = files
-        self._path = path
+        self._files = shared.files
+        self._handle = Handle(shared, path)
+        self._index = IndexFile(ENTRY, self._handle)
         self._base_offset = base_offset
-        self._index: TxnIndex | None = None
-        self._written_bytes = UNKNOWN
+        self._last_offset = base_offset - 1
+        """Of the last entry."""
 
-    def load(self) -> TxnIndex:
-        """The index, read from the file the first time; raises OSError, CorruptBatch."""
+    def load(self) -> None:
+        """Count the entries and check the last one, unless that is done."""
         index = self._index
-        if index is None:
+        if index.is_loaded:
+            return
+        try:
+            self._handle.use()
+        except FileNotFoundError:
+            self.reset()
+            return
+        with self._checked():
             try:
-                data = self._files.read(self._path)
-            except FileNotFoundError:
-                data = b""
-            try:
-                index = TxnIndex.decode(data, self._base_offset)
-            except CorruptIndex as error:
-                raise CorruptBatch(f"{self._path}: {error}") from None
-            self._index = index
-            self._written_bytes = len(data)
-        return index
+                index.load()
+                self._note_last()
+            except (CorruptIndex, OSError):
+                index.close()
+                raise
+
+    def _note_last(self) -> None:
+        self._last_offset = self._base_offset - 1
+        for entry in self._page(max(len(self._index) - 1, 0)):
+            self._last_offset = entry.last_offset
+
+    def _page(self, number: int) -> list[AbortedTransaction]:
+        return decode_entries(self._index.page(number), self._base_offset)
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except CorruptIndex as error:
+            raise CorruptBatch(f"{self._handle.path}: {error}") from None
+
+    # Reading.
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def from_marker(self, offset: int) -> Iterator[AbortedTransaction]:
+        """The transactions whose marker is at or after an offset."""
+        self.load()
+        with self._checked():
+            number = self._index.count_below(_read_marker, _MARKER_AT, offset)
+            former = self._base_offset - 1
+            while entries := self._page(number):
+                if entries[0].last_offset <= former:
+                    raise CorruptIndex(f"a marker at {entries[0].last_offset} after {former}")
+                former = entries[-1].last_offset
+                number += len(entries)
+                yield from entries
+
+    def overlapping(self, start_offset: int, end_offset: int) -> tuple[list[tuple[int, int]], bool]:
+        """([(producer id, first offset)] of those overlapping [start, end), whether that is all).
+
+        It is all when an entry was written while everything before `end_offset` was stable: later
+        entries, also those of later segments, begin after it.
+        """
+        found = []
+        for entry in self.from_marker(start_offset):
+            if entry.first_offset < end_offset:
+                found.append((entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= end_offset:
+                return found, True
+        return found, False
+
+    # Changes.
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add the transaction that was aborted last, in memory."""
+        self.load()
+        assert entry.last_offset > self._last_offset, "markers are appended in order"
+        self._index.pending += encode_entries((entry,))
+        self._last_offset = entry.last_offset
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the transactions whose marker is at or after `end_offset`, in the file too."""
+        self.load()
+        with self._checked():
+            count = self._index.count_below(_read_marker, _MARKER_AT, end_offset)
+            self._index.truncate(self._files, count)
+            self._note_last()
+        self.write()
 
     def reset(self) -> None:
         """Empty, whatever the file holds."""
-        self._index = TxnIndex()
-        self._written_bytes = UNKNOWN
+        self._index.reset()
+        self._last_offset = self._base_offset - 1
 
     def write(self) -> None:
-        """Bring the file up to what is in memory, not synced; raises OSError."""
-        if self._index is None:
+        """Bring the file up to what is in memory, not synced."""
+        if not self._index.is_loaded:
             return
-        data = self._index.encode()
-        written_bytes, self._written_bytes = self._written_bytes, UNKNOWN
-        if not data:
-            if written_bytes and self._files.exists(self._path):
-                self._files.remove(self._path)
-        elif len(data) != written_bytes:
-            kept_bytes = min(max(written_bytes, 0), len(data))
-            file = self._files.open(self._path, create=True)
-            try:
-                if file.size() != kept_bytes:
-                    file.truncate(kept_bytes)
-                if len(data) > kept_bytes:
-                    file.append((data[kept_bytes:],))
-            finally:
-                file.close()
-        self._written_bytes = len(data)
+        if len(self._index):
+            with self._checked():
+                self._index.write(self._files)
+        elif self._files.exists(self._handle.path):
+            self._files.remove(self._handle.path)
+            self._handle.close()
 
     def replace(self) -> None:
-        """Write it whole and sync it; raises OSError."""
-        if self._index is None or not self._index.entries:
+        """Write it whole and sync it, after `reset`."""
+        if len(self._index):
+            self._index.replace(self._files)
+        else:
             self.write()
-            return
-        data = self._index.encode()
-        self._written_bytes = UNKNOWN
-        if not self._files.exists(self._path) or self._files.read(self._path) != data:
-            self._files.replace(self._path, data)
-        self._written_bytes = len(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._index.close()

@@ -15,18 +15,15 @@ Source: Kafka's TransactionIndex, AbortedTxn.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from operator import itemgetter
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
+from odradek.runtime.files import Bytes
 from odradek.storage.indexes.index_file import CorruptIndex
 
-ENTRY_BYTES: Final = 34
+ENTRY: Final = Struct(">hqqqq")
 VERSION: Final = 0
-
-_ENTRY: Final = Struct(">hqqqq")
-_MARKER_OFFSET: Final = itemgetter(2)
 
 
 class AbortedTransaction(NamedTuple):
@@ -39,63 +36,27 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-class TxnIndex:
-    """The entries of one segment, by the offset of the marker."""
+def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The bytes of a file."""
+    return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
 
-    __slots__ = ("entries",)
 
-    entries: list[AbortedTransaction]
+def decode_entries(data: Bytes, base_offset: int) -> list[AbortedTransaction]:
+    """The entries in some bytes of a file.
 
-    def __init__(self, entries: list[AbortedTransaction] | None = None) -> None:
-        self.entries = entries if entries is not None else []
-
-    @classmethod
-    def decode(cls, data: bytes, base_offset: int) -> TxnIndex:
-        """The entries in a file's bytes.
-
-        raises  CorruptIndex: cut within an entry, another version, markers before the segment's
-                base or out of order
-        """
-        if len(data) % ENTRY_BYTES:
-            raise CorruptIndex(f"{len(data)} bytes are no whole number of entries")
-        entries = []
-        former = base_offset - 1
-        for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data):
-            if version != VERSION:
-                raise CorruptIndex(f"unknown version {version}, expected {VERSION}")
-            if last <= former or first > last:
-                raise CorruptIndex(f"a marker at {last} after one at {former}")
-            former = last
-            entries.append(AbortedTransaction(producer_id, first, last, stable))
-        return cls(entries)
-
-    def encode(self) -> bytes:
-        """The bytes of the file."""
-        return b"".join(_ENTRY.pack(VERSION, *entry) for entry in self.entries)
-
-    def append(self, entry: AbortedTransaction) -> None:
-        """Add the transaction that was aborted last."""
-        former = self.entries[-1].last_offset if self.entries else -1
-        assert entry.last_offset > former, "markers are appended in order"
-        self.entries.append(entry)
-
-    def truncate(self, end_offset: int) -> None:
-        """Drop the transactions whose marker is at or after `end_offset`."""
-        while self.entries and self.entries[-1].last_offset >= end_offset:
-            self.entries.pop()
-
-    def overlapping(self, start_offset: int, end_offset: int) -> tuple[list[tuple[int, int]], bool]:
-        """([(producer id, first offset)] of those overlapping [start, end), whether that is all).
-
-        It is all when an entry was written while everything before `end_offset` was stable: later
-        entries, also those of later segments, begin after it.
-        """
-        found = []
-        first = bisect_left(self.entries, start_offset, key=_MARKER_OFFSET)
-        for number in range(first, len(self.entries)):
-            entry = self.entries[number]
-            if entry.first_offset < end_offset:
-                found.append((entry.producer_id, entry.first_offset))
-            if entry.last_stable_offset >= end_offset:
-                return found, True
-        return found, False
+    base_offset  no marker is below it
+    raises       CorruptIndex: cut within an entry, another version, markers below `base_offset` or
+                 out of order
+    """
+    if len(data) % ENTRY.size:
+        raise CorruptIndex(f"{len(data)} bytes are no whole number of entries")
+    entries = []
+    former = base_offset - 1
+    for version, producer_id, first, last, stable in ENTRY.iter_unpack(data):
+        if version != VERSION:
+            raise CorruptIndex(f"unknown version {version}, expected {VERSION}")
+        if last <= former or first > last:
+            raise CorruptIndex(f"a marker at {last} after one at {former}")
+        former = last
+        entries.append(AbortedTransaction(producer_id, first, last, stable))
+    return entries

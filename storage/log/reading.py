@@ -255,7 +255,7 @@ def aborted_transactions(
     """`Log.aborted_transactions`."""
     found: list[tuple[int, int]] = []
     for segment in islice(segments, segments.number_of(start_offset), None):
-        more, is_all = segment.txn_index.overlapping(start_offset, up_to_offset)
+        more, is_all = segment.aborted.overlapping(start_offset, up_to_offset)
         found += more
         if is_all:
             break
@@ -266,7 +266,7 @@ def aborts_after(segments: Segments, offset: int) -> tuple[AbortedTransaction, .
     """`Log.aborts_after`."""
     found = []
     for segment in islice(segments, segments.number_of(offset), None):
-        for entry in segment.txn_index.entries:
+        for entry in segment.aborted.from_marker(offset):
             if entry.first_offset < offset:
                 found.append(entry)
             if entry.last_stable_offset >= offset:

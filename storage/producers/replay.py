@@ -31,7 +31,7 @@ def apply_batch(
     """
     completed = states.apply(batch, base_offset)
     if completed is not None and completed.is_aborted:
-        segment.note_aborted(
+        segment.aborted.append(
             AbortedTransaction(
                 completed.producer_id,
                 completed.first_offset,

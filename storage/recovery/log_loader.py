@@ -186,9 +186,11 @@ class _Loading:
             self._begin_segment(self.end_offset)
 
     def _trusted_end(self) -> int | None:
-        """The end of the log after a clean stop; None when the last segment is damaged."""
+        """The end of the log after a clean stop; None when the last segment is damaged, or its
+        transaction index, without which nothing could be appended."""
         active = self.segments[-1]
         try:
+            active.aborted.load()
             last = active.last_batch() if active.size else None
         except CorruptBatch as error:
             self._report(f"is checked although it was closed in order: {error}")

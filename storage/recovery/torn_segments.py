@@ -207,7 +207,7 @@ class Checker:
         except OSError as error:
             # A transaction index cannot be rebuilt later.  A part of the others would pass for the
             # whole, and retention would take the segment for older than it is: no file is better.
-            if not is_full(error) or segment.txn_index.entries:
+            if not is_full(error) or len(segment.aborted):
                 raise
             segment.indexes.remove_files()
             segment.indexes.close()

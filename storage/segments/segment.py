@@ -34,7 +34,6 @@ from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX
 from odradek.storage.indexes.segment_indexes import SegmentIndexes
 from odradek.storage.indexes.time_index import NO_TIMESTAMP
 from odradek.storage.indexes.txn_file import TxnFile
-from odradek.storage.indexes.txn_index import AbortedTransaction, TxnIndex
 from odradek.storage.log_config import LogConfig
 
 Found = TypeVar("Found")
@@ -250,7 +249,7 @@ class Segment:
         """Empty all indexes, before they are rebuilt from the batches."""
         self.reset_times()
         self.indexes.reset()
-        self._transactions.reset()
+        self.aborted.reset()
 
     def use_indexes(self, indexes: SegmentIndexes) -> None:
         """Use these, which are empty whatever their files contain."""
@@ -272,15 +271,11 @@ class Segment:
         self.indexes.times.append_if_younger(self.max_timestamp_ms, self.max_timestamp_offset)
 
     @property
-    def txn_index(self) -> TxnIndex:
-        """Loaded when needed; raises OSError, CorruptBatch."""
-        return self._transactions.load()
-
-    @property
-    def _transactions(self) -> TxnFile:
+    def aborted(self) -> TxnFile:
+        """Its aborted transactions."""
         if self._txn_file is None:
             path = self.path(names.TXN_INDEX)
-            self._txn_file = TxnFile(self.shared.files, path, self.base_offset)
+            self._txn_file = TxnFile(self.shared, path, self.base_offset)
         return self._txn_file
 
     # Appending.
@@ -377,10 +372,6 @@ class Segment:
             config.time_index_entries_max - len(self.indexes.times),
         )
 
-    def note_aborted(self, entry: AbortedTransaction) -> None:
-        """Add to the transaction index, in memory."""
-        self.txn_index.append(entry)
-
     def write_indexes(self, *, is_last: bool) -> None:
         """Bring the index files up to what is in memory.
 
@@ -409,7 +400,7 @@ class Segment:
         """
         self.note_greatest()
         self.indexes.replace()
-        self._transactions.replace()
+        self.aborted.replace()
 
     def get_ready(self) -> None:
         """Load what appending needs; the segment is the active one from now on.
@@ -418,7 +409,7 @@ class Segment:
         """
         self.load_indexes()
         # A marker that is written must not find the disk unable to read them.
-        self._transactions.load()
+        self.aborted.load()
         first_timestamp_ms = NO_TIMESTAMP
         for found in iterate_headers(self.handle.use(), 0, self.size, chunk_bytes=128):
             first_timestamp_ms = found.max_timestamp_ms
@@ -578,7 +569,7 @@ class Segment:
         """
         found = point.found
         end_offset = found.base_offset
-        txn_index = self.txn_index
+        self.aborted.load()
         self.truncation_count += 1
         self.handle = self.handle.before_truncation(found.position)
         self.handle.use().truncate(found.position)
@@ -588,8 +579,7 @@ class Segment:
             self._note_tail()
         except CorruptIndex as error:
             raise CorruptBatch(str(error)) from error
-        txn_index.truncate(end_offset)
-        self._transactions.write()
+        self.aborted.truncate(end_offset)
         self.is_ready = False
         self.damage = self._largest = self._ends = None
         self.bytes_since_index = 0
@@ -624,6 +614,8 @@ class Segment:
         self.truncation_count += 1
         if self._indexes is not None:
             self._indexes.close()
+        if self._txn_file is not None:
+            self._txn_file.close()
         self.handle.close()
 
     def existing_paths(self) -> list[str]:

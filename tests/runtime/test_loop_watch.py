@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from time import monotonic_ns
 
 import pytest
 
+from odradek.broker.server.socket_server import apis_of
 from odradek.runtime.clock import SystemClock
 from odradek.runtime.loop_watch import LoopWatch
 from odradek.runtime.metrics import BrokerMetrics
@@ -77,3 +79,36 @@ def test_timer_that_keeps_the_loop_is_named_and_the_next_one_is_late(
     assert metrics.loop_callback_max_ms >= 150
     assert metrics.loop_lag_max_ms >= 100
     assert any("slow_timer kept the event loop for" in line for line in caplog.messages)
+
+
+class Callback:
+    """A callback without a name of its own."""
+
+    def __call__(self) -> None:
+        keep_busy(110)
+
+
+@pytest.mark.parametrize(
+    ("slow", "name"), [(partial(keep_busy, 110), "keep_busy"), (Callback(), "Callback")]
+)
+def test_slow_timer_of_any_kind_is_named_and_the_timers_after_it_fire(
+    caplog: pytest.LogCaptureFixture, slow: Callback, name: str
+) -> None:
+    async def run() -> None:
+        clock = SystemClock()
+        watch = LoopWatch(BrokerMetrics())
+        watch.name_of = apis_of
+        driver = WheelDriver(
+            asyncio.get_running_loop(), clock, TimingWheel(clock.monotonic_ms()), watch
+        )
+        done = asyncio.Event()
+        now_ms = clock.monotonic_ms()
+        driver.add(now_ms + 1, slow)
+        driver.add(now_ms + 1, done.set)
+        async with asyncio.timeout(10):
+            await done.wait()
+        driver.close()
+
+    asyncio.run(run())
+    expected = f"tests.runtime.test_loop_watch.{name} kept the event loop for"
+    assert any(line.startswith(expected) for line in caplog.messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from bisect import bisect_left, bisect_right
 
 import pytest
@@ -9,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.runtime.testing.memory_files import MemoryFileSystem
+from odradek.storage.files.batch_scan import CorruptBatch
 from odradek.storage.files.descriptors import Descriptors, Handle
 from odradek.storage.indexes.index_file import CorruptIndex
 from odradek.storage.indexes.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from odradek.storage.indexes.time_index import TimeIndex
-from odradek.storage.indexes.txn_index import AbortedTransaction, TxnIndex
+from odradek.storage.indexes.txn_file import TxnFile
+from odradek.storage.indexes.txn_index import (
+    AbortedTransaction,
+    decode_entries,
+    encode_entries,
+)
 
 BASE = 1_000
 PATH = "/index"
@@ -256,10 +263,8 @@ def aborted(first: int, last: int, stable: int) -> AbortedTransaction:
 
 
 def test_transaction_index_reads_back() -> None:
-    index = TxnIndex()
-    index.append(aborted(BASE, BASE + 5, BASE + 6))
-    index.append(aborted(BASE + 2, BASE + 9, BASE + 10))
-    data = index.encode()
+    entries = [aborted(BASE, BASE + 5, BASE + 6), aborted(BASE + 2, BASE + 9, BASE + 10)]
+    data = encode_entries(entries)
     assert len(data) == 68
     assert data[:34] == (
         b"\0\0"
@@ -268,30 +273,105 @@ def test_transaction_index_reads_back() -> None:
         + (BASE + 5).to_bytes(8, "big")
         + (BASE + 6).to_bytes(8, "big")
     )
-    assert TxnIndex.decode(data, BASE).entries == index.entries
+    assert decode_entries(data, BASE) == entries
 
 
 @pytest.mark.parametrize("damage", ["cut", "version", "order", "base"])
 def test_what_cannot_be_a_transaction_index_is_refused(damage: str) -> None:
-    index = TxnIndex([aborted(BASE, BASE + 5, BASE + 6), aborted(BASE, BASE + 9, BASE + 10)])
-    data = index.encode()
+    data = encode_entries([aborted(BASE, BASE + 5, BASE + 6), aborted(BASE, BASE + 9, BASE + 10)])
     if damage == "cut":
         data = data[:-1]
     elif damage == "version":
         data = b"\0\x01" + data[2:]
     elif damage == "order":
         data = data[34:] + data[:34]
-    base_offset = BASE + 6 if damage == "base" else BASE
+    base_offset = BASE + 10 if damage == "base" else BASE
     with pytest.raises(CorruptIndex):
-        TxnIndex.decode(data, base_offset)
+        decode_entries(data, base_offset)
+    with pytest.raises(CorruptBatch):
+        list(TxnFile(Disk(data).shared, PATH, base_offset).from_marker(0))
 
 
 def test_overlapping_transactions_are_found_until_everything_was_stable() -> None:
-    index = TxnIndex([aborted(10, 20, 12), aborted(12, 30, 31), aborted(40, 50, 51)])
+    index = TxnFile(Disk().shared, PATH, 0)
+    for entry in (aborted(10, 20, 12), aborted(12, 30, 31), aborted(40, 50, 51)):
+        index.append(entry)
     assert index.overlapping(0, 10) == ([], True)
     assert index.overlapping(0, 12) == ([(7, 10)], True)
     assert index.overlapping(0, 13) == ([(7, 10), (7, 12)], True)
     assert index.overlapping(21, 41) == ([(7, 12), (7, 40)], True)
     assert index.overlapping(31, 60) == ([(7, 40)], False)
     index.truncate(30)
-    assert index.entries == [aborted(10, 20, 12)]
+    assert list(index.from_marker(0)) == [aborted(10, 20, 12)]
+
+
+def test_many_aborted_transactions_cost_neither_memory_nor_a_walk() -> None:
+    count = 200_000
+    disk = Disk(encode_entries(aborted(3 * one, 3 * one + 1, 3 * one + 2) for one in range(count)))
+    tracemalloc.start()
+    index = TxnFile(disk.shared, PATH, 0)
+    begun = disk.files.operations
+    assert index.overlapping(3_000, 3_005) == ([(7, 3_000), (7, 3_003)], True)
+    index.append(aborted(3 * count, 3 * count + 1, 3 * count + 2))
+    assert tracemalloc.get_traced_memory()[1] < 100_000
+    tracemalloc.stop()
+    index.write()
+    assert index.overlapping(3 * count, 3 * count + 2) == ([(7, 3 * count)], True)
+    assert disk.files.operations - begun < 40
+    assert len(index) == count + 1
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(1, 400),
+            st.sampled_from(["write", "load again", "replace", "close"]),
+            st.integers(0, 2_000).map(lambda offset: ("truncate", offset)),
+            st.integers(0, 2_000).map(lambda offset: ("find", offset)),
+        ),
+        max_size=12,
+    )
+)
+def test_transaction_file_is_a_list_of_which_little_is_in_memory(
+    actions: list[int | str | tuple[str, int]],
+) -> None:
+    disk = Disk()
+    index = TxnFile(disk.shared, PATH, 0)
+    expected: list[AbortedTransaction] = []
+    written: list[AbortedTransaction] = []
+    for action in actions:
+        match action:
+            case int(count):
+                for _ in range(count):
+                    former = expected[-1].last_offset if expected else -1
+                    expected.append(aborted(former, former + 1, former + 1))
+                    index.append(expected[-1])
+            case "write":
+                index.write()
+                written = expected[:]
+            case "close":
+                index.close()
+                expected = written[:]
+            case "load again":
+                index.write()
+                written = expected[:]
+                index = TxnFile(disk.shared, PATH, 0)
+            case "replace":
+                index.reset()
+                for entry in expected:
+                    index.append(entry)
+                index.replace()
+                written = expected[:]
+            case ("truncate", int(offset)):
+                index.truncate(offset)
+                expected = [one for one in expected if one.last_offset < offset]
+                index.write()
+                written = expected[:]
+            case ("find", int(offset)):
+                found = list(index.from_marker(offset))
+                assert found == [one for one in expected if one.last_offset >= offset]
+        assert disk.files.exists(PATH) == bool(written)
+        if written:
+            assert disk.read() == encode_entries(written)
+    assert list(index.from_marker(0)) == expected
+    assert len(index) == len(expected)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,22 @@ def test_segment_is_rolled_for_each_reason_exactly_beyond_its_limit(
     segment: SegmentStats, batch: NextBatch, now_ms: int, expected: RollReason | None
 ) -> None:
     assert roll_reason(segment, CONFIG, batch, now_ms) == expected
+
+
+@pytest.mark.parametrize(
+    ("is_compacted", "lag_ms", "age_ms"),
+    [(True, 40, 40), (True, 0, 100), (True, 200, 100), (False, 40, 100)],
+)
+def test_segment_of_a_compacted_log_is_closed_within_the_compaction_lag(
+    is_compacted: bool, lag_ms: int, age_ms: int
+) -> None:
+    config = replace(CONFIG, cleanup_compact=is_compacted, max_compaction_lag_ms=lag_ms)
+    in_time, late = (
+        NextBatch(size_bytes=1, last_offset=60, max_timestamp_ms=10_000 + age)
+        for age in (age_ms, age_ms + 1)
+    )
+    assert roll_reason(stats(), config, in_time, 0) is None
+    assert roll_reason(stats(), config, late, 0) is RollReason.AGE
 
 
 def test_jitter_stays_below_its_limit_and_below_the_age() -> None:

@@ -285,8 +285,9 @@ def test_clean_stop_is_trusted_and_costs_few_operations() -> None:
     log.close(NOW_MS)
     before = folder.files.operations
     log = folder.open(was_clean=True)
-    # List, open and read .log, epochs, snapshot; and the last batches of three small segments.
-    assert folder.files.operations - before <= 10
+    # List, open and read .log, epochs, snapshot; the last batches of three small segments, and the
+    # last entry of the last transaction index.
+    assert folder.files.operations - before <= 13
     assert facts(log) == expected
     assert log.recovery_point == log.end_offset
     before = folder.files.operations
@@ -399,6 +400,25 @@ def test_old_formats_are_never_taken_for_a_torn_tail(magic: int) -> None:
     assert piece.read() == legacy_entry(1, magic)
     append(log, batch(1))
     assert log.end_offset == 3
+
+
+@pytest.mark.parametrize("damage", [b"", b"#" * 33, b"#" * 34, b"\0" * 35])
+def test_damaged_transaction_index_does_not_keep_a_log_from_being_appended_to(
+    damage: bytes,
+) -> None:
+    name = names.file_name(LAST_BASE, names.TXN_INDEX)
+    folder = restored(dict(CONTENT))
+    log = folder.open()
+    expected = log.aborted_transactions(0, log.end_offset)
+    assert expected
+    log.close(NOW_MS)
+    path = f"{FOLDER}/{name}"
+    folder.files.replace(path, folder.files.read(path) + damage)
+    log = folder.open(was_clean=True)
+    assert bool(folder.warnings()) == bool(damage)
+    assert log.aborted_transactions(0, log.end_offset) == expected
+    append(log, batch(NOW_MS), leader_epoch=log.leader_epochs.latest_epoch)
+    log.close(NOW_MS)
 
 
 def test_index_files_without_a_segment_are_removed() -> None:
